@@ -91,7 +91,7 @@ def test_the_text_says_all_that_one_agent_may_do_and_where_it_is_written(can):
         "    DEPLOY_KEY: in header authorization, as the whole credential (Bearer, Basic or token)",
         "        [secrets/1 p.yaml:15:9]",
         "      to api.cloud.com:443  [egress/2 p.yaml:9:9]",
-        "  approval: by nobody, so it is denied",
+        "  approval: no approver is named, so it is denied",
         "  bounds: cpus 2, memory 2 GiB, disk default, pids default",
         "  limits of a session: none",
     ]

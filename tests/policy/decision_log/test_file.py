@@ -47,7 +47,7 @@ def test_what_others_can_reach_is_refused_and_left_as_it_was(path: Path, tmp_pat
     os.mkfifo(tmp_path / "pipe", 0o600)
     with pytest.raises(DecisionFileRefused):
         open_decision_file(tmp_path / "pipe")
-    with pytest.raises(DecisionFileRefused, match="no regular file"):
+    with pytest.raises(DecisionFileRefused, match="not a regular file"):
         open_decision_file(Path("/dev/null"))
     with pytest.raises(DecisionFileRefused):
         open_decision_file(tmp_path)

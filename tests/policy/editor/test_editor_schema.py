@@ -94,9 +94,9 @@ def test_every_mapping_is_closed_and_holds_every_key_of_the_reader() -> None:
     tool = {"a tool": [{"name", "server", "schema", "approval", "args", "rate"}, {"deny"}]}
     listed = [set(schema["properties"]) for schema in found]
     for what, keys in KEYS.items():
-        if what != "a floor":
+        if what != "a baseline policy":
             assert all(each in listed for each in tool.get(what, [set(keys)])), what
-    assert set(floor_schema()["properties"]) == set(KEYS["a floor"])
+    assert set(floor_schema()["properties"]) == set(KEYS["a baseline policy"])
 
 
 @pytest.mark.parametrize(

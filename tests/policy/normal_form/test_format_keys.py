@@ -10,7 +10,7 @@ from affiant.policy.normal_form.format_keys import EVERY_KEY, KEYS
 
 DOCUMENTS = {
     "a profile file": "{q: 1}",
-    "a floor": "{q: 1}",
+    "a baseline policy": "{q: 1}",
     "a profile": "{q: 1}",
     "a tool": "{tools: [{q: 1}]}",
     "an argument": "{tools: [{name: x, args: {a: {q: 1}}}]}",
@@ -42,7 +42,7 @@ def test_every_mapping_of_the_format_is_asked() -> None:
 @pytest.mark.parametrize("mapping", KEYS)
 def test_the_reader_knows_these_keys_and_no_others(mapping: str) -> None:
     text, floor = DOCUMENTS[mapping], None
-    if mapping == "a floor":
+    if mapping == "a baseline policy":
         text, floor = "{}", text.encode()
     elif mapping != "a profile file":
         text = f"agent_configs: {{dev: {text}}}"

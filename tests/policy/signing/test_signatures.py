@@ -33,8 +33,8 @@ def test_the_signed_file_is_the_file() -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (file(floor=OTHER_FLOOR), "another floor"),
-        (file(TEXT.replace(b"floor: floor.yaml\n", b""), None), "another floor"),
+        (file(floor=OTHER_FLOOR), "another baseline policy"),
+        (file(TEXT.replace(b"floor: floor.yaml\n", b""), None), "another baseline policy"),
         (file(TEXT.replace(b"run_tests", b"run_shell")), "other profiles"),
         (file(TEXT.replace(b"ops", b"dev2")), "other profiles"),  # the same profiles under other names
         (file(TEXT.replace(b"  ops: {tools: [deploy]}\n", b"")), "other profiles"),
@@ -78,8 +78,8 @@ def test_each_profile_of_the_file_is_covered(agent: str) -> None:
     [
         (replace(SIGNED, profiles=("sha384:" + "0" * 96,)), "other profiles"),
         (replace(SIGNED, source="sha256:" + "0" * 64), "another file"),
-        (replace(SIGNED, floor=None), "another floor"),
-        (replace(SIGNED, floor="sha384:" + "0" * 96), "another floor"),
+        (replace(SIGNED, floor=None), "another baseline policy"),
+        (replace(SIGNED, floor="sha384:" + "0" * 96), "another baseline policy"),
     ],
 )
 def test_a_profile_is_not_covered_by_a_signature_about_another(signed: SignedProfiles, words: str) -> None:

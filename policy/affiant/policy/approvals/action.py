@@ -8,11 +8,11 @@
      "request": {"method", "url", "headers": [[name, value]], "body": {"sha256", "size", "text"}}   (egress)
      "call": {"tool", "server", "schema": "sha256:...", "arguments"}}                               (tool)
 
-``agent`` is null where whoever asks does not know the name (the gateway knows a session by its profile alone). Secrets
+``agent`` is null where the caller does not know the name (the gateway knows a session by its profile alone). Secrets
 stand in headers and arguments as placeholders, and by name in ``secrets``. ``paths`` holds the content that each path
 among the arguments had when it was asked for. The name of an action is SHA-256 of these bytes: what approvers sign and
-records hold. The text of a body, of arguments and of what paths lead to is in the bytes, so that a card made from them
-shows all that is hashed; what is no text, or too long to be read, cannot be put in, and so cannot be approved.
+records hold. The text of a body, of arguments and of what paths lead to is in the bytes, so that a prompt made from
+them shows all that is hashed; what is no text, or too long to be read, cannot be put in, and so cannot be approved.
 
 A :class:`Draft` is the same without nonce and times: two requests with the same draft ask for the same thing.
 """
@@ -208,7 +208,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An action that nobody has asked for yet: all of it but its nonce and times."""
+    """An action before its submission: all of it but its nonce and times."""
 
     members: Mapping[str, object]
 
@@ -221,7 +221,7 @@ class Draft:
         """The action asked for now.
 
         Raises:
-            ActionUnshowable: larger than anybody reads, or of a form that cannot be shown.
+            ActionUnshowable: larger than a person can read, or of a form that cannot be shown.
         """
         members = {**self.members, "nonce": nonce, "made": made, "not_after": not_after}
         raw = canonical(members)
@@ -336,7 +336,7 @@ def _check_texts(members: Mapping[str, object]) -> None:
 
 
 def _require_content(said: Mapping[str, Any], where: str) -> None:
-    """Return if the text that is shown has the digest and the size that stand beside it."""
+    """Return if the text that is shown has the digest and the size given beside it."""
     _require_text(said["text"], where)
     content = said["text"].encode("utf-8")
     if said["sha256"] != sha256_name(content) or said["size"] != len(content):

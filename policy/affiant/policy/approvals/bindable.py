@@ -1,8 +1,8 @@
 """Decides which calls of a tool can be shown to an approver as a whole.
 
 An approval covers what is shown. Of an argument that is a path the content is chosen too: it can be shown, and held
-still, where whoever makes the call can read it and hands the server a copy (``folders``). What is to be written to
-cannot be a copy. Of a rule without ``args`` nobody knows what is a path, so no call by it can be approved.
+still, where the caller can read it and hands the server a copy (``folders``). What is to be written to
+cannot be a copy. Without ``args`` a rule does not say what is a path, so no call by it can be approved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["bindable", "every_bindable", "paths_among", "some_bindable"]
 
 
 def bindable(rule: ToolRule, folders: Sequence[str] | None = None) -> bool:
-    """Whether all that a call by ``rule`` means can stand in an action.
+    """Whether an action can hold all that a call by ``rule`` means.
 
     Args:
         folders: below which content can be read and handed on as a copy; None: wherever the rule lets paths lead.

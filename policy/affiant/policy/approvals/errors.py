@@ -5,14 +5,14 @@
     MalformedError
     +-- ActionMalformed       approval.action       bytes are no action in its one form
     NotAllowedError
-    +-- ActionUnshowable      approval.unshowable   nobody can be shown all of it, so nobody can approve it
+    +-- ActionUnshowable      approval.unshowable   no approver can be shown all of it, so it cannot be approved
     +-- ApprovalDenied        approval.denied       an approver said no
-    +-- ApprovalPending       approval.pending      nobody, or not everybody, has approved it yet
+    +-- ApprovalPending       approval.pending      not enough approvers have approved it yet
     +-- TooManyApprovals      approval.too_many     too many actions of one session wait, or were asked for
     NotFreshError
-    +-- ApprovalExpired       approval.expired      nobody approved it in time
+    +-- ApprovalExpired       approval.expired      the approval timed out
     StateError
-    +-- ApprovalUsed          approval.used         it was approved, and somebody else used that
+    +-- ApprovalUsed          approval.used         the approval was used already
     +-- ActionUnknown         approval.unknown      no such action waits here
 """
 

@@ -1,10 +1,10 @@
 """Writes what an approver reads: lines made only from the exact bytes that the approver signs.
 
-Every member is shown. Text of the agent's cannot look like a line of the card: each of its lines stands behind ``|``,
-and what a terminal does not show in its place is escaped, so that two different actions never have one card: what is
-not printable (controls, bidirectional and invisible characters) and what Unicode counts as printable and nobody sees,
-letters written from right to left (a terminal may move the numbers beside them), marks that strike through or
-surround what they stand on, marks that stand on no letter, or as a pile on one; a backslash, and a blank at the end.
+Every member is shown. Text of the agent cannot look like a line of the prompt: each of its lines begins with ``|``,
+and what a terminal does not show in its place is escaped, so that two different actions never have one prompt: what is
+not printable (controls, bidirectional and invisible characters) and what Unicode counts as printable and a person
+cannot see, letters written from right to left (a terminal may move the numbers beside them), marks that strike through
+or surround what they are on, marks that are on no letter, or as a pile on one; a backslash, and a blank at the end.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _MOST_MARKS: Final = 3
 
 
 def card_lines(action: Action) -> Sequence[str]:
-    """The card of ``action``: printable lines."""
+    """The prompt for ``action``: printable lines."""
     return tuple(_lines(action))
 
 
 def headline(action: Action) -> str:
-    """What it is in one line, to stand where a long card has moved its beginning off the screen."""
+    """The action in one line, for the end of a long prompt whose beginning has left the screen."""
     members: Mapping[str, Any] = action.members
     if action.plane == "egress":
         request = members["request"]
@@ -121,7 +121,7 @@ def _shown(text: str) -> Iterator[str]:
 
 
 def _is_seen(char: str) -> bool:
-    """Whether a terminal shows ``char`` where it stands, and as nothing else."""
+    """Whether a terminal shows ``char`` in its place, and as nothing else."""
     return (
         char.isprintable()
         and _UNSEEN.match(char) is None

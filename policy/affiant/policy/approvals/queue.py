@@ -7,8 +7,8 @@ States of one action, and what leads from one to the next::
        +--a denial, its time--> DENIED, EXPIRED <--+                +------- cut off: UNKNOWN <----+
 
 A claim is one step under a lock: of two that want the same approval, one gets it. What was consumed is never given
-back, whether or not it was done after that. When whoever holds a desk dies the desk is gone with it: nothing that
-waited is ever done, and nobody can bring a statement back to life, because every action has a nonce of its own.
+back, whether or not it was done after that. When the process that holds a queue dies, the queue is gone: nothing that
+waited is ever done, and no statement can be used again, because every action has a nonce of its own.
 """
 
 from __future__ import annotations
@@ -48,9 +48,11 @@ __all__ = [
 ]
 
 HOLD_S: Final = 25.0
-"""How long whoever asks is held before the answer that it waits: below what most clients and proxies give up at."""
+"""How long the caller is held before the response that the action waits: below the timeout of most clients and
+proxies.
+"""
 MAX_WAITING: Final = 16
-"""Actions of one session that wait at the same time: more, nobody reads one by one."""
+"""Actions of one session that wait at the same time: a person cannot read more one by one."""
 MAX_ASKED: Final = 256
 """Actions that one session may ask approval for altogether."""
 MAX_KEPT: Final = 1 << 20
@@ -58,7 +60,7 @@ MAX_KEPT: Final = 1 << 20
 
 
 class Phase(enum.Enum):
-    """Where an action stands."""
+    """The state of an action."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -88,7 +90,7 @@ WAITING: Final = frozenset({Phase.PENDING, Phase.APPROVED})
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An action at one instant, and what was said of it."""
+    """An action at one time, and what was decided about it."""
 
     action: Action
     phase: Phase
@@ -120,12 +122,12 @@ class _Entry:
 
 
 class ApprovalQueue:
-    """One session's desk.
+    """The approval queue of one session.
 
     Args:
         session: its id. policy: the digest of its profile.
         approval: who may approve, how many must, and for how long.
-        never: thumbprints of the session's own keys: whoever asks does not approve.
+        never: thumbprints of the session's own keys: a session cannot approve its own actions.
     """
 
     def __init__(self, *, session: str, policy: str, approval: Approval, never: Collection[str]) -> None:
@@ -157,7 +159,7 @@ class ApprovalQueue:
 
         Raises:
             ApprovalDenied: the same was denied, and its time is not over yet.
-            TooManyApprovals: too much waits, or was asked for. ActionUnshowable: nobody could read it.
+            TooManyApprovals: too much waits, or was asked for. ActionUnshowable: a person could not read it.
         """
         return self.ask_all((draft,), nonce=nonce, now=now)[0]
 
@@ -182,7 +184,7 @@ class ApprovalQueue:
             )
 
     def post(self, action: Action, *, now: float) -> Waiting:
-        """Take an action that somebody else asked for, as it is; the same again is the same.
+        """Add an action of another caller as it is; adding the same again changes nothing.
 
         Raises:
             ActionMalformed: of another session or profile, or not within the profile's time.
@@ -212,11 +214,11 @@ class ApprovalQueue:
         return self.count(read_statement(text, self._identities), now=now)
 
     def count(self, statement: Statement, *, now: float) -> Waiting:
-        """As :meth:`decide`, for a statement that :func:`read_statement` read under this desk's :attr:`identities`."""
+        """As :meth:`decide`, for a statement that :func:`read_statement` read under this queue's :attr:`identities`."""
         with self._lock:
             self._expire(now)
             if not self.may_approve(statement.kid):
-                raise NotAnApprover("signed by nobody who may approve this", found=statement.kid)
+                raise NotAnApprover("the signer may not approve this action", found=statement.kid)
             entry = self._require(statement.action)
             self._require_waiting(entry)
             judge_statement(
@@ -256,7 +258,7 @@ class ApprovalQueue:
             self._grant(self._require(name), now)
 
     def claim_all(self, names: Sequence[str], *, now: float) -> tuple[Grant, ...]:
-        """As :meth:`claim`, for all of these names or none; no name stands twice."""
+        """As :meth:`claim`, for all of these names or none; no name appears twice."""
         with self._lock:
             self._expire(now)
             entries = [self._require(name) for name in names]
@@ -284,14 +286,14 @@ class ApprovalQueue:
         self._move(grant, Phase.DONE)
 
     def lost(self, grant: Grant) -> None:
-        """Nobody knows what became of it; nothing where that was known already."""
+        """Record that the outcome is unknown; no effect if it was known already."""
         with self._lock:
             entry = self._require(grant.action.name)
             if Phase.UNKNOWN in TRANSITIONS[entry.phase]:
                 entry.move(Phase.UNKNOWN)
 
     def observed(self, name: str, phase: Phase) -> None:
-        """Whoever enforces says that the action was begun or done; nothing where it was not approved here."""
+        """Record that the enforcer began or finished the action; no effect if it was not approved here."""
         with self._lock:
             entry = self._entries.get(name)
             if entry is None:
@@ -303,7 +305,7 @@ class ApprovalQueue:
                 entry.move(Phase.DONE)
 
     def look(self, name: str, *, now: float) -> Waiting:
-        """The action with this name as it stands.
+        """The action with this name in its current state.
 
         Raises:
             ActionUnknown: there is none.
@@ -326,7 +328,7 @@ class ApprovalQueue:
             self._kids, self._identities = approval.kids, approval.identities
 
     def close(self) -> None:
-        """The session ends: what waits is never done, and of what is under way nobody knows what becomes."""
+        """The session ends: what waits is never done, and the outcome of what has begun is unknown."""
         with self._lock:
             for entry in self._entries.values():
                 if entry.phase in WAITING:
@@ -389,7 +391,7 @@ class ApprovalQueue:
         if entry.phase is Phase.DENIED:
             raise ApprovalDenied("an approver has denied this", where=entry.action.name)
         if entry.phase is Phase.EXPIRED:
-            raise ApprovalExpired("nobody approved it in time", where=entry.action.name)
+            raise ApprovalExpired("the approval timed out", where=entry.action.name)
         raise ApprovalUsed("its approval was used before", where=entry.action.name)
 
     def _move(self, grant: Grant, phase: Phase) -> None:

@@ -1,7 +1,7 @@
 """Computes all that one agent may do: denials have won, modes are effective, approvals are shown.
 
 Each entry names the rules that give it and one request of its kind; what is in no entry is denied. The file's rules are
-judged as if somebody could approve (*ask*), so that what needs approval is seen.
+judged as if a person could approve (*ask*), so that what needs approval is seen.
 """
 
 from __future__ import annotations

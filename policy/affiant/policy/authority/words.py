@@ -64,7 +64,7 @@ def approval_words(authority: Authority) -> str:
         return ""
     approval = authority.profile.approval
     if not approval.approvers:
-        return "approval: by nobody, so it is denied"
+        return "approval: no approver is named, so it is denied"
     who = some([str(each) for each in approval.approvers])
     return f"approval: by {approval.quorum} of {who}; holds for {approval.ttl} s"
 

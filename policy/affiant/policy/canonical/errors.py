@@ -96,7 +96,7 @@ class FeatureRefused(MalformedError):
 
 
 class DuplicateKey(MalformedError):
-    """A key stands twice in one mapping."""
+    """A key appears twice in one mapping."""
 
     code = "policy.duplicate_key"
 
@@ -219,8 +219,8 @@ class PolicyConflict(ConfigurationError):
     """Two rules of one profile, or two members of one rule, do not fit together.
 
     Args:
-        key: of two members, the one that is told; whoever read the mapping knows where it stands.
-        rule: of two rules, the one that is told.
+        key: of two members, the one to report; the reader of the mapping knows its place.
+        rule: of two rules, the one to report.
     """
 
     code = "policy.conflict"
@@ -248,13 +248,13 @@ class PolicyTestFailed(ConfigurationError):
 
 
 class PolicyFileRefused(ConfigurationError):
-    """A policy file cannot be read, or somebody else could have written it."""
+    """A policy file cannot be read, or another user could have written it."""
 
     code = "policy.file"
 
 
 class ComparisonTooLarge(ConfigurationError):
-    """Two profiles can differ on more requests than somebody is ready to compare."""
+    """Two profiles can differ on more requests than a comparison may try."""
 
     code = "policy.comparison"
 

@@ -1,7 +1,7 @@
 """Checks the form of every name in a profile: agents, tools, models, secrets, references, headers.
 
 Each function returns nothing, or refuses. What a secret's name, reference, format or shape was is never
-repeated in a refusal: where somebody pasted a value, it is the value.
+repeated in a refusal: if a value was pasted there, it is the value.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ _RESERVED_VARIABLES: Final = frozenset(
         "USER",
     }
 )
-"""Variables that the supervisor sets itself, or that steer programs; a placeholder stands under its own name."""
+"""Variables that the supervisor sets itself, or that steer programs; a placeholder has its own name."""
 
 _FRAMING_HEADERS: Final = frozenset(
     {
@@ -186,7 +186,7 @@ def check_issuer(issuer: str) -> None:
     if _ISSUER.match(issuer) is None:
         raise NameRefused(
             "not the issuer of identities",
-            expected="its https address in printable ASCII, as the certificate spells it, at most 255 characters",
+            expected="its https address in printable ASCII, exactly as in the certificate, at most 255 characters",
             found=excerpt(issuer),
         )
 
@@ -277,7 +277,7 @@ def check_secret_name(text: str) -> None:
         raise NameRefused(
             "not the name of a secret",
             expected="a name such as DEPLOY_KEY, never a value",
-            hint="If a value stood there, it is no longer secret: revoke it",
+            hint="If a value was there, it is no longer secret: revoke it",
         )
     if text.upper() in _RESERVED_VARIABLES:
         raise NameRefused("a variable of this name has a meaning of its own", found=text)
@@ -302,7 +302,7 @@ def check_header(name: str) -> None:
     if _HEADER.match(name) is None:
         raise ValueRefused("not a header name", expected="letters, digits and hyphens", found=excerpt(name))
     if name in _FRAMING_HEADERS or name.startswith(("affiant-", "sec-")):
-        raise ValueRefused("this header is no place for a secret", found=excerpt(name))
+        raise ValueRefused("this header cannot carry a secret", found=excerpt(name))
 
 
 def check_format(text: str) -> None:
@@ -349,7 +349,7 @@ def check_pointer(text: str) -> None:
 
 
 def is_pointer(text: str) -> bool:
-    """Whether ``text`` has a pointer's form: for profiles, and for whoever looks the place up in a body."""
+    """Whether ``text`` has a pointer's form: for profiles, and for the broker, which looks the place up in a body."""
     return len(text) <= _MAX_POINTER and _POINTER.match(text) is not None
 
 
@@ -365,7 +365,7 @@ def check_aws_name(text: str) -> None:
 
 
 def is_aws_name(text: str) -> bool:
-    """Whether ``text`` has the form of a region or service: for profiles, and for whoever signs for it."""
+    """Whether ``text`` has the form of a region or service: for profiles, and for the broker, which signs for it."""
     return _AWS_NAME.match(text) is not None
 
 

@@ -1,7 +1,7 @@
 """Names where a tool comes from: the server that offers it, and the digest of its definition.
 
 A model reads a tool's name, its description and the schema of its arguments, so those three are what a profile pins and
-what a tool gate passes on; nothing else that a server says of a tool reaches anybody. The digest is ``sha256:`` of the
+what a tool gate passes on; nothing else that a server says of a tool is passed on. The digest is ``sha256:`` of the
 RFC 8785 bytes of ``{"description", "inputSchema", "name"}``, the description empty where there is none.
 
 >>> tool_digest("add", "Adds.", {"type": "object"})[:23]
@@ -37,7 +37,9 @@ class Origin(NamedTuple):
 
 
 ANYWHERE: Final = Origin(ANY, ANY)
-"""For whoever asks what a profile could allow: wherever its rules say. Enforcement never asks so."""
+"""For questions about what a profile could allow, from any origin that its rules name. Enforcement never asks like
+this.
+"""
 
 
 def tool_digest(name: str, description: str, schema: Mapping[str, object]) -> str:
@@ -50,7 +52,7 @@ def tool_digest(name: str, description: str, schema: Mapping[str, object]) -> st
     try:
         data = _written(members, 0).encode("utf-8")
     except UnicodeEncodeError:
-        raise ToolDefinitionRefused("a tool's definition is no Unicode text") from None
+        raise ToolDefinitionRefused("a tool's definition is not Unicode text") from None
     if len(data) > MAX_DEFINITION:
         raise ToolDefinitionRefused(
             "a tool's definition is too large", expected=f"at most {MAX_DEFINITION} bytes", found=len(data)
@@ -73,13 +75,13 @@ def _written(value: object, depth: int) -> str:
         return json.dumps(value)
     if isinstance(value, (int, float)):
         return _number(value)
-    raise ToolDefinitionRefused("no JSON value", found=type(value).__name__)
+    raise ToolDefinitionRefused("not a JSON value", found=type(value).__name__)
 
 
 def _name(key: object) -> tuple[bytes, str]:
     """What a member is sorted by (RFC 8785, section 3.2.3: UTF-16 code units), and its name."""
     if not isinstance(key, str):
-        raise ToolDefinitionRefused("a member's name is no text")
+        raise ToolDefinitionRefused("a member's name is not text")
     return key.encode("utf-16-be", "surrogatepass"), key
 
 

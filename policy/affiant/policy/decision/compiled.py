@@ -57,8 +57,8 @@ class CompiledPolicy:
     """Pure decisions about one profile; immutable, and safe to share between threads.
 
     What needs approval is *ask* where the profile names approvers, and otherwise denied with the reason
-    ``approval_no_approver``, unless it was compiled to say *ask* always (``asks``). Whoever cannot have it approved
-    goes by :attr:`Decision.allowed`, which *ask* is not. Made by :func:`compile_policy`.
+    ``approval_no_approver``, unless it was compiled to say *ask* always (``asks``). A caller that cannot have it
+    approved goes by :attr:`Decision.allowed`, which *ask* is not. Made by :func:`compile_policy`.
     """
 
     policy: Policy
@@ -200,7 +200,7 @@ class CompiledPolicy:
             host: canonical.
             port: 1 to 65535.
             scheme: only ``https`` is ever allowed.
-            surface: where the placeholder stands, such as ``header:authorization``.
+            surface: where the placeholder is, such as ``header:authorization``.
         """
         found = self._secrets.get(name)
         if found is None:
@@ -246,8 +246,8 @@ def compile_policy(policy: Policy, *, asks: bool = False) -> CompiledPolicy:
     """``policy`` in its normal form, ready to decide.
 
     Args:
-        asks: answer *ask* where a person must approve though nobody may, for whoever compares policies; enforcement
-            never does.
+        asks: answer *ask* where a person must approve and no approver is named, for comparisons of policies;
+            enforcement never does.
     """
     policy = arranged(policy)
     form = arranged_form(policy)

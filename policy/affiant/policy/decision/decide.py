@@ -98,7 +98,7 @@ class Decision:
 
 
 def without_approver(decision: Decision) -> Decision:
-    """``decision`` where nobody can be asked: what needs approval is denied."""
+    """``decision`` without an approver: what needs approval is denied."""
     if decision.effect is not _ASK:
         return decision
     return denied("approval_no_approver", decision.rules)

@@ -13,7 +13,8 @@ __all__ = ["effective_egress"]
 def effective_egress(policy: CompiledPolicy, question: EgressQuestion) -> Decision:
     """Whether a request goes out, as a proxy asks: first for the connection, then for the request inside.
 
-    Where the connection is passed through, nobody sees what is inside, and its decision is the only one.
+    Where the connection is passed through, requests inside are not seen, and the decision about the connection is the
+    only one.
     """
     host, port, scheme = question.host, question.port, question.scheme.value
     connection = policy.decide_egress(host=host, port=port, scheme=scheme)

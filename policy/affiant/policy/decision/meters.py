@@ -5,7 +5,7 @@ outside of the window, so in **no** stretch of the window's length is more than 
 the latest one sixtieth of the window after it could. There is no bucket that is full at the start and refills besides:
 ``2M/day`` is never four millions in a day.
 
-An instant is in nanoseconds of a clock that never goes back. One that lies before another that the meter has seen is
+A time is in nanoseconds of a clock that never goes back. One that lies before another that the meter has seen is
 taken for that one: a clock that is set back refills nothing, and neither does the past.
 
 When a session's profile is narrowed its meters are replaced by others (:meth:`Meter.narrowed`), and what was used stays
@@ -38,12 +38,12 @@ _SLOTS: Final = 60
 
 
 def nanoseconds(seconds: float) -> int:
-    """An instant of a clock in seconds, for a meter."""
+    """A time in seconds, for a meter."""
     return int(seconds * NANOSECONDS)
 
 
 class Charge(NamedTuple):
-    """What was taken: the amount, and the slot of each window that it stands in."""
+    """What was taken: the amount, and the slot of each window that it is in."""
 
     amount: int
     slots: tuple[int, ...]

@@ -52,7 +52,7 @@ class Choice:
 
 
 class KnownProfiles:
-    """What profile files tell of decisions: whose they are, and where their rules stand.
+    """What profile files add to decisions: the agent, and the places of the rules.
 
     Profiles of one digest have the same rules; their places are those of the first that was given.
     """
@@ -66,5 +66,5 @@ class KnownProfiles:
                 self._places.setdefault(profile.digest, places)
 
     def places(self, recorded: RecordedDecision) -> Mapping[str, str]:
-        """Rule id -> where it stands; nothing if the profile that decided is in no file."""
+        """Rule id -> its place; nothing if the profile that decided is in no file."""
         return self._places.get(recorded.policy_digest or "", _NOTHING)

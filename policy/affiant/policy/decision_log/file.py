@@ -2,7 +2,7 @@
 
 Two halves, because they are two processes. The launcher opens the file with its own rights, looks at it and locks it
 (:func:`open_decision_file`); the process that decides gets the descriptor and nothing else (:class:`DecisionFile`), so
-that it needs no way to any folder. A line is in the file before what it tells of happens. One that cannot be written
+that it needs no way to any folder. A line is in the file before the decided action happens. One that cannot be written
 whole is taken back, and from then on nothing is appended: every decision after it is refused (negative test L5).
 
 The log is for reviewers, and no evidence: it is not synchronised to the disk line by line, and a machine that loses
@@ -23,7 +23,7 @@ from affiant.errors import ConfigurationError, StateError
 __all__ = ["MAX_BYTES", "DecisionFile", "DecisionFileRefused", "DecisionsUnavailable", "open_decision_file"]
 
 MAX_BYTES: Final = 256 << 20
-"""Of one file, whoever wrote before. One that reaches it was not set aside in time (``rotation``): a
+"""Of one file, with what was in it before. One that reaches it was not set aside in time (``rotation``): a
 mistake, or an attack."""
 
 
@@ -68,12 +68,12 @@ def open_decision_file(path: Path) -> int:
 def _check(descriptor: int, path: Path) -> None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise DecisionFileRefused("the decision log is no regular file", where=str(path))
+        raise DecisionFileRefused("the decision log is not a regular file", where=str(path))
     if status.st_uid != os.geteuid() or status.st_mode & 0o077 or status.st_nlink != 1:
         raise DecisionFileRefused(
             "others can reach the decision log",
             where=str(path),
-            expected="a file of this user alone, mode 0600, with one name",
+            expected="a file that only this user can access, mode 0600, with one link",
             found=f"user {status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o}, {status.st_nlink} names",
         )
     try:
@@ -85,7 +85,9 @@ def _check(descriptor: int, path: Path) -> None:
 
 
 def _check_end(descriptor: int, path: Path) -> None:
-    """The last line is whole. Read by a descriptor of its own: whoever appends need not be able to read."""
+    """The last line is whole. Read through a descriptor of its own: the appending process may lack permission to
+    read.
+    """
     try:
         reading = os.open(path, os.O_RDONLY | _CAREFUL)
     except OSError as error:
@@ -156,16 +158,17 @@ class DecisionFile:
         os.close(before)
 
     def close(self) -> None:
-        """Close the file; whoever appends then is refused. Idempotent."""
+        """Close the file; later appends fail. Idempotent."""
         self._failed = True
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
     def _take_back(self, written: int) -> None:
-        """Leave no part of a line, if the disk lets us; if not, whoever opens the file next is told.
+        """Leave no part of a line, if the disk lets us; if not, the next process that opens the file gets an error.
 
-        The part is at the file's end, wherever that is: somebody may have cut the file (logrotate's ``copytruncate``).
+        The part is at the file's end, wherever that is: another process may have truncated the file (logrotate's
+        ``copytruncate``).
         """
         with suppress(OSError):
             os.ftruncate(self._descriptor, max(os.fstat(self._descriptor).st_size - written, 0))

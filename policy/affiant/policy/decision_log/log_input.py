@@ -40,7 +40,7 @@ def recorded_in(logs: Iterable[IO[bytes]], *, agents: Mapping[str, str]) -> Iter
 
 
 def with_progress(recorded: Iterable[RecordedDecision]) -> Iterator[RecordedDecision]:
-    """``recorded``, counted on standard error while somebody looks."""
+    """``recorded``, with a progress bar on standard error if that is a terminal."""
     shown = sys.stderr.isatty()
     for each in recorded:
         if shown and each.line % _EVERY == 0:

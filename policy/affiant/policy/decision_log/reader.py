@@ -1,7 +1,7 @@
 """Reads recorded decisions strictly: one JSON object on each line (``FORMAT.md``, "The decision log").
 
 Every line is a decision of a policy about one request, or the whole log is refused with the number of the line: of a
-log that is read in part nobody could say what a change would do. Lines are read one at a time.
+log that is read in part it would be unknown what a change would do. Lines are read one at a time.
 
 >>> line = b'{"agent":"dev","decision":"deny","reason":"tool_not_listed","request":"tool:rm"}'
 >>> next(read_decision_log([line])).effect.value
@@ -56,17 +56,17 @@ class RecordedDecision:
 
     Args:
         log: the name of its log. line: its number there, from 1.
-        agent: empty where the line names none and the reader was told to take that.
+        agent: empty where the line names none and the reader may accept that.
         request: as it was written.
         effect: *ask* also for ``approval_no_approver``: rules allow it, and a person would have to approve it.
         policy_digest: of the profile that decided, if the line names it.
         attested: a model's upstream was verified.
-        surface: where a secret's placeholder stood; None: in its own place.
+        surface: where a secret's placeholder was; None: in its own place.
         rules: ids into the normal form that ``policy_digest`` names.
         offered: a tool was offered to a model, and not called.
         withheld: a tool was called with arguments that the line does not tell.
         ts: seconds since 1970, if the line says when.
-        request_digest: of the request, by whoever wrote the line; ours never do.
+        request_digest: of the request, from other writers; ours never write it.
         grant: the standing approval that allowed it.
         secrets: names of the secrets that are used.
         size: bytes of the request's body.
@@ -96,7 +96,7 @@ class RecordedDecision:
 
     @property
     def enforced(self) -> Effect:
-        """What happened: *deny* also where nobody could approve it. The line's own word."""
+        """What happened: *deny* also where there was no approver. The line's own word."""
         return Effect.DENY if self.reason == _NO_APPROVER else self.effect
 
 
@@ -107,7 +107,7 @@ def read_decision_log(
 
     Args:
         lines: with or without their line feeds; of one that is longer than :data:`MAX_LINE`, a byte more is enough.
-        agents: digest of a profile -> its name, for lines of a gateway, which is not told whom it serves
+        agents: digest of a profile -> its name, for lines of a gateway, which does not know agents' names
             (:func:`agents_of`).
 
     Raises:
@@ -168,7 +168,7 @@ def _decision(
         raise DecisionLogRefused(f"'reason' contradicts 'decision': {effect.value}, {reason}")
     for name, plane in _OF_ONE_PLANE:
         if name in members and plane_of(question) != plane:
-            raise DecisionLogRefused(f"'{name}' belongs to the plane '{plane}' alone")
+            raise DecisionLogRefused(f"'{name}' is allowed only in the plane '{plane}' alone")
     if isinstance(question, ToolQuestion) and question.arguments is not None and _without_arguments(members):
         raise DecisionLogRefused("arguments beside a member that says that there are none")
     if members.get("plane", plane_of(question)) != plane_of(question):

@@ -1,8 +1,8 @@
 """Writes one line of a decision log for gateway and supervisor (``FORMAT.md``, "The decision log"). Pure.
 
-What stands in it is what the policy judged, and nothing else of the request: no query, no header, no body, no arguments
-of a tool, no value and no placeholder of a secret. There is no digest of a request either: whoever has the line could
-try guesses at what it leaves out. Names that nobody could list in a profile are hostile text and stand as ``?``, which
+It holds what the policy judged, and nothing else of the request: no query, no header, no body, no arguments
+of a tool, no value and no placeholder of a secret. There is no digest of a request either: a reader of the line could
+try guesses at what it leaves out. Names that no profile could list are hostile text and are written as ``?``, which
 no profile lists either, so that a replay decides them as they were decided.
 
 >>> from affiant.policy.decision.decide import Effect
@@ -46,12 +46,12 @@ _QUOTED: Final = '","'
 _WITHHELD: Final = ',"withheld":true'
 _HTTPS: Final = Scheme.HTTPS
 _NO_TARGET: Final = "/%"
-"""In the place of a target that is not to be repeated: canonical for nobody, so every replay denies it."""
+"""In the place of a target that must not be repeated: never canonical, so every replay denies it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecidedBy:
-    """Whose decisions: the session, the profile by its digest, and the agent. A gateway is not told the agent."""
+    """Whose decisions: the session, the profile by its digest, and the agent. A gateway does not know the agent."""
 
     session: str
     policy_digest: str
@@ -76,7 +76,7 @@ def decision_line(
     Args:
         question: as it was decided; host and port canonical.
         ts: seconds since 1970.
-        secret: the name of the secret that is used. surface: where its placeholder stands.
+        secret: the name of the secret that is used. surface: where its placeholder is.
         offered: a tool was offered to a model, not called.
         target_hidden: the target holds what must not be repeated, such as a placeholder.
         size: bytes of the request's body, where the request says so.

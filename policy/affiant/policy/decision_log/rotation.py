@@ -4,7 +4,7 @@
 and ``decisions.jsonl.* decisions.jsonl`` are in order. All are kept unless a number of them is asked for: whoever
 deletes the oldest lets an agent that causes enough decisions delete what it did first.
 
-Another tool may move the file too (logrotate, without ``copytruncate``): whoever writes goes on in the moved file,
+Another tool may move the file too (logrotate, without ``copytruncate``): the writer continues in the moved file,
 until the next one is begun under the name. No line is lost either way.
 """
 
@@ -40,7 +40,7 @@ class Rotation:
     def __post_init__(self) -> None:
         if not 0 < self.size <= MAX_SIZE or (self.keep is not None and self.keep < 1):
             raise DecisionFileRefused(
-                "a decision log cannot be rotated so",
+                "the rotation settings are wrong",
                 expected=f"a size of 1 to {MAX_SIZE} bytes, and 1 or more to keep",
                 found=f"{self.size}, {self.keep}",
             )
@@ -77,7 +77,7 @@ def open_rotated(path: Path, rotation: Rotation) -> int:
     descriptor = open_decision_file(path)
     if os.fstat(descriptor).st_size < rotation.size:
         return descriptor
-    try:  # locked still, so that nobody else does
+    try:  # still locked, so that no other process does
         _set_aside(path)
         _drop(path, rotation)
         return open_decision_file(path)
@@ -137,7 +137,7 @@ class RotatingLog:
 
 
 def _set_aside(path: Path) -> None:
-    """Give the log its number. Whoever holds its lock calls this, so that nobody else gives the same."""
+    """Give the log its number. The caller holds the log's lock, so that no other process gives the same one."""
     last = max((int(each.name.rpartition(".")[2]) for each in rotated_logs(path)), default=0)
     to = path.with_name(f"{path.name}.{last + 1:06}")
     try:

@@ -61,7 +61,7 @@ class Sample:
     rules: tuple[tuple[str, str], ...]
 
     def place(self, *, several: bool) -> str:
-        """Where it stands: among ``several`` logs the log's name too."""
+        """Its place: among ``several`` logs with the log's name."""
         return f"{self.log}:{self.line}" if several else f"line {self.line}"
 
 
@@ -240,7 +240,7 @@ class ReplayedProfiles:
         return decision
 
     def places(self, agent: str, decision: Decision) -> tuple[tuple[str, str], ...]:
-        """The rules that decided and where they stand; those of the nearest allow if none did."""
+        """The rules that decided and their places; those of the nearest allow if none did."""
         rules = decision.rules or ((decision.nearest,) if decision.nearest else ())
         return tuple((rule, str(self._profiles[agent].places[rule])) for rule in rules)
 

@@ -3,7 +3,7 @@
 A rule looks at each argument alone, so it is enough to combine, for every argument that some rule names, one value for
 each set of constraints that a value can satisfy. Where the combinations are too many, or the sets of another kind than
 is listed here (hosts of bounded length, or lists that three rules of one policy judge value by value), there is no
-answer: whoever compares then says that it could not, and never that there is no difference.
+answer: the comparison then reports that it could not decide, and never that there is no difference.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 No solver is needed: two policies that answer alike on ``Atoms`` answer alike on every
 request. What is no request (how a secret's value is named and placed, at which addresses a host is dialled, how large
 the machine is) is compared member by member; where of two such values neither includes the other, the difference
-*changes*, and whoever refuses wider policies refuses that too.
+*changes*, and a check against wider policies rejects that too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Direction(StrEnum):
     WIDENS = "widens"
     NARROWS = "narrows"
     CHANGES = "changes"
-    """Neither includes the other: whoever refuses what is wider refuses this too."""
+    """Neither includes the other: a check against wider policies rejects this too."""
 
     @property
     def is_wider(self) -> bool:
@@ -134,7 +134,7 @@ def compare_profiles(agent: str, old: Profile | None, new: Profile | None) -> tu
 
 
 def profile_differences(agent: str, old: Profile | None, new: Profile | None) -> Iterator[Difference]:
-    """:func:`compare_profiles`, one after another as they are found: whoever has enough need not wait for the rest."""
+    """:func:`compare_profiles`, one after another as they are found, so that a caller can stop early."""
     if old is None or new is None or old.digest != new.digest:
         yield from _compared(agent, _Half.of(old), _Half.of(new), most=None)
 

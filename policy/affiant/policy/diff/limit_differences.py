@@ -1,9 +1,9 @@
 """Compares the limits of two policies.
 
 A limit of the whole profile, of a secret, and of a rule that is otherwise the same in both is compared with its own.
-Rules that stand in one of the two only are compared by what they let through, request by request of the atoms: such a
+Rules that are in only one of the two are compared by what they let through, request by request of the atoms: such a
 rule gives no more room if another let all of it through without a limit, or if one that has gone did so with the same
-limit or a looser one; and what was not allowed at all before is told where requests are compared.
+limit or a looser one; and what was not allowed at all before is found where requests are compared.
 
 Where it cannot be said that there is no more room, there is: the difference *widens*.
 """
@@ -46,7 +46,7 @@ class LimitDifference:
 _Reach = frozenset[object] | None
 """The requests of the atoms that a rule lets through; None where they cannot be listed."""
 _Find = Callable[[str], _Reach]
-"""The reach of the rule of an id: found when it is first asked for, because most rules stand in both policies."""
+"""The reach of the rule of an id: found when it is first asked for, because most rules are in both policies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _of_pair(was: _Limited, now: _Limited) -> Iterator[LimitDifference]:
 
 
 def _alone(rule: _Limited, step: int) -> Iterator[LimitDifference]:
-    """A rule that stands in the new policy only (``step`` 1), or in the old one only."""
+    """A rule that is only in the new policy (``step`` 1), or only in the old one."""
     named = {name: bounds for name, bounds in rule.limits.items() if bounds} or dict(
         list(rule.limits.items())[:1]
     )
@@ -170,7 +170,7 @@ def _giving_room(
     makers: list[_Limited | None] = [None] * len(gone)
 
     def place(rule: _Limited, tried: set[int]) -> bool:
-        """Find somebody who makes up for ``rule``, moving others to somebody else where that helps."""
+        """Find a rule that makes up for ``rule``, and reassign others where that helps."""
         for at, other in enumerate(gone):
             if at not in tried and other.makes_up_for(rule):
                 tried.add(at)

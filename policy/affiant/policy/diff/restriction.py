@@ -70,7 +70,7 @@ def compare_restriction(
         return compare_compiled(agent, old, new, most=MOST_REQUESTS)
     except ComparisonTooLarge as error:
         raise NotARestriction(
-            "it cannot be said that the profile is narrower: the two can differ on too many requests",
+            "the two profiles can differ on too many requests to show that the new one only restricts the old one",
             expected=error.expected,
             hint="Start a new session with it",
         ) from error
@@ -85,9 +85,9 @@ def require_restriction(differences: tuple[Difference, ...]) -> None:
     wider = first_wider(differences)
     if wider is not None:
         raise NotARestriction(
-            "the profile is not narrower than the one in force",
+            "the new profile allows more than the one in force",
             found=wider,
-            hint="A session's profile can only be narrowed: start a new session with it",
+            hint="A running session's profile can only be restricted: start a new session with this profile",
         )
 
 

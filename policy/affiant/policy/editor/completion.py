@@ -1,6 +1,6 @@
 """Completes agents and rule ids of a profile file in a shell. It never fails.
 
-A file that is completed from may be anybody's, and whoever presses a key has not asked to read it. So one that would be
+The file may be from an untrusted source, and the user has only pressed a key. So one that would be
 refused completes to nothing, and no more of it is read than its reader would: of agents the keys alone, of rules one
 profile, without its tests.
 """

@@ -50,12 +50,12 @@ def profile_schema() -> Schema:
 
 
 def floor_schema() -> Schema:
-    """The schema of a floor: an organisation's denials."""
+    """The schema of a baseline policy: an organisation's denials."""
     return {
         "$schema": _DIALECT,
-        "title": "affiant floor",
+        "title": "affiant baseline policy",
         "description": "Version 1. Denials, carve-outs and demands for approval, merged into every profile.",
-        **_mapping("a floor", _FLOOR),
+        **_mapping("a baseline policy", _FLOOR),
         "$defs": _definitions(_DEFINED_FOR_FLOORS),
     }
 
@@ -90,7 +90,7 @@ def _ref(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _told(schema: Schema, description: str) -> Schema:
+def _described(schema: Schema, description: str) -> Schema:
     return {"description": description, **schema}
 
 
@@ -143,137 +143,147 @@ def _limits(kind: str) -> Schema:
 
 
 _REQUEST_LISTS: Final[Mapping[str, Schema]] = {
-    "methods": _told(
+    "methods": _described(
         _list(_choice(sorted(METHODS)), least=1),
         "Absent: any. HEAD is not implied by GET; names are upper-case.",
     ),
-    "paths": _told(
+    "paths": _described(
         _list({"type": "string", "pattern": "^/"}, least=1),
         "Absent: any. Exact, or ending in /** for all below.",
     ),
 }
 
 _SINGLE: Final[Mapping[str, Schema]] = {
-    "one_of": _told(_list(_TEXT, least=1), "One of these; unquoted 5 and true are no text."),
-    "const": _told(_TEXT, "Exactly this."),
+    "one_of": _described(_list(_TEXT, least=1), "One of these; unquoted 5 and true are no text."),
+    "const": _described(_TEXT, "Exactly this."),
     "min": {"type": "integer"},
     "max": {"type": "integer"},
-    "max_len": _told(_COUNT, "Text of at most so many characters."),
-    "pattern": _told(
+    "max_len": _described(_COUNT, "Text of at most so many characters."),
+    "pattern": _described(
         {**_TEXT, "minLength": 1, "maxLength": MAX_PATTERN},
         "Text that wholly fits: characters, [a-z0-9], (a|b), ?, *, +, {2}, {1,40}.",
     ),
-    "under": _told(_string(_PATH), "A path here or below, which filesystem_access must allow too."),
-    "write": _told({"type": "boolean"}, "Beside 'under': the path is to be written."),
-    "host": _told(_HOST, "A host, which network_egress must allow too."),
+    "under": _described(_string(_PATH), "A path here or below, which filesystem_access must allow too."),
+    "write": _described({"type": "boolean"}, "Beside 'under': the path is to be written."),
+    "host": _described(_HOST, "A host, which network_egress must allow too."),
 }
 _ARGUMENT: Final[Mapping[str, Schema]] = {
     **_SINGLE,
     "each": _mapping("'each'", _SINGLE),
-    "max_items": _told(_COUNT, "Beside 'each'; default 64."),
-    "argv": _told(_list(_list(_TEXT, least=1), least=1), "Exactly one of these lists of tokens."),
-    "optional": _told({"type": "boolean"}, "Whether a call without it is allowed."),
+    "max_items": _described(_COUNT, "Beside 'each'; default 64."),
+    "argv": _described(_list(_list(_TEXT, least=1), least=1), "Exactly one of these lists of tokens."),
+    "optional": _described({"type": "boolean"}, "Whether a call without it is allowed."),
 }
 _TOOL: Final[Mapping[str, Schema]] = {
-    "name": _told(_name("tool"), "The tool's exact name."),
-    "server": _told(_string("[a-z0-9][a-z0-9-]{0,62}"), "The only server that may serve it."),
-    "schema": _told(_string("sha256:[0-9a-f]{64}"), "The digest of the only definition that it may have."),
-    "approval": _told({"type": "boolean"}, "Whether a person must approve each call."),
+    "name": _described(_name("tool"), "The tool's exact name."),
+    "server": _described(_string("[a-z0-9][a-z0-9-]{0,62}"), "The only server that may serve it."),
+    "schema": _described(
+        _string("sha256:[0-9a-f]{64}"), "The digest of the only definition that it may have."
+    ),
+    "approval": _described({"type": "boolean"}, "Whether a person must approve each call."),
     "args": {
         "description": "All that it may be called with; absent: anything.",
         "type": "object",
         "additionalProperties": _ref("argument"),
     },
-    "rate": _told(_limit("rate"), "The calls that this rule lets through, such as 10/min."),
-    "deny": _told(_name("tool"), "A tool that may not be called, whatever else allows it."),
+    "rate": _described(_limit("rate"), "The calls that this rule lets through, such as 10/min."),
+    "deny": _described(_name("tool"), "A tool that may not be called, whatever else allows it."),
 }
 _PATH_ENTRY: Final[Mapping[str, Schema]] = {
-    "path": _told(_string(_PATH), "Absolute, inside the sandbox; covers the whole subtree. No globs."),
-    "mode": _told(_choice(_MODES), "none is a carve-out, which wins whatever its depth."),
+    "path": _described(_string(_PATH), "Absolute, inside the sandbox; covers the whole subtree. No globs."),
+    "mode": _described(_choice(_MODES), "none is a carve-out, which wins whatever its depth."),
 }
 _EGRESS_LIMITS: Final[Mapping[str, Schema]] = {
-    "requests": _told(_limits("count"), "Such as 60/min."),
-    "bytes_out": _told(_limits("bytes"), "Such as 5MiB."),
+    "requests": _described(_limits("count"), "Such as 60/min."),
+    "bytes_out": _described(_limits("bytes"), "Such as 5MiB."),
 }
 _EGRESS: Final[Mapping[str, Schema]] = {
-    "host": _told(_HOST, "A host, *.x for one label more, or **.x for one or more."),
-    "port": _told(_PORT, "Default 443; 80 for http."),
-    "scheme": _told(_choice([each.value for each in Scheme]), "Default https; http never carries a secret."),
+    "host": _described(_HOST, "A host, *.x for one label more, or **.x for one or more."),
+    "port": _described(_PORT, "Default 443; 80 for http."),
+    "scheme": _described(
+        _choice([each.value for each in Scheme]), "Default https; http never carries a secret."
+    ),
     **_REQUEST_LISTS,
-    "tls": _told(
+    "tls": _described(
         _choice([each.value for each in TLSMode]),
         "Default inspect; passthrough forbids secrets, methods and paths.",
     ),
-    "address": _told(
+    "address": _described(
         {"anyOf": [{"type": "string"}, _list({"type": "string"}, least=1)]},
         "The only addresses (CIDR) at which the host is dialled.",
     ),
-    "limits": _told(
+    "limits": _described(
         {**_mapping("a rule's 'limits'", _EGRESS_LIMITS), "minProperties": 1},
         "What this rule lets through in one session.",
     ),
 }
 _EGRESS_DENIAL: Final[Mapping[str, Schema]] = {
-    "deny": _told(_HOST, "A host that may not be reached, whatever else allows it."),
-    "port": _told(_PORT, "Absent: any."),
+    "deny": _described(_HOST, "A host that may not be reached, whatever else allows it."),
+    "port": _described(_PORT, "Absent: any."),
     **_REQUEST_LISTS,
 }
 _BODY: Final[Mapping[str, Schema]] = {
-    "json": _told(_name("pointer"), "A pointer into a JSON object, such as /auth/token."),
-    "form": _told(_name("parameter"), "The field of a form (application/x-www-form-urlencoded)."),
+    "json": _described(_name("pointer"), "A pointer into a JSON object, such as /auth/token."),
+    "form": _described(_name("parameter"), "The field of a form (application/x-www-form-urlencoded)."),
 }
 _EXCHANGE: Final[Mapping[str, Schema]] = {
-    "grant": _told(
+    "grant": _described(
         _choice([each.value for each in GrantType]),
         "How the token endpoint is asked, and what the secret is.",
     ),
-    "url": _told(_spelled(EXCHANGE_SPELLINGS["url"]), "The token endpoint: https://host[:port]/path."),
-    "client_id": _told(_exchanged("client_id"), "The client's public name."),
-    "client_auth": _told(
+    "url": _described(_spelled(EXCHANGE_SPELLINGS["url"]), "The token endpoint: https://host[:port]/path."),
+    "client_id": _described(_exchanged("client_id"), "The client's public name."),
+    "client_auth": _described(
         _choice([each.value for each in ClientAuth]),
         "Of client_credentials: how the client shows its secret. Default client_secret_basic.",
     ),
-    "issuer": _told(_exchanged("issuer"), "Of jwt_bearer: iss of the assertion, such as a service account."),
-    "subject": _told(
+    "issuer": _described(
+        _exchanged("issuer"), "Of jwt_bearer: iss of the assertion, such as a service account."
+    ),
+    "subject": _described(
         _exchanged("subject"), "Of jwt_bearer: sub of the assertion, where the issuer wants one."
     ),
-    "key_id": _told(_exchanged("key_id"), "Of jwt_bearer: kid of the assertion's header."),
-    "subject_token_type": _told(
+    "key_id": _described(_exchanged("key_id"), "Of jwt_bearer: kid of the assertion's header."),
+    "subject_token_type": _described(
         _choice([each.value for each in SubjectTokenType]),
         "Of token_exchange: what the secret is. Default access_token.",
     ),
-    "audience": _told(
+    "audience": _described(
         _exchanged("audience"), "Whom the token is for; of jwt_bearer aud of the assertion, default the URL."
     ),
-    "resource": _told(_exchanged("resource"), "Whom the token is for, as an absolute URI (RFC 8707)."),
-    "scope": _told(_exchanged("scope"), "What the token is for: words with one blank between them."),
+    "resource": _described(_exchanged("resource"), "Whom the token is for, as an absolute URI (RFC 8707)."),
+    "scope": _described(_exchanged("scope"), "What the token is for: words with one blank between them."),
 }
 _SIGV4: Final[Mapping[str, Schema]] = {
-    "service": _told(_name("aws_name"), "The service in the credential scope, such as s3."),
-    "region": _told(_name("aws_name"), "The region in the credential scope, such as eu-central-1."),
+    "service": _described(_name("aws_name"), "The service in the credential scope, such as s3."),
+    "region": _described(_name("aws_name"), "The region in the credential scope, such as eu-central-1."),
 }
 _INJECT: Final[Mapping[str, Schema]] = {
-    "header": _told(_TEXT, "The header whose whole value the placeholder stands in."),
-    "format": _told(_spelled(SPELLINGS["format"]), "Beside 'header': text with one {} for the placeholder."),
-    "basic": _told(_name("basic_user"), "The user whose Basic password the placeholder is."),
-    "query": _told(_name("parameter"), "The parameter whose whole value the placeholder is."),
-    "body": _told(
+    "header": _described(_TEXT, "The header whose whole value is the placeholder."),
+    "format": _described(
+        _spelled(SPELLINGS["format"]), "Beside 'header': text with one {} for the placeholder."
+    ),
+    "basic": _described(_name("basic_user"), "The user whose Basic password the placeholder is."),
+    "query": _described(_name("parameter"), "The parameter whose whole value the placeholder is."),
+    "body": _described(
         {**_mapping("'body'", _BODY), "minProperties": 1, "maxProperties": 1},
         "The place of the body whose whole value the placeholder is.",
     ),
-    "exchange": _told(
+    "exchange": _described(
         _mapping("'exchange'", _EXCHANGE, required=["grant", "url"]),
         "What the secret is exchanged for: a token, which goes to the hosts in its place, as Bearer credentials.",
     ),
-    "sigv4": _told(
+    "sigv4": _described(
         {**_mapping("'sigv4'", _SIGV4), "required": ["service", "region"]},
         "The requests that the broker signs with this key (AWS Signature Version 4).",
     ),
 }
 _SECRET: Final[Mapping[str, Schema]] = {
-    "name": _told(_name("secret"), "The secret's name, never its value."),
-    "ref": _told(_spelled(SPELLINGS["reference"]), "local:NAME or vault:<mount>/<path>#<field>."),
-    "hosts": _told(_list(_HOST, least=1), "host[:port]. Absent: every https host that is named in full."),
+    "name": _described(_name("secret"), "The secret's name, never its value."),
+    "ref": _described(_spelled(SPELLINGS["reference"]), "local:NAME or vault:<mount>/<path>#<field>."),
+    "hosts": _described(
+        _list(_HOST, least=1), "host[:port]. Absent: every https host that is named in full."
+    ),
     "inject": {
         **_mapping("'inject'", _INJECT),
         "oneOf": [
@@ -281,101 +291,105 @@ _SECRET: Final[Mapping[str, Schema]] = {
         ],
         "dependentRequired": {"format": ["header"]},
     },
-    "shape": _told(_spelled(SPELLINGS["shape"]), "What the placeholder looks like, such as ghp_{36}."),
-    "max_uses": _told(_COUNT, "Requests of one session into which it is put."),
+    "shape": _described(_spelled(SPELLINGS["shape"]), "What the placeholder looks like, such as ghp_{36}."),
+    "max_uses": _described(_COUNT, "Requests of one session into which it is put."),
 }
 _MODEL: Final[Mapping[str, Schema]] = {
-    "name": _told(_name("model"), "The model's exact name."),
-    "upstream": _told(_choice(["any", "attested"]), "attested: only where the upstream was verified before."),
-    "max_tokens": _told(_limit("most tokens"), "The most that one request may ask for, such as 4096."),
+    "name": _described(_name("model"), "The model's exact name."),
+    "upstream": _described(
+        _choice(["any", "attested"]), "attested: only where the upstream was verified before."
+    ),
+    "max_tokens": _described(_limit("most tokens"), "The most that one request may ask for, such as 4096."),
 }
 _WHO_APPROVES: Final[Mapping[str, Schema]] = {
-    "everything": _told({"type": "boolean"}, "Every tool call and every request."),
-    "egress": _told(_list(_choice(sorted(METHODS)), least=1), "Methods of requests."),
-    "approvers": _told(
+    "everything": _described({"type": "boolean"}, "Every tool call and every request."),
+    "egress": _described(_list(_choice(sorted(METHODS)), least=1), "Methods of requests."),
+    "approvers": _described(
         {**_list({"anyOf": [_name("approver"), _ref("approver")]}, least=1), "maxItems": 16},
         "Thumbprints of keys, and identities; without any, what needs approval is denied.",
     ),
-    "trusted_root": _told(
+    "trusted_root": _described(
         {"type": "string", "minLength": 2},
         "The text of a sigstore trusted_root.json, under which signatures of identities are judged.",
     ),
-    "quorum": _told(_COUNT, "How many different approvers must agree; default 1."),
-    "ttl": _told(_spelled(DURATION), "How long a request waits: 90s, 10m, 2h; default 10m."),
+    "quorum": _described(_COUNT, "How many different approvers must agree; default 1."),
+    "ttl": _described(_spelled(DURATION), "How long a request waits: 90s, 10m, 2h; default 10m."),
 }
 _BESIDE_APPROVERS: Final[Schema] = {
     "dependentRequired": {name: ["approvers"] for name in ("quorum", "trusted_root", "ttl")}
 }
 _APPROVER: Final[Mapping[str, Schema]] = {
-    "issuer": _told(_spelled(SPELLINGS["issuer"]), "Who knows them, as the certificate spells it."),
-    "subject": _told(_spelled(SPELLINGS["subject"]), "Their e-mail address, or the URI of a workflow."),
+    "issuer": _described(_spelled(SPELLINGS["issuer"]), "Who knows them, exactly as in the certificate."),
+    "subject": _described(_spelled(SPELLINGS["subject"]), "Their e-mail address, or the URI of a workflow."),
 }
 _APPROVAL: Final[Mapping[str, Schema]] = {
     **_WHO_APPROVES,
-    "tools": _told(_list(_name("tool"), least=1), "Tools of this profile."),
+    "tools": _described(_list(_name("tool"), least=1), "Tools of this profile."),
 }
 _LIMITS: Final[Mapping[str, Schema]] = {
-    "tool_calls": _told(_limits("count"), "Calls that models make, such as 500."),
-    "requests": _told(_limits("count"), "Requests to models, such as 120/min."),
-    "tokens": _told(_limits("tokens"), "Tokens of requests and answers, such as 2M/day."),
-    "bytes_out": _told(_limits("bytes"), "Bytes that go out to hosts, such as 50MiB."),
-    "wall": _told(_limit("time"), "How long the session may last, such as 2h."),
+    "tool_calls": _described(_limits("count"), "Calls that models make, such as 500."),
+    "requests": _described(_limits("count"), "Requests to models, such as 120/min."),
+    "tokens": _described(_limits("tokens"), "Tokens of requests and answers, such as 2M/day."),
+    "bytes_out": _described(_limits("bytes"), "Bytes that go out to hosts, such as 50MiB."),
+    "wall": _described(_limit("time"), "How long the session may last, such as 2h."),
 }
-_SIZE: Final[Schema] = _told(_spelled(SIZE), "With a unit: 512MiB, 2GiB.")
+_SIZE: Final[Schema] = _described(_spelled(SIZE), "With a unit: 512MiB, 2GiB.")
 _RESOURCES: Final[Mapping[str, Schema]] = {
     "cpus": _COUNT,
     "memory": _SIZE,
-    "disk": _told(_SIZE, "The private scratch space (/tmp)."),
+    "disk": _described(_SIZE, "The private scratch space (/tmp)."),
     "pids": _COUNT,
 }
 _REQUEST: Final[Mapping[str, Schema]] = {
     "tool": _TEXT,
-    "args": _told({"type": "object"}, "Beside 'tool': the arguments of the call."),
+    "args": _described({"type": "object"}, "Beside 'tool': the arguments of the call."),
     "model": _TEXT,
     "attested_model": _TEXT,
     "read": _TEXT,
     "write": _TEXT,
-    "egress": _told(_TEXT, "METHOD URL."),
-    "secret": _told(_TEXT, "NAME@host[:port]."),
+    "egress": _described(_TEXT, "METHOD URL."),
+    "secret": _described(_TEXT, "NAME@host[:port]."),
 }
 _TEST: Final[Mapping[str, Schema]] = {
-    "allow": _told(_ref("request"), "Allowed, perhaps after approval."),
-    "ask": _told(_ref("request"), "Allowed once a person has approved it."),
-    "deny": _told(_ref("request"), "Denied."),
+    "allow": _described(_ref("request"), "Allowed, perhaps after approval."),
+    "ask": _described(_ref("request"), "Allowed once a person has approved it."),
+    "deny": _described(_ref("request"), "Denied."),
 }
 _APPROVAL_SECTION: Final = "What a person must approve first, and who may: true for everything, or a mapping."
 _LIMITS_SECTION: Final = "How much the agent may do in one session: 500, or of a window, 120/min."
 _PROFILE: Final[Mapping[str, Schema]] = {
-    "tools": _told(_list(_ref("tool")), "The tools that may be called."),
-    "filesystem_access": _told(
+    "tools": _described(_list(_ref("tool")), "The tools that may be called."),
+    "filesystem_access": _described(
         _one_or_many(_ref("path"), none=["none", "denied"]), "none, MODE:/path, or a list."
     ),
-    "network_egress": _told(
+    "network_egress": _described(
         _one_or_many(_ref("egress"), none=["denied"]), "denied, allowed:host[:port], or a list."
     ),
-    "secrets_access": _told(
+    "secrets_access": _described(
         _list({"anyOf": [_name("secret"), _ref("secret")]}),
         "Names of secrets. The agent holds placeholders; the proxy puts the values in.",
     ),
-    "requires_human_approval": _told({"anyOf": [{"type": "boolean"}, _ref("approval")]}, _APPROVAL_SECTION),
-    "models": _told(
+    "requires_human_approval": _described(
+        {"anyOf": [{"type": "boolean"}, _ref("approval")]}, _APPROVAL_SECTION
+    ),
+    "models": _described(
         _list({"anyOf": [_name("model"), _ref("model")]}), "Absent: any that the gateway serves; []: none."
     ),
-    "limits": _told({**_mapping("'limits'", _LIMITS), "minProperties": 1}, _LIMITS_SECTION),
-    "weight": _told(
+    "limits": _described({**_mapping("'limits'", _LIMITS), "minProperties": 1}, _LIMITS_SECTION),
+    "weight": _described(
         {"type": "integer", "minimum": 1, "maximum": MOST_WEIGHT},
         "Share of an upstream while others of its priority wait too; default 1.",
     ),
-    "priority": _told(
+    "priority": _described(
         _choice([each.value for each in PRIORITIES]), "Which of those who wait come first; default normal."
     ),
-    "resources": _told(_mapping("'resources'", _RESOURCES), "Bounds of the sandbox."),
-    "tests": _told(_list(_ref("test")), "Held against the profile whenever it is loaded."),
+    "resources": _described(_mapping("'resources'", _RESOURCES), "Bounds of the sandbox."),
+    "tests": _described(_list(_ref("test")), "Held against the profile whenever it is loaded."),
 }
-_VERSION: Final[Schema] = _told({"const": 1}, "The version of the format.")
+_VERSION: Final[Schema] = _described({"const": 1}, "The version of the format.")
 _FILE: Final[Mapping[str, Schema]] = {
     "version": _VERSION,
-    "floor": _told(
+    "floor": _described(
         {"type": ["string", "number", "boolean"]},
         "A file beside this one that holds denials for every profile.",
     ),
@@ -388,17 +402,17 @@ _FILE: Final[Mapping[str, Schema]] = {
 }
 _FLOOR: Final[Mapping[str, Schema]] = {
     "version": _VERSION,
-    "tools": _told(_list(_ref("tool_denial")), "Tools that no agent may call."),
-    "filesystem_access": _told(
+    "tools": _described(_list(_ref("tool_denial")), "Tools that no agent may call."),
+    "filesystem_access": _described(
         _one_or_many(_ref("carve_out"), none=["none", "denied"]), "Paths that no agent sees."
     ),
-    "network_egress": _told(
+    "network_egress": _described(
         _one_or_many(_ref("egress_denial"), none=["denied"]), "Hosts that no agent reaches."
     ),
-    "requires_human_approval": _told(
+    "requires_human_approval": _described(
         {"anyOf": [{"type": "boolean"}, _ref("approval_by_floor")]}, _APPROVAL_SECTION
     ),
-    "limits": _told({**_mapping("'limits'", _LIMITS), "minProperties": 1}, _LIMITS_SECTION),
+    "limits": _described({**_mapping("'limits'", _LIMITS), "minProperties": 1}, _LIMITS_SECTION),
 }
 
 _DEFINITIONS: Final[Mapping[str, Schema]] = {

@@ -1,10 +1,10 @@
 """``affiant policy rule`` shows the line of a rule that a receipt, a denial or a decision log names by its id.
 
-Who enforces a profile has its normal form, not the file that somebody wrote: what it records is ``egress/3`` of a
+The enforcer of a profile has its normal form, not the file: it records ``egress/3`` of a
 digest. This command goes back from there to the line.
 
-Exit codes: 0 told; 1 the file is refused, has no such profile, or the profile no such rule; 2 the command line is
-wrong.
+Exit codes: 0 shown; 1 the file is rejected or has no such profile, or the profile has no such rule; 2 the command line
+is wrong.
 """
 
 from __future__ import annotations

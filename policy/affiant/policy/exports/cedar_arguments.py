@@ -1,6 +1,6 @@
 """Writes constraints on the arguments of a tool as Cedar conditions; None where Cedar cannot express one.
 
-An argument is a record that whoever asks fills by its type: ``text`` and its ``length`` in code points, ``path`` beside
+An argument is a record that the caller fills by its type: ``text`` and its ``length`` in code points, ``path`` beside
 them where the text is a canonical path, ``integer``, ``truth``; nothing for any other type. Lists, hosts and patterns
 are not said: Cedar has no order in its sets, the rules for hosts would have to be asked in the middle of a condition,
 and its ``like`` knows no classes and no counts.

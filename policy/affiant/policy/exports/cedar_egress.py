@@ -57,7 +57,7 @@ def inspected(allows: Sequence[EgressRule]) -> str:
 
 
 def _unseen(allows: Sequence[EgressRule]) -> str:
-    """Whether nobody will see what is inside a connection that some rule allows."""
+    """Whether requests inside a connection that some rule allows are not seen."""
     return all_of(['context.scheme == "https"', negated(inspected(allows))])
 
 

@@ -128,7 +128,7 @@ class _Rules:
                 self._grant([name], ask=self._asks(name))
 
     def _tool_is_said(self, name: str) -> bool:
-        """Whether one of the rules for a tool can be written; the losses of the others are told."""
+        """Whether one of the rules for a tool can be written; the losses of the others are recorded."""
         said = [self._is_said(rule_id, rule) for rule_id, rule in self._allows[name]]
         return any(said)
 
@@ -176,7 +176,7 @@ class _Rules:
                 self.deny |= {*read_rules(grant.path), *edit_rules(grant.path)}
                 continue
             if ")" in grant.path or "(" in grant.path:
-                continue  # told below, with the rule
+                continue  # recorded below, with the rule
             if reads:
                 self._grant(read_rules(grant.path), ask=self._asks(READS[0]))
             if edits and grant.mode is PathMode.READ_WRITE:
@@ -225,7 +225,7 @@ class _Rules:
     def _must_ask(self, rule_id: str, rule: EgressRule) -> bool:
         """Where some request needs approval, all fetches from the host do."""
         approval = self._profile.approval
-        unseen = rule.tls is TLSMode.PASSTHROUGH and bool(approval.methods)  # which method it is, nobody sees
+        unseen = rule.tls is TLSMode.PASSTHROUGH and bool(approval.methods)  # the method is not seen
         asks = approval.everything or "GET" in approval.methods or unseen
         if asks and needs_approval(approval, rule):
             self._ledger.narrowed(

@@ -1,9 +1,9 @@
 """Defines an export: documents for another tool, and a ledger of what they do not express of each rule.
 
 No export is silently wider than the profile. A rule that the target cannot say exactly is said more strictly; where it
-could only be said more loosely, it is left out, unless whoever exports names that kind of loss. What the target has no
-words for at all (a firewall and the tools of an agent) it neither grants nor denies: that is told as *unjudged*, which
-is wider, because something else must enforce it.
+could only be said more loosely, it is left out, unless the caller accepts that kind of loss. What the target has no
+words for at all (a firewall and the tools of an agent) it neither grants nor denies: that is reported as *unjudged*,
+which is wider, because something else must enforce it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Ledger:
     """The losses of one export while it is made.
 
     Args:
-        wider: the kinds that whoever exports accepts.
+        wider: the kinds that the caller accepts.
     """
 
     def __init__(self, wider: frozenset[str]) -> None:

@@ -58,7 +58,7 @@ def propose(learned: Learned, source: Source, *, keep: frozenset[str], include_d
         profiles = load_profiles(text.encode(), source="the draft")
     except AffiantError as error:
         raise LearningRefused(
-            "the draft is no profile that would load: it is too large, or the requests contradict each other",
+            "the draft would not load as a profile: it is too large, or the requests contradict each other",
             found=str(error),
             hint="Let paths be subtrees (--generalize-paths 2), or draft one --agent at a time",
         ) from error

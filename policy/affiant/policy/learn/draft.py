@@ -3,7 +3,7 @@
 Rules are exact: one path, method, target, tool and model for each that was used, and no product of lists that was not
 asked for (GET of one path and POST of another are two rules). With a profile to start from, a tool keeps the rule that
 allowed it, arguments and all; denials and demands for approval stay as they are; and nothing is proposed that it does
-not allow, unless what was denied is to be included. A denial by a rule is never included: somebody wrote it.
+not allow, unless what was denied is to be included. A denial by a rule is never included: a person wrote it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def draft_profile(
     """The draft for ``agent``.
 
     Args:
-        start: its profile to start from; its rules' ids stand in ``learned``.
+        start: its profile to start from; its rules' ids are in ``learned``.
         keep: sections of ``start`` that stay as they are.
         include_denied: what was denied because nothing allowed it is in the draft too, and marked.
     """
@@ -177,7 +177,7 @@ class _Drafting:
         return ""
 
     def _note_silence(self, section: str) -> None:
-        """A log without any decision of a plane was perhaps written by nobody who decides there."""
+        """A log without any decision of a plane may come from a component that does not decide there."""
         if self.start is None or _PLANES[section] in self.learned.planes or section in self.keep:
             return
         if rules_of(self.start, section) or (section == "models" and self.start.models is None):
@@ -338,7 +338,7 @@ class _Drafting:
         for use, seen in (*self.learned.denied.items(), *self.learned.asked.items()):
             section = next(name for name, plane in _PLANES.items() if plane_of_use(use) == plane)
             if section == "filesystem_access" and seen.reasons == {"path_carved_out"}:
-                continue  # what the sandbox masks: nobody asked for it
+                continue  # the sandbox's own masks, not a request
             try:
                 entries, why = self._proposal(use, seen)
             except AffiantError as error:

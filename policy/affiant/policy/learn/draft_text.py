@@ -1,6 +1,6 @@
 """Writes a draft as a YAML profile file that begins with the word PROPOSAL and gives the reason of every rule.
 
-Whatever a log says stands in it as a rule that was checked, or escaped on one line of a comment: text of an agent's can
+Text of a log is in it as a rule that was checked, or escaped on one line of a comment: text of an agent can
 be neither a rule nor the end of a comment.
 """
 

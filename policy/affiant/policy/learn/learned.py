@@ -52,7 +52,7 @@ class Use:
         question: of a tool without its arguments; of a request, ``target`` is its path.
         subtree: ``target`` ends with ``/**`` and stands for all below. A path may end so itself, and is no subtree.
         attested: a model at an upstream that was verified.
-        surface: where a secret's placeholder stood.
+        surface: where a secret's placeholder was.
     """
 
     question: Question

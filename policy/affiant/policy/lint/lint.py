@@ -192,7 +192,7 @@ def _is_one_of(rule: EgressRule, hosts: tuple[str, ...]) -> bool:
 
 
 def _stores(profile: Profile, rule: EgressRule) -> bool:
-    """Whether a request that stores what anybody then reads is allowed by the rule's host."""
+    """Whether the rule's host allows a request that stores what others can then read."""
     return any(
         rule.host in covering_patterns(host)
         and profile.compiled.decide_egress(

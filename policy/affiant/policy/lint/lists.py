@@ -18,7 +18,7 @@ SHARED_HOSTS: Final = (
     *("firebaseio.com", "web.app", "workers.dev", "pages.dev", "vercel.app", "netlify.app", "github.io"),
     *("drive.google.com", "docs.google.com", "dropbox.com", "dropboxusercontent.com", "hooks.slack.com"),
 )
-"""Object stores, pastes, sites and tunnels: hosts at which an account is anybody's."""
+"""Object stores, pastes, sites and tunnels: hosts at which anyone can have an account."""
 
 STORING_REQUESTS: Final = (
     ("api.github.com", "/gists"),
@@ -26,7 +26,7 @@ STORING_REQUESTS: Final = (
     ("api.bitbucket.org", "/2.0/snippets"),
     ("huggingface.co", "/api/repos/create"),
 )
-"""Hosts at which anybody stores data with one request: a POST there."""
+"""Hosts at which anyone can store data with one request: a POST there."""
 
 PUBLIC_HOSTS: Final = (
     *("github.com", "api.github.com", "gitlab.com", "bitbucket.org", "api.bitbucket.org", "huggingface.co"),
@@ -34,7 +34,7 @@ PUBLIC_HOSTS: Final = (
     *("wikipedia.org", "stackoverflow.com", "reddit.com", "x.com", "medium.com", "news.ycombinator.com"),
     *("googleapis.com", "slack.com", "discord.com", "atlassian.net", "notion.so"),
 )
-"""Hosts that serve what anybody may have written: issues, packages, pages, messages."""
+"""Hosts that serve what anyone may have written: issues, packages, pages, messages."""
 
 HOOKS: Final = (
     ".git/hooks",

@@ -1,6 +1,6 @@
 """Reports what ``affiant policy lint`` found as JSON, Markdown and SARIF 2.1.0.
 
-Of a refusal nothing is repeated but its own text, in which no secret stands; the file's line is for terminals alone.
+Of an error only its text is repeated, which holds no secret; the file's line is printed only on terminals.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds every independent mistake of a profile file, for the person who corrects it.
 
 Loading stops at the first; this goes on, and accepts nothing: it returns refusals, never a policy. What it reads, it
-reads alone (an agent, a section, an entry of a list), so that no mistake is told that follows from another. How rules
-of one profile fit together, and whether its tests hold, is asked only where all of them were read.
+reads alone (an agent, a section, an entry of a list), so that no mistake is reported that follows from another. How
+rules of one profile fit together, and whether its tests hold, is asked only where all of them were read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _READERS: Final[Mapping[str, Callable[[Node], object]]] = {
     "priority": read_priority,
     "resources": read_resources,
 }
-"""How a section is read alone; the tests of a profile cannot be, and approvals need to know of the floor."""
+"""How a section is read alone; the tests of a profile cannot be, and approvals need to know of the baseline policy."""
 
 
 def every_refusal(data: bytes, *, source: str, floor: bytes | None = None) -> tuple[AffiantError, ...]:
@@ -156,6 +156,6 @@ def _identity(error: AffiantError) -> tuple[str, str | None]:
 
 
 def _place(error: AffiantError) -> tuple[int, ...]:
-    """Line and column; of another file, such as the floor, before all."""
+    """Line and column; of another file, such as the baseline policy, before all."""
     numbers = (error.where or "").rsplit(":", 2)[1:]
     return tuple(int(number) for number in numbers) if all(number.isdigit() for number in numbers) else ()

@@ -44,7 +44,7 @@ def read_approval(node: Node, *, trusted_root: str = "") -> tuple[Approval, froz
     """True, false, or ``{everything, tools, egress, approvers, trusted_root, quorum, ttl}``; and the tools it names.
 
     Args:
-        trusted_root: the floor's, under which identities are judged where the profile has none of its own.
+        trusted_root: the baseline policy's, under which identities are judged where the profile has none of its own.
     """
     if isinstance(node, ScalarNode):
         return Approval(schema.boolean(node, what=_WHAT)), frozenset()
@@ -58,7 +58,7 @@ def read_approval(node: Node, *, trusted_root: str = "") -> tuple[Approval, froz
             raise MissingKey(
                 f"{name!r} needs 'approvers' beside it",
                 where=str(schema.key_mark(node, name)),
-                hint="Where a floor names them, name those of this profile once more",
+                hint="If the baseline policy names them, repeat those of this profile",
             )
     approvers = _approvers(found["approvers"]) if "approvers" in found else ()
     if "trusted_root" in found:
@@ -80,26 +80,26 @@ def read_approval(node: Node, *, trusted_root: str = "") -> tuple[Approval, froz
 
 
 def merged_approval(own: Approval, floor: Approval) -> Approval:
-    """What holds where a floor demands ``floor``: all that either demands, and whoever both let approve.
+    """What holds with a baseline policy that demands ``floor``: all that either demands, and the approvers of both.
 
-    Where the floor names approvers, a profile may name some of those and no others; without any of its own, all of
-    the floor's may approve. An identity under another trusted root is another approver.
+    If the baseline policy names approvers, a profile may name only some of those. Without any of its own, all of them
+    may approve. An identity under another trusted root is another approver.
 
     Raises:
-        PolicyConflict: the profile names another approver, or too few of them for the floor's quorum.
+        PolicyConflict: the profile names another approver, or too few of them for the baseline policy's quorum.
     """
     others = sorted(map(str, set(own.approvers) - set(floor.approvers))) if floor.approvers else []
     if others:
         raise PolicyConflict(
-            "'requires_human_approval' names an approver whom the floor does not",
+            "'requires_human_approval' names an approver who is not in the baseline policy",
             found=others[0],
-            hint="Leave 'approvers' out: those of the floor may approve; or name some of them",
+            hint="Leave 'approvers' out to accept those of the baseline policy, or name some of them",
             key="approvers",
         )
     if floor.approvers and own.trusted_root not in ("", floor.trusted_root):
         raise PolicyConflict(
-            "'requires_human_approval' has another 'trusted_root' than the floor: its identities are others",
-            hint="Leave 'trusted_root' out: that of the floor counts",
+            "'trusted_root' differs from the one in the baseline policy",
+            hint="Leave 'trusted_root' out: the one in the baseline policy is used",
             key="trusted_root",
         )
     named = [each for each in (own, floor) if each.approvers]
@@ -117,7 +117,7 @@ def _approvers(node: Node) -> tuple[Approver, ...]:
     found = tuple(map(_approver, schema.items(node, what="'approvers'")))
     if not found:
         raise EmptyList(
-            "'approvers' is empty", where=str(node.mark), hint="Name what is meant, or leave it out"
+            "'approvers' is empty", where=str(node.mark), hint="Add an entry, or leave the key out"
         )
     if len(found) > MAX_APPROVERS:
         raise ValueRefused(

@@ -3,7 +3,7 @@
 A floor is a file of its own with the sections ``tools``, ``filesystem_access``, ``network_egress``,
 ``requires_human_approval`` and ``limits``, in which only denials, carve-outs, demands for approval, their approvers,
 and limits stand. Of its limits and a profile's, the tighter counts. Its digest is a member of each profile's normal
-form, so that a receipt tells which floor held.
+form, so that a receipt names the baseline policy that held.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def read_baseline(found: Mapping[str, Node], *, source: str) -> BaselinePolicy:
         limits=_limits(found.get("limits")),
     )
     if policy == Policy():
-        raise BaselineInvalid("the floor denies and bounds nothing", where=f"{source}:1:1")
+        raise BaselineInvalid(
+            "the baseline policy has no denial, no limit and no approval", where=f"{source}:1:1"
+        )
     digest = "sha384:" + hashlib.sha384(_DOMAIN + normal_form(policy)).hexdigest()
     limits = found.get("limits")
     return BaselinePolicy(policy, digest, sections.places, None if limits is None else limits.mark)
@@ -76,7 +78,7 @@ def _approval(node: Node | None) -> Approval:
         approval, tools = read_approval(node)
         if tools:
             raise BaselineInvalid(
-                "a floor asks for approval of everything or of methods, not of tools",
+                "a baseline policy can require approval for everything or for methods, not for single tools",
                 where=str(key_mark(node, "tools")),
             )
         return approval

@@ -53,7 +53,7 @@ class PolicyTest:
 
 
 def effect_of(decision: Decision) -> Effect:
-    """*Ask* also where nobody can be asked: the rules allow it, and a person would have to approve it."""
+    """*Ask* also without an approver: the rules allow it, and a person would have to approve it."""
     return Effect.ASK if decision.reason == "approval_no_approver" else decision.effect
 
 

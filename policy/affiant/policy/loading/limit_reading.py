@@ -79,7 +79,7 @@ _PARTS: Final = re.compile(r"([0-9]+)([A-Za-z]*)(?:/([A-Za-z]+))?\Z")
 
 
 def read_limits(node: Node) -> Limits:
-    """``limits`` of a profile or a floor."""
+    """``limits`` of a profile or a baseline policy."""
     known = ("tool_calls", "requests", "tokens", "bytes_out", "wall")
     found = schema.keys(node, known, what="'limits'")
     _require_some(found, node, what="'limits'")
@@ -126,12 +126,12 @@ def _bounds(found: Mapping[str, Node], name: str, kind: str) -> Bounds:
     node, what = found[name], f"'{name}'"
     entries = node.items if isinstance(node, ListNode) else (node,)
     if not entries:
-        raise EmptyList(f"{what} is empty", where=str(node.mark), hint="Name what is meant, or leave it out")
+        raise EmptyList(f"{what} is empty", where=str(node.mark), hint="Add an entry, or leave the key out")
     windows: dict[int | None, Bound] = {}
     for entry in entries:
         bound = _bound(entry, kind, what=what)
         if windows.setdefault(bound.per, bound) is not bound:
-            raise PolicyConflict(f"one window stands twice in {what}", where=str(entry.mark))
+            raise PolicyConflict(f"one window appears twice in {what}", where=str(entry.mark))
     return tuple(windows.values())
 
 

@@ -108,9 +108,9 @@ def load_profiles(
     Args:
         data: the file's bytes, at most 1 MiB of UTF-8.
         source: the name that places in refusals begin with.
-        floor: the bytes of the file that ``floor:`` names (:func:`floor_file`), in which only denials stand.
-        hold_tests: called once for each profile that has tests. Another than the default is for whoever reports all
-            that do not hold; what it returns is to be looked at, not enforced.
+        floor: the bytes of the file that ``floor:`` names (:func:`floor_file`), which holds only denials.
+        hold_tests: called once for each profile that has tests. Another than the default is for a command that reports
+            all that do not hold; what it returns is to be looked at, not enforced.
 
     Raises:
         MalformedError, ConfigurationError: each with a code ``policy.*``, ``where`` and the line there.
@@ -120,7 +120,8 @@ def load_profiles(
         named = _floor_name(top, source)
         if named is not None and floor is None:
             raise BaselineInvalid(
-                f"the file names the floor {named!r}, which was not given", where=str(top["floor"].mark)
+                f"the file names the baseline policy {named!r}, but none was given",
+                where=str(top["floor"].mark),
             )
     denials = NO_BASELINE
     if floor is not None:
@@ -138,7 +139,7 @@ def load_profiles(
 
 
 def floor_file(data: bytes, *, source: str = "profiles.yaml") -> str | None:
-    """The name of the file beside this one that holds the floor; None if there is none.
+    """The name of the file beside this one that holds the baseline policy; None if there is none.
 
     Raises:
         MalformedError: the document is not YAML as we read it, or the name is not that of a file beside it.
@@ -149,7 +150,7 @@ def floor_file(data: bytes, *, source: str = "profiles.yaml") -> str | None:
 
 @contextmanager
 def at_baseline_key(data: bytes, *, source: str) -> Iterator[None]:
-    """Give every refusal inside, of reading the floor's file, the place where the profile file names it."""
+    """Give every refusal inside, of reading the baseline policy's file, the place where the profile file names it."""
     try:
         yield
     except AffiantError as error:
@@ -159,18 +160,18 @@ def at_baseline_key(data: bytes, *, source: str) -> Iterator[None]:
 
 
 def load_baseline(data: bytes, *, source: str) -> BaselinePolicy:
-    """The denials of the floor's file.
+    """The denials of the baseline policy's file.
 
     Raises:
         MalformedError, ConfigurationError: as :func:`load_profiles`.
     """
     with _shown(data, source):
-        top = _top(data, source, ("version", *BASELINE_SECTIONS), "a floor")
+        top = _top(data, source, ("version", *BASELINE_SECTIONS), "a baseline policy")
         return read_baseline(top, source=source)
 
 
 def read_top(data: bytes, *, source: str) -> Mapping[str, Node]:
-    """What stands at the top of a profile file, by key."""
+    """The top level of a profile file, by key."""
     return _top(data, source, _TOP, "a profile file")
 
 
@@ -238,7 +239,7 @@ def read_profile(
     *,
     work: Work | None = None,
 ) -> Profile:
-    """One agent's profile, with the floor's denials, held against its own tests.
+    """One agent's profile, with the baseline policy's denials, held against its own tests.
 
     Args:
         work: what is left for the patterns of the file; None: as much as for those of a profile.

@@ -1,7 +1,7 @@
 """Reads a profile file and the baseline policy beside it from disk. I/O boundary of this package.
 
-Whoever enforces a file must not enforce one that somebody else could have written: what it allows would be theirs to
-say. Whoever only reviews one reads anybody's.
+An enforcer must not read a file that another user could have written: that user could allow anything. A reviewer may
+read any file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BaselineFile:
-    """The floor that a profile file names, as it was read."""
+    """The baseline policy that a profile file names, as it was read."""
 
     path: Path
     data: bytes
@@ -54,7 +54,7 @@ class BaselineFile:
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """A profile file as it was read, once: its bytes, the profiles that they are, and the floor beside it."""
+    """A profile file as it was read, once: its bytes, the profiles that they are, and the baseline policy beside it."""
 
     data: bytes
     profiles: ProfileSet
@@ -72,7 +72,7 @@ def policy_owners(user: int, environ: Mapping[str, str]) -> frozenset[int]:
 
 
 def read_refusals(path: Path) -> tuple[AffiantError, ...]:
-    """Every refusal of anybody's file that can be told apart (``all_errors``); none if it loads.
+    """Every independent error of a file with any owner (``all_errors``); none if it loads.
 
     Raises:
         PolicyFileRefused: as :func:`read_profiles`.
@@ -80,14 +80,14 @@ def read_refusals(path: Path) -> tuple[AffiantError, ...]:
     data = _read(path, None)
     try:
         floor = floor_file(data, source=path.name)
-    except AffiantError:  # among those to be told
+    except AffiantError:  # among those to be reported
         floor = None
     floor_data = None if floor is None else _read_baseline(path, data, floor, None)
     return every_refusal(data, source=path.name, floor=floor_data)
 
 
 def read_profiles(path: Path, *, hold_tests: HoldTests = check_tests) -> ProfileSet:
-    """The profiles of anybody's file, to be looked at.
+    """The profiles of a file with any owner, for review only.
 
     Args:
         hold_tests: as ``load_profiles``.
@@ -100,21 +100,21 @@ def read_profiles(path: Path, *, hold_tests: HoldTests = check_tests) -> Profile
 
 
 def read_policy_file(path: Path, *, owners: frozenset[int] | None) -> PolicyFile:
-    """The file at ``path``, with the floor that it names, from the same folder.
+    """The file at ``path``, with the baseline policy that it names, from the same folder.
 
     Args:
-        owners: user ids whose files are accepted (see :func:`policy_owners`), and only if not everybody can write
-            them. None: anybody's, to be looked at and not enforced.
+        owners: user ids whose files are accepted (see :func:`policy_owners`), and only if no other user can write
+            them. None: any owner, for review only.
 
     Raises:
-        PolicyFileRefused: a file is missing, unreadable, no regular file, somebody else's, or writable by all.
+        PolicyFileRefused: a file is missing, unreadable, not a regular file, another user's, or writable by all.
         MalformedError, ConfigurationError: as ``load_profiles``.
     """
     return _policy_file(path, owners, check_tests)
 
 
 def read_agent_names(path: Path) -> tuple[str, ...]:
-    """The agents of anybody's file, whose profiles are not read.
+    """The agents of a file with any owner; the profiles are not read.
 
     Raises:
         PolicyFileRefused: as :func:`read_profiles`.
@@ -125,7 +125,7 @@ def read_agent_names(path: Path) -> tuple[str, ...]:
 
 
 def read_one_profile(path: Path, agent: str) -> Profile:
-    """One profile of anybody's file, to be looked at; the others are not read, and its tests not tried.
+    """One profile of a file with any owner, for review only; the others are not read, and its tests not tried.
 
     Raises:
         PolicyFileRefused: as :func:`read_profiles`.
@@ -144,7 +144,7 @@ def read_one_profile(path: Path, agent: str) -> Profile:
 
 
 def read_bounded(path: Path) -> bytes:
-    """The bytes of anybody's file that is read as YAML; one byte more than its limit where there are too many.
+    """The bytes of a YAML file with any owner; one byte more than its limit where there are too many.
 
     Raises:
         PolicyFileRefused: as :func:`read_profiles`.
@@ -162,7 +162,7 @@ def _policy_file(path: Path, owners: frozenset[int] | None, hold_tests: HoldTest
 
 
 def _read_baseline(path: Path, data: bytes, floor: str, owners: frozenset[int] | None) -> bytes:
-    """The floor's bytes; a refusal has the place where ``data``, the file at ``path``, names it."""
+    """The baseline policy's bytes; a refusal has the place where ``data``, the file at ``path``, names it."""
     with at_baseline_key(data, source=path.name):
         return _read(path.parent / floor, owners)
 
@@ -174,7 +174,7 @@ def _read(path: Path, owners: frozenset[int] | None) -> bytes:
         with open(path, "rb", opener=_open) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise PolicyFileRefused(f"{name} is no regular file")
+                raise PolicyFileRefused(f"{name} is not a regular file")
             if owners is not None:
                 _check_owner(status, name, owners)
             return file.read(MAX_BYTES + 1)
@@ -196,4 +196,4 @@ def _check_owner(status: os.stat_result, name: str, owners: frozenset[int]) -> N
             hint="Read it, then run a copy of your own",
         )
     if status.st_mode & stat.S_IWOTH:
-        raise PolicyFileRefused(f"{name} can be written by everybody", hint="chmod o-w")
+        raise PolicyFileRefused(f"{name} can be written by every user", hint="chmod o-w")

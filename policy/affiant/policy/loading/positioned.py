@@ -70,7 +70,7 @@ def rule_places(policy: Policy, places: Mapping[Rule, Mark]) -> dict[str, Mark]:
 
 
 def limit_places(limits: Limits, at: Mark | None) -> dict[str, Mark]:
-    """Where the section of each limit of the profile begins; of limits of the floor alone, the floor's."""
+    """Where the section of each limit begins, in the profile or else in the baseline policy."""
     return {} if at is None else {f"limits/{name}": at for name, bounds in profile_limits(limits) if bounds}
 
 
@@ -84,12 +84,12 @@ def entry_mark(node: Node, key: str, text: str) -> Mark:
 
 @contextmanager
 def at_approval(node: Node | None) -> Iterator[None]:
-    """Give a conflict inside with the floor the place of what the profile itself says of approval, if it says any."""
+    """Give a conflict with the baseline policy the place of the profile's own words about approval, if it has any."""
     if node is None:
         yield
         return
     said = _values(node)
-    said.setdefault("quorum", said.get("approvers", node))  # the floor's: too few are named for it
+    said.setdefault("quorum", said.get("approvers", node))  # the baseline policy's: too few are named for it
     try:
         with located(node.mark), at_member(said, node):
             yield

@@ -1,6 +1,6 @@
 """Reads each section of a profile from YAML nodes: one function for each, which returns rules with their places.
 
-``floor`` is true while a floor is read: a section may then hold denials only.
+``floor`` is true while a baseline policy is read: a section may then hold only denials.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def read_filesystem(node: Node, *, floor: bool = False) -> Iterator[tuple[PathGr
             grant = _path(item)
             if floor and grant.mode is not PathMode.NONE:
                 raise BaselineInvalid(
-                    "a floor holds denials only",
+                    "a baseline policy may hold only denials",
                     expected="mode: none",
                     found=grant.mode.value,
                     where=str(_mode_of(item).mark),
@@ -205,7 +205,7 @@ def _short_egress(text: str) -> EgressRule:
     if word != "allowed" or not colon or not rest:
         raise WrongType(
             "not an egress rule",
-            expected="denied (alone), allowed:host[:port], or a mapping with 'host' or 'deny'",
+            expected="'denied' as the only entry, allowed:host[:port], or a mapping with 'host' or 'deny'",
             found=excerpt(text),
         )
     if rest.startswith("*"):
@@ -372,7 +372,7 @@ def _entries(node: Node) -> tuple[Node, ...]:
 
 def _denials_only(rule: _R, *, floor: bool) -> _R:
     if floor and isinstance(rule, (ToolRule, EgressRule)):
-        raise BaselineInvalid("a floor holds denials only", hint="Write {deny: ...}")
+        raise BaselineInvalid("a baseline policy may hold only denials", hint="Write {deny: ...}")
     return rule
 
 
@@ -380,7 +380,7 @@ def _alone(node: Node, name: str) -> None:
     members = node.members if isinstance(node, MapNode) else ()
     for member in members:
         if member.key.text != name:
-            raise WrongType(f"{name!r} stands alone in its mapping", where=str(member.key.mark))
+            raise WrongType(f"{name!r} must be the only key of its mapping", where=str(member.key.mark))
 
 
 def _choice(found: Mapping[str, Node], name: str, choices: Iterable[str], default: str) -> str:

@@ -36,7 +36,7 @@ __all__ = ["ShownDocument", "show_line", "without_values"]
 _AGENTS: Final = 1
 _RULES: Final = 3
 _KNOWN: Final = {
-    0: frozenset({*KEYS["a profile file"], *KEYS["a floor"]}),
+    0: frozenset({*KEYS["a profile file"], *KEYS["a baseline policy"]}),
     _AGENTS: frozenset[str](),
     2: frozenset(KEYS["a profile"]),
 }

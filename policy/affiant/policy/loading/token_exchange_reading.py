@@ -65,11 +65,11 @@ def _member(name: str, node: Node) -> str:
 
 
 def _check_word(name: str, text: str) -> None:
-    """A word that is none is not repeated: somebody may have pasted the secret."""
+    """An unknown word is not repeated: it may be a pasted secret."""
     if (name, text) == ("grant", "refresh_token"):
         raise ValueRefused(
-            "a refresh token is not exchanged: its issuer may replace it at any use, and nobody here could keep "
-            "the new one where the old one is kept",
+            "a refresh token cannot be exchanged: its issuer may replace it at any use, and the new one could not "
+            "be stored",
             hint="Use client_credentials, jwt_bearer or token_exchange",
         )
     words = [each.value for each in _WORDS[name]]

@@ -105,7 +105,7 @@ class Number:
                 _check_integer(bound)
         if self.least is not None and self.most is not None and self.least > self.most:
             raise ValueRefused(
-                "no number is so", expected="min at most max", found=f"{self.least}, {self.most}"
+                "no number fits", expected="min at most max", found=f"{self.least}, {self.most}"
             )
 
 
@@ -136,7 +136,7 @@ class Pattern:
             Text(self.most)
             if found.shortest > self.most:
                 raise ValueRefused(
-                    "no text is so", expected="'max_len' of at least the shortest text", found=self.most
+                    "no text fits", expected="'max_len' of at least the shortest text", found=self.most
                 )
 
     @property
@@ -253,7 +253,7 @@ def parse_arguments(text: str) -> Mapping[str, object]:
     except json.JSONDecodeError as error:
         raise ArgumentsRefused("the arguments are not JSON") from error
     if not isinstance(value, dict):
-        raise ArgumentsRefused("the arguments are no object")
+        raise ArgumentsRefused("the arguments are not a JSON object")
     if not _is_shallow(value, _MAX_DEPTH):
         raise ArgumentsRefused("the arguments are nested too deep")
     return value
@@ -262,7 +262,7 @@ def parse_arguments(text: str) -> Mapping[str, object]:
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ArgumentsRefused("an argument stands twice", hint="Two readers would see two calls")
+        raise ArgumentsRefused("an argument appears twice", hint="Two readers would see two calls")
     return members
 
 
@@ -382,7 +382,7 @@ def places_in(
 
 def _bounded(values: Sequence[object], what: str) -> None:
     if not values:
-        raise EmptyList(f"{what!r} is empty", hint="Name what is meant")
+        raise EmptyList(f"{what!r} is empty", hint="Add a value, or leave the key out")
     if len(values) > _MAX_VALUES:
         raise ValueRefused(
             f"too many values in {what!r}", expected=f"at most {_MAX_VALUES}", found=len(values)

@@ -94,12 +94,12 @@ MAX_APPROVERS: Final = 16
 APPROVAL_TTL: Final = 600
 """Seconds for which a request waits for approval, where the profile says nothing else."""
 APPROVAL_TTL_BOUNDS: Final = (30, 86_400)
-"""Seconds: shorter nobody reads, longer nobody remembers what they agreed to."""
+"""Seconds: a shorter time is too short to read, after a longer one approvers forget what they agreed to."""
 _MAX_TRUSTED_ROOT: Final = 64 << 10
 """Bytes; that of sigstore's public deployment has some 5,000."""
 _TRUSTED_ROOT_TYPE: Final = "application/vnd.dev.sigstore.trustedroot"
 _MAX_SECRET_HOSTS: Final = 64
-"""Without ``hosts`` a secret goes to every https host of the profile: to very many, nobody meant it."""
+"""Without ``hosts`` a secret goes to every https host of the profile; very many are a mistake."""
 
 
 class PathMode(StrEnum):
@@ -159,7 +159,7 @@ class ToolRule:
                     "too many arguments of one tool", expected=f"at most {_MAX_TOOL_ARGUMENTS}"
                 )
             if len({argument.name for argument in self.arguments}) != len(self.arguments):
-                raise PolicyConflict("one argument of a tool stands twice", found=self.name)
+                raise PolicyConflict("one argument of a tool appears twice", found=self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class EgressRule:
             raise PolicyConflict("'tls: passthrough' needs https", found=self.host, key="tls")
         if self.methods is not None or self.paths is not None:
             raise PolicyConflict(
-                "'tls: passthrough' hides methods and paths, so it cannot be narrowed by them",
+                "'tls: passthrough' hides methods and paths, so they cannot be listed",
                 found=self.host,
                 hint="Drop 'tls: passthrough', or drop 'methods' and 'paths'",
                 key="tls",
@@ -252,7 +252,7 @@ class EgressDenial:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """Where a secret's placeholder may stand: the whole value of one header, of one parameter of the query, of one
+    """Where a secret's placeholder may be: the whole value of one header, of one parameter of the query, of one
     place of a JSON object in the body (``json``, a pointer), or of one field of a form in it (``form``); or what the
     requests are that it signs (``sigv4``), in which it stands nowhere.
 
@@ -275,7 +275,7 @@ class Injection:
         places = (self.header, self.query, self.json, self.form, self.sigv4)
         if sum(place is not None for place in places) != 1:
             expected = "a header, a parameter of the query, a place of the body, or a signature"
-            raise ValueRefused("a secret stands in one place", expected=expected)
+            raise ValueRefused("a secret has exactly one place in a request", expected=expected)
         if self.query is not None or self.form is not None:
             check_parameter(self.query or self.form or "")
         if self.json is not None:
@@ -285,7 +285,7 @@ class Injection:
         elif (self.format, self.user) != (None, None):
             raise ValueRefused("only a header has a format, and a user")
         if self.exchange is not None and (self.header, self.format) != ("authorization", BEARER):
-            raise ValueRefused("a token that a secret is exchanged for stands as Bearer credentials")
+            raise ValueRefused("a token from an exchange can only be sent as Bearer credentials")
 
     @classmethod
     def of_token(cls, exchange: TokenExchange) -> Injection:
@@ -297,7 +297,7 @@ class Injection:
         if self.user is not None:
             check_basic_user(self.user)
             if (header, self.format) != ("authorization", None):
-                raise ValueRefused("Basic credentials stand in Authorization as they are")
+                raise ValueRefused("Basic credentials have a fixed form in Authorization")
         if self.format is not None:
             check_format(self.format)
         elif header != "authorization":
@@ -410,7 +410,7 @@ def trusted_root_text(text: str) -> str:
     media_type = document.get("mediaType")
     if not isinstance(media_type, str) or not media_type.startswith(_TRUSTED_ROOT_TYPE):
         raise ValueRefused(
-            "'trusted_root' is no sigstore trusted root",
+            "'trusted_root' is not a sigstore trusted root",
             expected=f'the text of a trusted_root.json, with "mediaType": "{_TRUSTED_ROOT_TYPE}..."',
         )
     if len(found.encode("utf-8")) > _MAX_TRUSTED_ROOT:
@@ -480,7 +480,7 @@ class Approval:
             )
         if not by_identity and self.trusted_root:
             raise PolicyConflict(
-                "'trusted_root' stands beside approvers of whom none is an identity",
+                "'trusted_root' is given, but no approver is an identity",
                 hint="Leave it out: nothing is judged under it",
                 key="trusted_root",
             )
@@ -611,7 +611,7 @@ def _refuse_denied_token_endpoints(policy: Policy) -> None:
         exchange = secret.inject.exchange
         if exchange is not None and any(_denies_token_endpoint(rule, exchange) for rule in denials):
             raise PolicyConflict(
-                f"the profile, or its floor, denies the token endpoint of the secret {secret.name}",
+                f"the profile, or its baseline policy, denies the token endpoint of the secret {secret.name}",
                 found=f"{exchange.host}:{exchange.port}",
                 rule=secret,
             )

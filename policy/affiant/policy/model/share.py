@@ -1,7 +1,7 @@
 """A profile's share of an upstream that several sessions wait for: its weight and its priority.
 
-It allows nothing and denies nothing: where nobody waits, a session of any share is served at once. What enforces it is
-the gateway's queue in front of each upstream.
+It allows nothing and denies nothing: without waiting requests, a session of any share is served at once. What enforces
+it is the gateway's queue in front of each upstream.
 
 >>> Share(2, Priority.INTERACTIVE).includes(Share()), Share(2, Priority.BATCH).includes(Share())
 (True, False)

@@ -1,13 +1,13 @@
 """The exchange of a secret for an access token before a request goes out: issuer, grant and client.
 
 The secret is a long-lived credential that no API host is to see. The broker sends it (or an assertion that it signs) to
-one token endpoint and to nobody else, and puts the short-lived token into requests to the secret's hosts. Three grants:
+one token endpoint only, and puts the short-lived token into requests to the secret's hosts. Three grants:
 
 - ``client_credentials`` (RFC 6749, section 4.4): the secret is the client's;
 - ``jwt_bearer`` (RFC 7523, section 2.1): the secret is a private key, with which an assertion is signed;
 - ``token_exchange`` (RFC 8693): the secret is itself a token, which is exchanged for another.
 
-What was written wrong is never repeated: somebody may have pasted the secret.
+A wrong value is never repeated: it may be a pasted secret.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes the normal form of a policy, one sequence of bytes for one meaning, and computes its digest.
 
 RFC 8785 JSON of a policy with every short form expanded, every default written out, every list sorted and
-without repetitions, paths and hosts canonical, the floor merged in; no name of an agent, no place in a file.
+without repetitions, paths and hosts canonical, the baseline policy merged in; no name of an agent, no place in a file.
 The digest is ``SHA-384("affiant.policy/1\\n" || bytes)``. ``FORMAT.md`` specifies the members.
 
 ``normal_form_reader.py`` reads exactly these bytes back.
@@ -193,7 +193,9 @@ def _texts(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 def _approval_members(approval: Approval) -> _JSON:
-    """Who may approve stands there where somebody may, and identities where one of them is: other digests stay."""
+    """Approvers are a member only if there are any, and identities only if there are any: other digests stay as they
+    were.
+    """
     members: _JSON = {"everything": approval.everything, "methods": approval.methods}
     if not approval.approvers:
         return members

@@ -13,7 +13,7 @@ __all__ = ["EVERY_KEY", "KEYS", "VALUES_NOT_SHOWN"]
 
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "a profile file": ("version", "floor", "agent_configs"),
-    "a floor": (
+    "a baseline policy": (
         *("version", "tools", "filesystem_access", "network_egress", "requires_human_approval"),
         "limits",
     ),
@@ -58,7 +58,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "a test": ("allow", "ask", "deny"),
     "a test's request": ("tool", "args", "model", "attested_model", "read", "write", "egress", "secret"),
 }
-"""The mapping's name in refusals -> the keys that may stand in it."""
+"""The mapping's name in error messages -> the keys that it may hold."""
 
 EVERY_KEY: Final = frozenset(key for keys in KEYS.values() for key in keys)
 
@@ -66,4 +66,4 @@ VALUES_NOT_SHOWN: Final = frozenset(
     {"secrets_access", "secret", *KEYS["a secret"], *KEYS["'inject'"], *KEYS["'body'"], *KEYS["'sigv4'"]}
     - {"name"}
 )
-"""Keys under which somebody may have pasted a secret."""
+"""Keys under which a secret may have been pasted."""

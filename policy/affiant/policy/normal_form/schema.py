@@ -53,7 +53,7 @@ def keys(node: Node, known: Collection[str], *, what: str, later: Collection[str
     """The members of a mapping, by key.
 
     Args:
-        known: every key that may stand there.
+        known: every key that may be there.
         what: the mapping's name in a refusal.
         later: keys of the format that nothing enforces in this version.
 
@@ -104,7 +104,7 @@ def required(found: Mapping[str, Node], name: str, node: Node, *, what: str) -> 
 
 
 def key_mark(node: Node, name: str) -> Mark:
-    """Where the key ``name`` of a mapping stands; where the mapping begins if it has none."""
+    """The place of the key ``name`` of a mapping; where the mapping begins if it has none."""
     members = node.members if isinstance(node, MapNode) else ()
     return next((member.key.mark for member in members if member.key.text == name), node.mark)
 
@@ -174,7 +174,7 @@ def texts(node: Node, *, what: str) -> tuple[str, ...]:
     """
     values = tuple(text(item, what=f"an entry of {what}") for item in items(node, what=what))
     if not values:
-        raise EmptyList(f"{what} is empty", where=str(node.mark), hint="Name what is meant, or leave it out")
+        raise EmptyList(f"{what} is empty", where=str(node.mark), hint="Add an entry, or leave the key out")
     return values
 
 

@@ -33,7 +33,7 @@ _MERMAID: Final = re.compile(r"[^A-Za-z0-9 ._/:,-]")
 
 
 def markdown_text(text: str) -> str:
-    """``text`` as it may stand in a paragraph or in a table's cell: on one line, no markup, no link, no mention."""
+    """``text`` as it may be in a paragraph or in a table's cell: on one line, no markup, no link, no mention."""
     escaped = _MARKDOWN.sub(r"\\\1", _line(text))
     return _REFERENCE.sub(lambda match: f"{match.group()}<!-- -->", escaped)
 

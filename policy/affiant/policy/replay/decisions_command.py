@@ -204,7 +204,7 @@ _Form = Callable[[RecordedDecision, str, Mapping[str, str]], Mapping[str, object
 
 
 def _form(name: str) -> _Form:
-    """What makes a document of a decision, the name of its log, and where its rules stand."""
+    """What makes a document of a decision, the name of its log, and the places of its rules."""
     product = version("affiant")
     match name:
         case "ocsf":

@@ -21,7 +21,7 @@ MAX_LINES: Final = 20_000
 """Lines of one document that a page shows; it says how many it leaves out."""
 _PLACES: Final = 4
 _NAME: Final = 26
-"""Characters of a file's name beside a line; it stands in full above the source."""
+"""Characters of a file's name beside a line; it is in full above the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Edition:
-    """One version of a file, with the floor that it names.
+    """One version of a file, with the baseline policy that it names.
 
     ``agents`` are those that the page is about, in the order of the file.
     """

@@ -1,6 +1,6 @@
 """Builds the graph of the picture: agents in the middle, secrets and files on the left, tools and hosts on the right.
 
-Secrets and files stand on the left, tools and hosts on the right; a secret's way to a host leads through the agent that
+Secrets and files are on the left, tools and hosts on the right; a secret's way to a host leads through the agent that
 can send it. A file or host reached by several agents is one node.
 """
 
@@ -54,7 +54,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes in the order of the file, edges, and what stands below a node's name: text that is harmless to look at."""
+    """Nodes in the order of the file, edges, and what is below a node's name: text that is harmless to look at."""
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]

@@ -1,6 +1,6 @@
 """Finds and reads the signature beside a profile file: ``profiles.yaml`` and ``profiles.yaml.sig.json``.
 
-Whoever could write it gains nothing: it is believed for what is in it, by whoever names its signer.
+Write access to it is no advantage: a verifier names the signer, and checks the signature.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIGNATURE_SUFFIX: Final = ".sig.json"
 
 
 def signature_place(file: Path) -> Path:
-    """Where the signature of ``file`` lies, unless somebody says otherwise."""
+    """The default place of the signature of ``file``."""
     return file.with_name(file.name + SIGNATURE_SUFFIX)
 
 

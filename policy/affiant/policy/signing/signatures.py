@@ -2,11 +2,11 @@
 
 A signature is about all of this at once, and about nothing else:
 
-* the file's **meaning**: its digest, that of each profile, the floor merged into each, the version of the meaning;
+* the file's **meaning**: its digest, that of each profile, the baseline policy in each, the version of the meaning;
 * the file's **bytes**. A comment is what a reviewer read when they approved, and the manifest of a session names the
   bytes too: a file in which only a comment was changed is another file.
 
-It is not about the file's name, nor about the bytes of the floor: a floor counts by what it denies.
+It is not about the file's name, nor about the bytes of the baseline policy: that counts by what it denies.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def require_about(signed: SignedProfiles, profiles: ProfileSet) -> None:
     """Refuse a signature that is about another file than this one.
 
     Raises:
-        ProfileSignatureOther: the text says what differs: the meaning's version, the floor, the rules, or bytes alone.
+        ProfileSignatureOther: the text says what differs: the meaning's version, the baseline policy, rules, or only
+        bytes.
     """
     found = signed_profiles(profiles)
     if signed == found:
@@ -106,9 +107,9 @@ def _require_same_world(signed: SignedProfiles, *, floor: str | None, where: str
         )
     if signed.floor != floor:
         raise ProfileSignatureOther(
-            "signed with another floor",
+            "signed with another baseline policy",
             expected=signed.floor or "no floor",
             found=floor or "no floor",
             where=where,
-            hint="Put the floor back that was reviewed, or have the file signed again",
+            hint="Restore the baseline policy that was reviewed, or have the file signed again",
         )

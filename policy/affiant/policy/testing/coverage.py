@@ -1,6 +1,6 @@
 """Finds which rules the tests of a profile cover, by an allow test and a near-miss deny test.
 
-A rule that allows is covered by two tests: one that it allows, and a near miss, which tells that it allows no more.
+A rule that allows is covered by two tests: one that it allows, and a near miss, which shows that it allows no more.
 A near miss is a request that no denial denies, and whose nearest allow is the rule, or which differs from a request
 that the rule allows in one dimension: another method, another path, another host. (A request that a denial denies would
 be denied whatever the rule allowed.) A rule that denies is covered by one test that it denies. Tests that do not hold

@@ -41,7 +41,7 @@ _OTHER_PORT: Final = 8443
 _MAX_SECRET_HOSTS: Final = 64
 
 _Change = tuple[str, Callable[[], tuple[Rule, ...]]]
-"""In words, and the rules that then stand there; making them refuses what no rule may say."""
+"""In words, and the rules that are then there; making them refuses what no rule may say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Mutant:
         rule: the id of the rule that is changed; None for what is no rule (approval, any model).
         section: the member of ``Policy`` that is changed.
         change: in words.
-        put: what stands in the rule's place: nothing, or other rules.
+        put: what takes the rule's place: nothing, or other rules.
         approval: in the place of the profile's.
     """
 

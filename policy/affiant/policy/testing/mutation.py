@@ -2,7 +2,7 @@
 
 A mutant that no test notices is compared with the profile, exactly: if the two answer every request alike it is
 equivalent, and no test could tell; else the comparison knows a request on which they differ, which is the test that is
-missing. One that differs in nothing a test can ask for, such as whether a connection is inspected, is told apart.
+missing. One that differs in nothing a test can ask for, such as whether a connection is inspected, is counted apart.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def judge_mutant(tried: TriedProfile, mutant: Mutant) -> JudgedMutant | None:
             fate = Fate.UNNOTICED
         elif fate is Fate.EQUIVALENT:
             fate = Fate.UNASKABLE
-        if missing:  # what else differs is not told
+        if missing:  # what else differs is not reported
             break
     return JudgedMutant(agent, mutant.rule, where, mutant.change, fate, missing)
 
@@ -180,7 +180,7 @@ def _meets(pattern: str, hosts: set[str]) -> bool:
 
 
 def _profile(policy: CompiledPolicy) -> Profile:
-    """``policy`` as the comparison takes it: nobody looks at its places."""
+    """``policy`` as the comparison takes it: its places are not used."""
     nowhere = Mark("mutant", 1, 1)
     return Profile("mutant", policy, nowhere, dict.fromkeys(rules_of(policy.policy), nowhere))
 

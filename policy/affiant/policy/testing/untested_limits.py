@@ -1,6 +1,6 @@
 """Lists the limits of a profile: a test is one request, so no test can cover a limit.
 
-So neither coverage nor mutation says anything of them, and whoever reads those numbers is told which limits there are.
+So neither coverage nor mutation says anything of them, so their reports list the limits.
 """
 
 from __future__ import annotations
