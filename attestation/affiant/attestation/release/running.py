@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from affiant.attestation.release.boot import Image
+
 __all__ = ["MeasuredProcess", "first_program", "measured_process", "memory_descriptors", "program_command"]
 
 
@@ -49,10 +51,12 @@ def memory_descriptors() -> tuple[int, ...]:
     return () if measured is None or measured.memory_fd is None else (measured.memory_fd,)
 
 
-def first_program(td: int) -> tuple[str, ...]:
-    """The beginning of the argument list of a TD's first program: a module of the TD's image follows.
+def first_program(image: Image, td: int | None) -> tuple[str, ...]:
+    """The beginning of the argument list of a TD's first program: a module of ``image`` follows.
 
     Args:
-        td: the descriptor of a simulated TD, which the program inherits under this number.
+        td: the descriptor of a simulated TD, which the program inherits under this number. None: the program runs in this
+            machine's own TD, whose file system is what was measured.
     """
-    return (sys.executable, "-I", str(Path(__file__).with_name("start.py")), "--td-fd", str(td))
+    source = ("--files", image.value) if td is None else ("--td-fd", str(td))
+    return (sys.executable, "-I", str(Path(__file__).with_name("start.py")), *source)

@@ -426,7 +426,7 @@ def _start(
     ready, user = launch.ready, launch.user
     log = () if decisions is None else decisions.descriptors
     passed = tuple(each for each in (td, document, ready, *log) if each is not None)
-    arguments = [*first_program(td), "affiant.gateway.process.server"]
+    arguments = [*first_program(Image.GATEWAY, td), "affiant.gateway.process.server"]
     arguments += ["--td-fd", str(td), "--settings-fd", str(document)]
     if ready is not None:
         arguments += ["--ready-fd", str(ready)]

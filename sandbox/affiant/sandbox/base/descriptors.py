@@ -9,7 +9,7 @@ from collections.abc import Callable
 __all__ = ["descriptor_from_thread"]
 
 
-async def descriptor_from_thread(make: Callable[[], int]) -> int:
+async def descriptor_from_thread(make: Callable[[], int | None]) -> int | None:
     """The descriptor that ``make`` returns, called in a thread; the caller owns it.
 
     A thread cannot be cancelled. If the wait for it is, the descriptor is closed as soon as there is one.
@@ -22,6 +22,6 @@ async def descriptor_from_thread(make: Callable[[], int]) -> int:
         raise
 
 
-def _close_result(made: asyncio.Future[int]) -> None:
-    if not made.cancelled() and made.exception() is None:
-        os.close(made.result())
+def _close_result(made: asyncio.Future[int | None]) -> None:
+    if not made.cancelled() and made.exception() is None and (descriptor := made.result()) is not None:
+        os.close(descriptor)

@@ -8,6 +8,7 @@
     +-- AgentUnknown          session.agent           the profile file names no such agent
     +-- InputRefused          session.input           the input, its place or the output does not fit the profile
     |   +-- PrivateExposed    session.input_private   the agent would be shown keys or secrets of ours
+    +-- PlatformUnusable      session.platform        this machine's TD cannot run this session
     +-- GatewayNotPinned      session.gateway_pin     a gateway is named, but not which one it must be
     +-- OutputPlaceRefused    session.output_path     a file could not be written where it is wanted
     StateError
@@ -48,6 +49,7 @@ __all__ = [
     "HomeRefused",
     "InputRefused",
     "OutputPlaceRefused",
+    "PlatformUnusable",
     "PrivateExposed",
     "ServiceFailed",
     "ServiceSilent",
@@ -117,6 +119,12 @@ class OutputPlaceRefused(ConfigurationError):
     """A file could not be written where it is wanted."""
 
     code = "session.output_path"
+
+
+class PlatformUnusable(ConfigurationError):
+    """The TD that this machine has, or was asked for, cannot run this session."""
+
+    code = "session.platform"
 
 
 class GatewayNotPinned(ConfigurationError):

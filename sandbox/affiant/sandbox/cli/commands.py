@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+_PLATFORMS = ("auto", "simulated", "tdx", "dstack")
+"""``PlatformName``, which help does not load."""
+
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -109,6 +112,13 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the session's receipts here as well, hidden values opened.",
 )
+@click.option(
+    "--platform",
+    type=click.Choice(list(_PLATFORMS)),
+    default="auto",
+    show_default=True,
+    help="Where the TD comes from; auto: what this machine is. TDX has not been run on hardware.",
+)
 @click.option("--gateway", metavar="URL", help="Use this gateway instead of starting one.")
 @click.option(
     "--gateway-config",
@@ -173,6 +183,7 @@ def run(
     runtime: Path | None,
     rootfs: Path | None,
     bundle: Path | None,
+    platform: str,
     gateway: str | None,
     gateway_config: tuple[str, ...],
     upstream: tuple[str, ...],
@@ -206,6 +217,7 @@ def run(
       affiant run --profile p.yaml --agent dev --decisions decisions.jsonl -- python3 agent.py
     """
     with loading():
+        from affiant.attestation.quote.providers.own_platform import PlatformName  # noqa: PLC0415 - as above
         from affiant.sandbox.base.errors import OutputPlaceRefused  # noqa: PLC0415 - help must stay cheap
         from affiant.sandbox.cli.session_commands import tell_leftovers  # noqa: PLC0415 - as above
         from affiant.sandbox.processes.home import open_home  # noqa: PLC0415 - as above
@@ -233,6 +245,7 @@ def run(
         runtime=runtime,
         rootfs=rootfs,
         min_isolation=IsolationClass(min_isolation),
+        platform=PlatformName(platform),
         gateway=GatewayChoice(url=gateway, config_digests=frozenset(gateway_config), upstreams=upstream),
         hosts={name: address.split(",") for name, address in _split("--host", host, "=", "NAME=ADDRESS")},
         secret_store=secret_store,

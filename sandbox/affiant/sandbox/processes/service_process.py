@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import IO, Final
 
 import affiant
+from affiant.attestation.release.boot import Image
 from affiant.attestation.release.running import first_program
 from affiant.printable import printable
 from affiant.sandbox.base.errors import ServiceFailed, ServiceSilent
@@ -66,7 +67,8 @@ class ServiceSpec:
         fds: descriptors to inherit, under the same numbers.
         home: its ``HOME``.
         death_signal: what it gets when the thread that starts it dies. None: it finds out by itself.
-        td: the descriptor of the simulated TD whose first program this is; it inherits that too. None: not measured.
+        image: the image whose first program this is. None: not measured.
+        td: the descriptor of the simulated TD that it runs in; it inherits that too. None: this machine's own TD.
         own_view: whether closed folders are covered for it; not for a service that stays the machine's owner.
     """
 
@@ -79,6 +81,7 @@ class ServiceSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     death_signal: signal.Signals | None = None
     own_view: bool = True
+    image: Image | None = None
     td: int | None = None
 
 
@@ -141,7 +144,7 @@ def start_service(spec: ServiceSpec, *, echo: bool = False) -> ServiceProcess:
         os.lseek(plan_fd, 0, os.SEEK_SET)
         argv = [str(ready_write) if argument == READY_FD else argument for argument in spec.argv]
         process = subprocess.Popen(
-            [*_python(spec.td), "affiant.sandbox.processes.service_stage", "--plan-fd", str(plan_fd), *argv],
+            [*_python(spec), "affiant.sandbox.processes.service_stage", "--plan-fd", str(plan_fd), *argv],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -158,9 +161,9 @@ def start_service(spec: ServiceSpec, *, echo: bool = False) -> ServiceProcess:
     return ServiceProcess(spec, process, ready_read, own_user=is_root() and spec.user is not None, echo=echo)
 
 
-def _python(td: int | None) -> tuple[str, ...]:
+def _python(spec: ServiceSpec) -> tuple[str, ...]:
     """The interpreter, isolated, up to the module to run."""
-    return (sys.executable, "-I", "-m") if td is None else first_program(td)
+    return (sys.executable, "-I", "-m") if spec.image is None else first_program(spec.image, spec.td)
 
 
 class ServiceProcess:

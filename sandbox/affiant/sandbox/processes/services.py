@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.quote.providers.own_platform import PlatformName
 from affiant.attestation.simulated.served.serve_command import simulated_reference
 from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
 from affiant.attestation.tdx.appraise.reference import parse_reference_values
@@ -26,11 +27,11 @@ from affiant.attestation.verdict.accepted_values import accepted_at
 from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file
 from affiant.errors import AffiantError, ConfigurationError
 from affiant.sandbox.base.descriptors import descriptor_from_thread
-from affiant.sandbox.base.errors import GatewayNotPinned, GatewayNotTheOne, SessionRefused
+from affiant.sandbox.base.errors import GatewayNotPinned, GatewayNotTheOne, PlatformUnusable, SessionRefused
 from affiant.sandbox.processes.gateway_probe import RunningGateway, fetch_config, read_gateway_file
 from affiant.sandbox.processes.home import Home, lock
 from affiant.sandbox.processes.launch_records import live_launches
-from affiant.sandbox.processes.provisioner import SimulatedProvisioner
+from affiant.sandbox.processes.provisioner import Provisioner, SimulatedProvisioner, chosen_provisioner
 from affiant.sandbox.processes.service_process import ServiceProcess, start_service
 from affiant.sandbox.processes.service_supervisor import keeper_spec, keepers_lock, launchers_lock
 
@@ -68,7 +69,7 @@ class Services:
     """What a session is built from. :meth:`leave` when its last process has ended."""
 
     home: Home
-    provisioner: SimulatedProvisioner
+    provisioner: Provisioner
     gateway_url: str
     gateway_config: GatewayConfig
     reference: bytes
@@ -99,35 +100,50 @@ async def ensure_services(
     home: Home,
     choice: GatewayChoice,
     *,
+    platform: PlatformName = PlatformName.AUTO,
     now: datetime,
     random_bytes: Callable[[int], bytes],
     echo: bool = False,
 ) -> Services:
-    """Platform and gateway for one session; what is missing is started.
+    """Platform and gateway for one session; what is missing is started, but nothing in a TDX guest.
 
     Args:
+        platform: where the session's TD comes from.
         echo: show what the services write.
 
     Raises:
         ReleaseMissingError: a source tree without its release manifest.
         GatewayNotPinned: ``choice.url`` without a digest to expect.
+        PlatformUnusable: the session cannot run in this machine's TD, or no gateway is named for it.
         ServicesBusy: the running gateway of this folder has other upstreams.
         GatewayNotTheOne, GatewayUnreachable, ServiceFailed, ServiceSilent, SessionRefused: as named.
     """
+    provisioner = chosen_provisioner(platform, home)
+    simulated = provisioner.platform is PlatformName.SIMULATED
+    if not simulated and choice.url is None:
+        raise PlatformUnusable(
+            "this machine is a TDX guest, and no gateway is named",
+            expected="a gateway in a TD of its own",
+            hint="Name it with --gateway URL; to use the SIMULATED platform instead: --platform simulated",
+        )
     trust = _trust(home)
     accepted = _accepted(choice, trust, now)
     membership = await descriptor_from_thread(lambda: _join(home))
+    assert membership is not None
     keeper: ServiceProcess | None = None
     try:
         async with _starting(home):
-            _, reference = simulated_reference(home.path, now=now, random_bytes=random_bytes)
-            missing = await asyncio.to_thread(_missing, home, choice)
+            reference: bytes | None = None
+            missing: tuple[str, ...] = ()
+            if simulated:
+                _, reference = simulated_reference(home.path, now=now, random_bytes=random_bytes)
+                missing = await asyncio.to_thread(_missing, home, choice)
             if missing:
                 keeper = await _start(home, missing, choice, echo=echo)
             url, config = await asyncio.to_thread(_gateway, home, choice, accepted, reference)
         return Services(
             home=home,
-            provisioner=SimulatedProvisioner(home.path),
+            provisioner=provisioner,
             gateway_url=url,
             gateway_config=config,
             reference=_reference_for(config, reference, trust, now),
@@ -242,7 +258,7 @@ def _own_gateway(home: Home) -> tuple[RunningGateway, GatewayConfig] | None:
 
 
 def _gateway(
-    home: Home, choice: GatewayChoice, accepted: frozenset[str], reference: bytes
+    home: Home, choice: GatewayChoice, accepted: frozenset[str], reference: bytes | None
 ) -> tuple[str, GatewayConfig]:
     """The gateway's address and its configuration. Blocks for at most some seconds."""
     if choice.url is not None:
@@ -256,6 +272,7 @@ def _gateway(
             )
         return choice.url, config
     own = _own_gateway(home)
+    assert reference is not None, "a gateway of the state folder is on the simulated platform"
     if own is None:
         raise GatewayNotTheOne("the gateway became ready, but does not answer as its file says")
     named, config = own
@@ -310,20 +327,22 @@ def _accepted(choice: GatewayChoice, trust: TrustFile | None, now: datetime) -> 
     return frozenset(named | choice.config_digests)
 
 
-def _reference_for(config: GatewayConfig, reference: bytes, trust: TrustFile | None, now: datetime) -> bytes:
-    """The reference values that ``config`` names.
+def _reference_for(
+    config: GatewayConfig, reference: bytes | None, trust: TrustFile | None, now: datetime
+) -> bytes:
+    """The reference values that ``config`` names: ``reference``, this build's on its own platform, or the trust file's.
 
     Raises:
         GatewayNotPinned: neither this build's nor any of the trust file's.
     """
-    if sha256_name(reference) == config.reference:
+    if reference is not None and sha256_name(reference) == config.reference:
         return reference
     known = None if trust is None else trust.reference_at(config.reference, now)
     if known is None:
         raise GatewayNotPinned(
             "the gateway was measured against reference values that are not known here",
-            expected=sha256_name(reference),
+            expected=None if reference is None else sha256_name(reference),
             found=config.reference,
-            hint="Another build or another simulated platform; list its reference values in trust.json",
+            hint="Another build or another platform; list its reference values in trust.json",
         )
     return known.raw

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from affiant.attestation.quote.providers.own_platform import PlatformName
 from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.attestation.statements.manifest import mrconfigid
 from affiant.policy.decision_log.rotation import Rotation, open_rotated
@@ -46,6 +47,10 @@ from affiant.sandbox.workspace.image import unpack_image
 __all__ = ["LaunchedSession", "launched"]
 
 _ADMITTED_WITHIN_S: Final = 60.0
+_PLATFORMS: Final = {
+    PlatformName.SIMULATED: "SIMULATED platform",
+    PlatformName.TDX: "the TDX guest that this is",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +90,23 @@ async def launched(
         launch = _record_launch(home, plan, stack)
         progress("services" if is_root() else "services-one-user", {})
         services = await ensure_services(
-            home, plan.request.gateway, now=datetime.now(UTC), random_bytes=random_bytes, echo=echo
+            home,
+            plan.request.gateway,
+            platform=plan.request.platform,
+            now=datetime.now(UTC),
+            random_bytes=random_bytes,
+            echo=echo,
         )
         stack.push_async_callback(services.leave)
         stack.callback(launch.remove, home)  # before leaving the services: the last launcher waits for them
-        progress("services-ready", {"gateway": services.gateway_url, "started": list(services.started)})
+        progress(
+            "services-ready",
+            {
+                "platform": _PLATFORMS[services.provisioner.platform],
+                "gateway": services.gateway_url,
+                "started": list(services.started),
+            },
+        )
         progress("witnesses", {"text": _witnesses(services.gateway_config)})
         stack.callback(remove_files, home, plan.session)
         stack.callback(_note_if_unopened, home, launch)

@@ -40,7 +40,7 @@ _STEPS: Final = {
     "planned": "session {session}, isolation {isolation}",
     "services-one-user": "not root: all processes run as this user, the agent under bubblewrap",
     "rootfs": "unpacked the root file system, {digest}",
-    "services-ready": "SIMULATED platform; gateway at {gateway}",
+    "services-ready": "{platform}; gateway at {gateway}",
     "witnesses": "witness: {text}",
     "input": "copied {entries} files and folders in",
     "ready": "admitted; the agent may start",

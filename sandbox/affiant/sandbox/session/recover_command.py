@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from affiant.attestation.quote.providers.own_platform import PlatformName
 from affiant.errors import StateError
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.processes.home import Home
@@ -132,7 +133,11 @@ def _sealed(home: Home, entry: SessionEntry, starting: Callable[[], None]) -> Se
 
 async def _from_new_gateway(home: Home, session: str) -> SealedBundle:
     services = await ensure_services(
-        home, GatewayChoice(), now=datetime.now(UTC), random_bytes=secrets.token_bytes
+        home,
+        GatewayChoice(),
+        platform=PlatformName.SIMULATED,
+        now=datetime.now(UTC),
+        random_bytes=secrets.token_bytes,
     )
     try:
         return await asyncio.to_thread(fetch_sealed, home, session)

@@ -18,6 +18,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from affiant.attestation.quote.providers.own_platform import PlatformName
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureOther
 from affiant.errors import ConfigurationError
 from affiant.policy.canonical.hosts import canonical_host
@@ -70,6 +71,7 @@ class SessionRequest:
         runtime: a prepared environment, shown read-only.
         rootfs: an image in place of the machine's /usr: an unpacked folder, an OCI layout, or a tar archive.
         min_isolation: the floor; it stands in the manifest.
+        platform: where the session's TD comes from; ``auto``: what this machine is.
         gateway: which gateway.
         hosts: private hosts, name -> the only addresses at which they may be dialled.
         secret_store: the folder of the encrypted local store; None: the state folder's own.
@@ -89,6 +91,7 @@ class SessionRequest:
     runtime: Path | None = None
     rootfs: Path | None = None
     min_isolation: IsolationClass = IsolationClass.USERSPACE_KERNEL
+    platform: PlatformName = PlatformName.AUTO
     gateway: GatewayChoice = field(default_factory=GatewayChoice)
     hosts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     secret_store: Path | None = None

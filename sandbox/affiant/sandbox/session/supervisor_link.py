@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from affiant.attestation.release.boot import Image
 from affiant.errors import AffiantError
 from affiant.sandbox.base.errors import ControlRefused, SessionRefused, SupervisorLost
 from affiant.sandbox.base.exposure import Need
@@ -35,9 +36,9 @@ _LEAVES_WITHIN_S: Final = 5.0
 
 
 def start_supervisor(
-    home: Home, plan: SessionPlan, *, td: int, membership: int, echo: bool
+    home: Home, plan: SessionPlan, *, td: int | None, membership: int, echo: bool
 ) -> SupervisorLink:
-    """Start the supervisor of ``plan`` with its TD's descriptor; ours is closed.
+    """Start the supervisor of ``plan`` with its TD's descriptor; ours is closed. None: in the TD that we run in.
 
     It stays root, where we are, until it has started its runner and its broker. It may see the session's folder,
     the runtime and the root file system that were asked for, its code, and nothing else of closed folders.
@@ -57,8 +58,7 @@ def start_supervisor(
                         "affiant.sandbox.supervisor",
                         "--control-fd",
                         str(theirs.fileno()),
-                        "--td-fd",
-                        str(td),
+                        *(("--own-td",) if td is None else ("--td-fd", str(td))),
                     ),
                     home=folder,
                     needs=(
@@ -66,6 +66,7 @@ def start_supervisor(
                         *(Need(str(path.resolve())) for path in asked if path is not None),
                     ),
                     fds=(theirs.fileno(), membership),
+                    image=Image.SESSION,
                     td=td,
                 ),
                 echo=echo,
@@ -74,7 +75,8 @@ def start_supervisor(
         ours.close()
         raise
     finally:
-        os.close(td)
+        if td is not None:
+            os.close(td)
     return SupervisorLink(ControlChannel(ours), service)
 
 

@@ -1,4 +1,4 @@
-"""The supervisor's process: ``python -m affiant.sandbox.supervisor --control-fd N --td-fd M``.
+"""The supervisor's process: ``python -m affiant.sandbox.supervisor --control-fd N (--td-fd M | --own-td)``.
 
 The rim: command line, clock, randomness, the release manifest of this installation, and the two descriptors that
 the launcher passed on. As root it is root only until runner and broker are started (``opening``).
@@ -20,11 +20,13 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.running_image import image_digest
 from affiant.attestation.simulated.served.client import SimulatedTD
+from affiant.attestation.statements.evidence_source import QuoteSource
 from affiant.sandbox.supervisor.context import Surroundings
 from affiant.sandbox.supervisor.launch.control import ControlChannel
 from affiant.sandbox.supervisor.records.record_budget import RecordLimits
@@ -39,28 +41,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.enable()
     parser = argparse.ArgumentParser(prog="affiant-supervisor", allow_abbrev=False)
     parser.add_argument("--control-fd", type=int, required=True)
-    parser.add_argument("--td-fd", type=int, required=True)
+    td = parser.add_mutually_exclusive_group(required=True)
+    td.add_argument("--td-fd", type=int, help="descriptor of a TD of the simulated platform")
+    td.add_argument("--own-td", action="store_true", help="the TDX guest that this process runs in")
     parser.add_argument("--refusals", type=int, help="stop the agent after so many, if that is earlier")
     given = parser.parse_args(arguments)
     for number in (signal.SIGINT, signal.SIGHUP):  # the launcher decides, by its socket
         signal.signal(number, signal.SIG_IGN)
-    for descriptor in (given.control_fd, given.td_fd):
+    for descriptor in (given.control_fd, *(() if given.own_td else (given.td_fd,))):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - the os module's own signature
     limits = RecordLimits().lowered(given.refusals)
     return asyncio.run(_run(given.control_fd, given.td_fd, limits))
 
 
-async def _run(control_fd: int, td_fd: int, limits: RecordLimits) -> int:
+async def _run(control_fd: int, td_fd: int | None, limits: RecordLimits) -> int:
     channel = ControlChannel(socket.socket(fileno=control_fd))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, channel.stop_listening)
     try:
-        with SimulatedTD(td_fd) as td:
+        with _td(td_fd) as td:
             return await supervise(channel, lambda: _surroundings(td, limits))
     finally:
         channel.close()
 
 
-def _surroundings(td: SimulatedTD, limits: RecordLimits) -> Surroundings:
+def _td(descriptor: int | None) -> AbstractContextManager[QuoteSource]:
+    """The TD of the session: the simulated one behind a descriptor, or the TDX guest that this process runs in."""
+    if descriptor is not None:
+        return SimulatedTD(descriptor)
+    from affiant.attestation.quote.providers.kernel.tdx_guest import RTMR3_LOG, TDXGuest  # noqa: PLC0415 - on hardware
+
+    return nullcontext(TDXGuest.of_this_machine(RTMR3_LOG, random_bytes=secrets.token_bytes))
+
+
+def _surroundings(td: QuoteSource, limits: RecordLimits) -> Surroundings:
     return Surroundings(
         td=td,
         build=image_digest(Image.SESSION),

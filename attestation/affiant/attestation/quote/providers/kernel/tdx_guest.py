@@ -28,7 +28,10 @@ from affiant.attestation.statements.evidence_source import TDRegisters
 from affiant.attestation.tdx.event_log.eventlog import Event, EventLog
 from affiant.attestation.tdx.quote.quote import parse_quote
 
-__all__ = ["TDXGuest"]
+__all__ = ["RTMR3_LOG", "TDXGuest"]
+
+RTMR3_LOG: Final = Path("/run/affiant/rtmr3.log")
+"""The log of RTMR3 in a guest that runs a session; it ends with the boot."""
 
 _ATTEMPTS: Final = 3
 _LAUNCH: Final = ("td_attributes", "xfam", "mrtd", "mrconfigid", "mrowner", "mrownerconfig")
@@ -63,7 +66,7 @@ class TDXGuest:
         """The parts at their places in a Linux guest.
 
         Args:
-            log: the file of RTMR3's log; it must end with the boot (``/run/affiant/rtmr3.log``).
+            log: the file of RTMR3's log; it must end with the boot (:data:`RTMR3_LOG`).
         """
         return cls(
             device=TDXDevice(),
