@@ -55,8 +55,8 @@ def first_program(image: Image, td: int | None) -> tuple[str, ...]:
     """The beginning of the argument list of a TD's first program: a module of ``image`` follows.
 
     Args:
-        td: the descriptor of a simulated TD, which the program inherits under this number. None: the program runs in this
-            machine's own TD, whose file system is what was measured.
+        td: the descriptor of a simulated TD, which the program inherits under this number. None: the program runs in
+            this machine's own TD, whose file system is what was measured.
     """
     source = ("--files", image.value) if td is None else ("--td-fd", str(td))
     return (sys.executable, "-I", str(Path(__file__).with_name("start.py")), *source)
