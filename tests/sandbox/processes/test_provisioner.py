@@ -14,7 +14,7 @@ import pytest
 from tests.attestation.quote.providers.conftest import launch, random_bytes
 from tests.attestation.quote.providers.fake_kernel import FakeTDX
 
-from affiant.attestation.quote.providers.base.errors import SourceAbsent
+from affiant.attestation.quote.providers.base.errors import ProviderAbsent
 from affiant.attestation.quote.providers.kernel.configfs_tsm import ConfigfsTSM
 from affiant.attestation.quote.providers.kernel.measurements import Measurements
 from affiant.attestation.quote.providers.kernel.rtmr import LoggedRTMR
@@ -106,7 +106,7 @@ def test_a_tdx_guest_whose_kernel_fails_is_an_error_and_not_the_simulated_platfo
         random_bytes=os.urandom,
     )
     chosen = chosen_provisioner(AUTO, home, signs=signs(tmp_path, device=True), td=td)
-    with pytest.raises(SourceAbsent) as refused:
+    with pytest.raises(ProviderAbsent) as refused:
         chosen.create_td(image=Image.SESSION, mrconfigid=bytes(48))
     assert refused.value.code == "source.absent"
 

@@ -15,7 +15,8 @@ pytestmark = [
 PROGRAM = """
 import errno, json, os, sys
 from pathlib import Path
-from affiant.sandbox.isolation import linux, mounts
+from affiant.sandbox.isolation.backends import mounts
+from affiant.sandbox.isolation.plan import linux
 from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.isolation.plan.errors import SandboxFailed
 from affiant.sandbox.isolation.plan.plan import Access, FileGrant, plan_sandbox
