@@ -141,7 +141,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(base: Path) -> None:
 
 
 def test_without_root_there_are_no_copies(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(path_copies, "is_root", lambda: False)
+    monkeypatch.setattr(path_copies.os, "geteuid", lambda: 1000)
     with folder_of_copies(user=None, random_bytes=os.urandom) as folder:
         assert folder is None
     assert not base.exists()
