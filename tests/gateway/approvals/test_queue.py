@@ -308,7 +308,7 @@ def test_the_gateway_takes_no_approval_before_its_record_or_after_the_session(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, digest = place.session(place.ann)
-    box, session = place.gateway.service.mailbox, place.gateway.service.sessions.by_id(client.id)
+    box, session = place.gateway.service.approvals, place.gateway.service.sessions.by_id(client.id)
     assert session is not None
     draft = call_of(client, digest)
 

@@ -14,7 +14,7 @@ from affiant.attestation.encoding.merkle import root
 from affiant.gateway.openai import relay as relay_module
 from affiant.gateway.openai.relay import Relay, Usage, usage_of
 from affiant.gateway.upstream.dev_echo import stream
-from affiant.gateway.wire.errors import ToolNotAllowed, UpstreamAnswerRefused, UpstreamCut
+from affiant.gateway.wire.errors import ToolNotAllowed, UpstreamCut, UpstreamResponseRefused
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "some words to echo, é"}]}
 EVENTS = list(stream(REQUEST))
@@ -122,5 +122,5 @@ def test_counts_that_make_no_sense_are_left_out(data: bytes) -> None:
 
 
 def test_an_error_event_is_the_apis_own() -> None:
-    event = Relay.error_event(UpstreamAnswerRefused("no"))
+    event = Relay.error_event(UpstreamResponseRefused("no"))
     assert event.startswith(b'data: {"error": {"message":') and event.endswith(b"\n\n")

@@ -11,7 +11,7 @@ from openai._streaming import SSEDecoder
 from tests.properties import thorough
 
 from affiant.gateway.openai.sse import MAX_EVENT, EventSplitter, event_data, is_terminal
-from affiant.gateway.wire.errors import UpstreamAnswerRefused
+from affiant.gateway.wire.errors import UpstreamResponseRefused
 
 ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 lines = st.lists(
@@ -81,7 +81,7 @@ def test_an_event_is_not_finished_by_half_a_line_end() -> None:
 
 def test_an_endless_event_is_refused() -> None:
     splitter = EventSplitter()
-    with pytest.raises(UpstreamAnswerRefused):
+    with pytest.raises(UpstreamResponseRefused):
         for _ in range(MAX_EVENT // 4096 + 2):
             splitter.feed(b"x" * 4096)
 

@@ -17,7 +17,7 @@ from affiant.gateway.openai.tool_filter import (
     StreamFilter,
     ToolCall,
 )
-from affiant.gateway.wire.errors import ToolNotAllowed, UpstreamAnswerRefused
+from affiant.gateway.wire.errors import ToolNotAllowed, UpstreamResponseRefused
 
 RULES = ("tools/0",)
 
@@ -47,7 +47,7 @@ def run(events: list[bytes]) -> tuple[list[bytes], list[ToolCall]]:
 
 
 def test_an_upstream_cannot_finish_choices_without_end() -> None:
-    with pytest.raises(UpstreamAnswerRefused):
+    with pytest.raises(UpstreamResponseRefused):
         run([event({}, finish="stop", index=number) for number in range(129)])
 
 
@@ -149,14 +149,14 @@ def test_what_was_held_with_a_forbidden_call_does_not_go_on() -> None:
     ],
 )
 def test_what_cannot_be_judged_is_refused(data: bytes) -> None:
-    with pytest.raises(UpstreamAnswerRefused):
+    with pytest.raises(UpstreamResponseRefused):
         StreamFilter(allowed).feed(b"data: " + data + b"\n\n")
 
 
 def test_a_call_that_never_ends_is_bounded() -> None:
     judge = StreamFilter(allowed)
     judge.feed(event(call("read_file", "")))
-    with pytest.raises(UpstreamAnswerRefused):
+    with pytest.raises(UpstreamResponseRefused):
         for _ in range(MAX_HELD // 60_000 + 2):
             judge.feed(event(call(None, "x" * 60_000)))
 
@@ -182,7 +182,7 @@ def test_a_whole_answer_is_judged_too() -> None:
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b'{"a":1,"a":2}'])
 @pytest.mark.parametrize("judge", [allowed, None])
 def test_an_answer_that_is_not_strict_json_is_refused(body: bytes, judge: object) -> None:
-    with pytest.raises(UpstreamAnswerRefused):
+    with pytest.raises(UpstreamResponseRefused):
         judged(body, judge)  # type: ignore[arg-type]
 
 

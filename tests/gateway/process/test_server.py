@@ -24,6 +24,25 @@ from affiant.attestation.simulated.served.socket_path import platform_socket
 from affiant.gateway.store.journal import hold_store
 from affiant.gateway.wire.errors import StoreLocked
 
+NOT_AT_START = {
+    "email_validator",
+    "fastapi",
+    "httpx",
+    "mcp",
+    "opentelemetry",
+    "pydantic",
+    "rfc3161_client",
+    "sigstore",
+    "yaml",
+}
+"""What a gateway without tool servers or identities never needs, or needs later."""
+
+
+def test_the_server_loads_what_serving_needs_and_nothing_else() -> None:
+    code = "import json, sys, affiant.gateway.process.server; print(json.dumps([*sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+    assert not NOT_AT_START & {name.partition(".")[0] for name in json.loads(done.stdout)}
+
 
 def serve(home: Path, platform_home: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """A gateway that is expected to refuse to start."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
 
-from affiant.gateway.openai.passable_responses import AnswerBound, answer_bound
+from affiant.gateway.openai.passable_responses import ResponseBound, response_bound
 from affiant.gateway.openai.relay import Usage
 from affiant.gateway.sessions.session_limits import Reservation, SessionLimits
 from affiant.policy.decision.limit_errors import (
@@ -26,7 +26,7 @@ from affiant.policy.decision.meters import NANOSECONDS
 from affiant.policy.loading.load import load_profiles
 
 SECOND = NANOSECONDS
-TEN = AnswerBound(10)
+TEN = ResponseBound(10)
 
 
 def limits_of(sections: str) -> SessionLimits:
@@ -34,7 +34,9 @@ def limits_of(sections: str) -> SessionLimits:
     return SessionLimits(compiled)
 
 
-def reserve(limits: SessionLimits, *, answer: AnswerBound = TEN, size: int = 90, now: int = 0) -> Reservation:
+def reserve(
+    limits: SessionLimits, *, answer: ResponseBound = TEN, size: int = 90, now: int = 0
+) -> Reservation:
     return limits.reserve("m", answer, rules=(), size=size, now=now)
 
 
@@ -108,13 +110,13 @@ def test_what_stays_taken(sends: int, status: int, used: int | None, kept: int) 
     room = 200 - kept
     if room:
         reserve(limits, size=room - 10)
-    assert isinstance(refused(lambda: reserve(limits, size=0, answer=AnswerBound(1))), TokensSpent)
+    assert isinstance(refused(lambda: reserve(limits, size=0, answer=ResponseBound(1))), TokensSpent)
 
 
 def test_more_answers_cost_more() -> None:
     limits = limits_of("limits: {tokens: 100}")
-    assert isinstance(refused(lambda: reserve(limits, answer=AnswerBound(10, answers=2))), TokensSpent)
-    reserve(limits, answer=AnswerBound(10, answers=2), size=80)
+    assert isinstance(refused(lambda: reserve(limits, answer=ResponseBound(10, answers=2))), TokensSpent)
+    reserve(limits, answer=ResponseBound(10, answers=2), size=80)
 
 
 def test_a_request_that_never_went_up_is_no_request() -> None:
@@ -142,7 +144,7 @@ def test_a_refused_request_takes_nothing() -> None:
 
 
 def test_where_tokens_are_bounded_a_request_must_say_how_many() -> None:
-    unsaid = AnswerBound(None, why=": 'n' is no whole number of 1 or more")
+    unsaid = ResponseBound(None, why=": 'n' is no whole number of 1 or more")
     for sections in ("limits: {tokens: 1M}", "models: [{name: m, max_tokens: 50}]"):
         error = refused(lambda sections=sections: reserve(limits_of(sections), answer=unsaid))
         assert isinstance(error, ResponseUnbounded)
@@ -153,8 +155,8 @@ def test_where_tokens_are_bounded_a_request_must_say_how_many() -> None:
 
 def test_a_longer_answer_than_the_profile_gives_is_refused() -> None:
     limits = limits_of("models: [{name: m, max_tokens: 50}]")
-    reserve(limits, answer=AnswerBound(50))
-    error = refused(lambda: reserve(limits, answer=AnswerBound(51)))
+    reserve(limits, answer=ResponseBound(50))
+    error = refused(lambda: reserve(limits, answer=ResponseBound(51)))
     assert isinstance(error, ResponseTooLong)
     assert (error.code, error.expected) == ("limit_max_tokens", "at most 50 tokens")
 
@@ -177,7 +179,7 @@ def test_stated_tokens_never_exceed_the_budget_while_none_exceeds_its_most(
             limits.settle(reservation, sends=1, status=200, used=actual)
             stated += most if actual is None else actual
         try:
-            open_ones.append((reserve(limits, size=size, answer=AnswerBound(answer)), size + answer, used))
+            open_ones.append((reserve(limits, size=size, answer=ResponseBound(answer)), size + answer, used))
         except TokensSpent:
             continue
         assert stated + sum(most for _, most, _ in open_ones) <= 300
@@ -256,20 +258,20 @@ def test_of_several_rates_the_one_that_has_room_first_says_when() -> None:
 @pytest.mark.parametrize(
     ("request_members", "expected"),
     [
-        ({}, AnswerBound(None)),
-        ({"max_tokens": 5}, AnswerBound(5)),
-        ({"max_completion_tokens": 5, "n": None}, AnswerBound(5)),
-        ({"max_completion_tokens": 5, "max_tokens": 9, "n": 3}, AnswerBound(9, 3)),
+        ({}, ResponseBound(None)),
+        ({"max_tokens": 5}, ResponseBound(5)),
+        ({"max_completion_tokens": 5, "n": None}, ResponseBound(5)),
+        ({"max_completion_tokens": 5, "max_tokens": 9, "n": 3}, ResponseBound(9, 3)),
     ],
 )
-def test_the_larger_of_two_bounds_counts(request_members: dict[str, object], expected: AnswerBound) -> None:
-    assert answer_bound(request_members) == expected
+def test_the_larger_of_two_bounds_counts(request_members: dict[str, object], expected: ResponseBound) -> None:
+    assert response_bound(request_members) == expected
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "n"])
 @pytest.mark.parametrize("value", [0, -1, 1.0, 1e9, "5", True, [5], {}, 2**31])
 def test_what_two_readers_could_take_for_two_numbers_is_none(name: str, value: object) -> None:
-    bound = answer_bound({"max_tokens": 5, name: value})
+    bound = response_bound({"max_tokens": 5, name: value})
     assert bound.tokens is None
     assert repr(name) in bound.why
 
@@ -288,7 +290,7 @@ def test_what_two_readers_could_take_for_two_numbers_is_none(name: str, value: o
     ],
 )
 def test_another_bound_that_some_server_takes_is_none(name: str) -> None:
-    assert answer_bound({"max_tokens": 5, name: 5}).tokens is None
+    assert response_bound({"max_tokens": 5, name: 5}).tokens is None
 
 
 @pytest.mark.parametrize(

@@ -542,7 +542,7 @@ def test_one_denied_call_denies_the_body_and_asks_for_nothing(place: Place, tmp_
 
 
 def test_no_more_requests_of_a_session_are_held_than_its_approvers_are_shown(place: Place) -> None:
-    agent, mailbox = place.agent(), place.gateway.service.mailbox
+    agent, mailbox = place.agent(), place.gateway.service.approvals
     session = place.gateway.service.sessions.by_id(agent.session.id)
     assert session is not None
     with ExitStack() as held:

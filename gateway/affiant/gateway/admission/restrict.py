@@ -29,7 +29,7 @@ from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.gateway.admission.admit import Admissions
 from affiant.gateway.admission.appraise_restriction import NarrowingAppraiser
 from affiant.gateway.admission.appraise_session import AdmissionRequest, parse_admission_request
-from affiant.gateway.approvals.queue import Mailbox
+from affiant.gateway.approvals.queue import GatewayApprovals
 from affiant.gateway.sessions.sessions import Admitted, Session, session_held
 from affiant.gateway.store.journal import DURABLE_WITHIN_S, durable
 from affiant.gateway.wire.errors import NarrowingOutOfTurn, NarrowingUnsettled
@@ -47,7 +47,7 @@ class Narrowings:
     """
 
     admissions: Admissions
-    mailbox: Mailbox
+    approvals: GatewayApprovals
     grace_s: float
     recorded_s: float = DURABLE_WITHIN_S
     _judging: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
@@ -73,7 +73,7 @@ class Narrowings:
                     await self._settle(session)
                     session.require_open(now=admissions.clock().timestamp())
                     session.narrow(admitted)
-                    self.mailbox.narrowed(session)
+                    self.approvals.narrowed(session)
         return {
             "session": session.id,
             "epoch": admitted.epoch,

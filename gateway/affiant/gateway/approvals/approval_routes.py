@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.signatures.approvers.identities import BUNDLE_TYPE, MAX_SIGNED
-from affiant.gateway.approvals.queue import Mailbox, Post
+from affiant.gateway.approvals.queue import GatewayApprovals, Post
 from affiant.gateway.approvals.readers import Readers
 from affiant.gateway.wire.http_request import require_media_type
 from affiant.gateway.wire.routes import Request, Response, Routes, json_response
@@ -24,7 +24,7 @@ __all__ = ["add_approvers", "described"]
 JOSE: Final = "application/jose"
 
 
-def add_approvers(app: Routes, mailbox: Mailbox, readers: Readers, read: Any) -> None:
+def add_approvers(app: Routes, approvals: GatewayApprovals, readers: Readers, read: Any) -> None:
     """Add what approvers use.
 
     Args:
@@ -42,13 +42,13 @@ def add_approvers(app: Routes, mailbox: Mailbox, readers: Readers, read: Any) ->
     async def listed(request: Request) -> Response:
         """What the approver's key may approve, or could have, in the sessions of this gateway."""
         who = readers.require(request.scope, b"")
-        return _json({"approvals": [described(post) for post in mailbox.listed(who)]})
+        return _json({"approvals": [described(post) for post in approvals.listed(who)]})
 
     @app.get("/v1/approvals/{action}")
     async def one(request: Request, action: str) -> Response:
         """One action with its exact bytes."""
         who = readers.require(request.scope, b"")
-        post = mailbox.shown(who, f"sha256:{action}")
+        post = approvals.shown(who, f"sha256:{action}")
         return _json({**described(post), "bytes": b64u(post.waiting.action.raw)})
 
     @app.post("/v1/approvals/{action}", body=_STATEMENT)
@@ -57,7 +57,7 @@ def add_approvers(app: Routes, mailbox: Mailbox, readers: Readers, read: Any) ->
         async with read(request, MAX_SIGNED) as body:
             who = readers.require(request.scope, body)
             require_media_type(request.scope, BUNDLE_TYPE if body.startswith(b"{") else JOSE)
-            return _json(await mailbox.decide(who, f"sha256:{action}", body.decode("utf-8", "replace")))
+            return _json(await approvals.decide(who, f"sha256:{action}", body.decode("utf-8", "replace")))
 
 
 def described(post: Post) -> Mapping[str, object]:

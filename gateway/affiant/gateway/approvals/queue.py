@@ -2,11 +2,8 @@
 
 Two enforce. A supervisor posts the actions that its proxy holds, and fetches the statements that approvers left for
 them: it judges those itself, and believes nothing here but that they are signed. A tool call that this gateway lets
-through is asked for, judged and claimed here (:meth:`Mailbox.ask`, :meth:`Mailbox.claim`). Either way a statement
-counts only once its ``approval`` record is durable, and whoever waits sees it no earlier.
-
-Nothing of this is read back from a store: when this process dies its sessions are lost, and whatever waited is never
-done. What was approved and not done is told by the chain: an ``approval`` that no later record names.
+through is asked for, judged and claimed here (:meth:`GatewayApprovals.ask`, :meth:`GatewayApprovals.claim`). Either
+way a statement counts only once its ``approval`` record is durable, and whoever waits sees it no earlier.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ from affiant.policy.approvals.errors import (
 )
 from affiant.policy.approvals.queue import MAX_WAITING, WAITING, ApprovalQueue, Grant, Phase, Waiting
 
-__all__ = ["Approved", "Approvers", "Mailbox", "Post"]
+__all__ = ["Approved", "Approvers", "GatewayApprovals", "Post"]
 
 Approvers = Collection[str]
 """Whoever sent a request: a key's thumbprint, or the names of an identity under each trusted root that knows it."""
@@ -100,7 +97,7 @@ class _Box:
         self.changed = asyncio.Event()
 
 
-class Mailbox:
+class GatewayApprovals:
     """All of it.
 
     Args:

@@ -28,7 +28,7 @@ from affiant.attestation.signatures.approvers.signed_by_identity import (
     verify_signed_reader,
 )
 from affiant.errors import AffiantError
-from affiant.gateway.approvals.queue import Approvers, Mailbox
+from affiant.gateway.approvals.queue import Approvers, GatewayApprovals
 from affiant.gateway.wire.errors import ProofMissing
 from affiant.gateway.wire.http_request import Scope, header, target_of
 
@@ -56,8 +56,8 @@ class Readers:
         clock: the present time, UTC.
     """
 
-    def __init__(self, mailbox: Mailbox, *, spki: str, clock: Callable[[], datetime]) -> None:
-        self._mailbox = mailbox
+    def __init__(self, approvals: GatewayApprovals, *, spki: str, clock: Callable[[], datetime]) -> None:
+        self._approvals = approvals
         self._spki = spki
         self._clock = clock
         self._seen: dict[str, dict[str, int]] = {}
@@ -74,7 +74,7 @@ class Readers:
         now = self._now()
         proof = self._proof(scope, body, now)
         who = {proof.kid, *self._standing(now).get(proof.kid, frozenset())}
-        named = frozenset(filter(self._mailbox.names, who))
+        named = frozenset(filter(self._approvals.names, who))
         if not named:
             raise NotAnApprover("nothing at this gateway waits for this key", found=proof.kid)
         self._take(proof, now)
@@ -89,7 +89,7 @@ class Readers:
         """
         now = self._now()
         proof = self._proof(scope, body, now)
-        named = self._mailbox.identities()  # as many roots as sessions may name: beside the event loop
+        named = self._approvals.identities()  # as many roots as sessions may name: beside the event loop
         async with self._verifying:  # never more than one of the process's threads for whoever is nobody yet
             found = await asyncio.to_thread(
                 self._verified, body.decode("utf-8", "replace"), proof.kid, now, named

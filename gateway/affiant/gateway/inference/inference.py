@@ -4,7 +4,7 @@ The order, and what each step owes to the next (trust rules, 3):
 
 1, 2. who asks, and for what: ``request_run``;
 3. form, policy, limits: what is refused up to the choice of an upstream ends in a ``refusal``;
-4. ``open`` is durable, and it is the request's turn (:mod:`.upstream_queue`): only now a byte goes upstream;
+4. ``open`` is durable, and the request has an upstream slot (:mod:`.upstream_queue`): only now a byte goes upstream;
 5. the same bytes are forwarded, or the same without tools that the profile does not list;
 6. the answer is relayed as it comes, hashed; tool calls are judged, counted and recorded before they go on;
 7. the record is durable: only now the last byte, or the terminal event, leaves.
@@ -38,16 +38,16 @@ from affiant.gateway.requests.policy_gate import (
     own_origin,
     tools_verdict,
 )
-from affiant.gateway.requests.request_run import NOTHING, Exchange, RefusalBudget
+from affiant.gateway.requests.request_run import NOTHING, RefusalBudget, SessionRequest
 from affiant.gateway.service.tool_offers import ToolOffers
 from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.recorder import Recorded, Recorder, for_agent
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.upstream.model_routing import Upstreams
 from affiant.gateway.upstream.openai_upstream import read_whole
-from affiant.gateway.upstream.response_checks import KeyGuard, end_of, media_type, require_plain
+from affiant.gateway.upstream.response_checks import UpstreamKeyRedaction, end_of, media_type, require_plain
 from affiant.gateway.upstream.slots import estimated_cost
-from affiant.gateway.upstream.upstream import Upstream, UpstreamAnswer
+from affiant.gateway.upstream.upstream import Upstream, UpstreamResponse
 from affiant.gateway.wire.bodies import Bodies, Share
 from affiant.gateway.wire.errors import (
     RequestMalformed,
@@ -70,7 +70,7 @@ __all__ = ["ChatCompletions"]
 _PATH: Final = "/chat/completions"
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
-_NO_KEY: Final = KeyGuard(None)
+_NO_KEY: Final = UpstreamKeyRedaction(None)
 _log = logging.getLogger("affiant.gateway")
 
 
@@ -106,12 +106,12 @@ class ChatCompletions:
         account = Account(self.recorder, self.recorder.new_id(), scope["method"], scope["path"][:256], trace)
         try:
             with self.bodies.memory.share() as share:
-                await _Exchange(self, scope, receive, send, account=account, share=share).run()
+                await InferenceRequest(self, scope, receive, send, account=account, share=share).run()
         finally:
             account.leave()
 
 
-class _Exchange(Exchange):
+class InferenceRequest(SessionRequest):
     """One request under way."""
 
     def __init__(
@@ -134,7 +134,7 @@ class _Exchange(Exchange):
         self._inline = False
 
     async def answer(self, session: Session) -> None:
-        """As :meth:`~.exchange.Exchange.answer`."""
+        """As :meth:`~.request_run.SessionRequest.answer`."""
         request = self._read_request()
         if self._tools is not None and request.tools:
             await self._find_origins(self._tools, session, request)
@@ -143,7 +143,7 @@ class _Exchange(Exchange):
         await self._account.open()
         upstream = await self._upstreams.choose(request.model)  # may ask what they list
         session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
-        await self._unless_gone(self._in_turn(session, upstream, forwarded))
+        await self._unless_gone(self._in_slot(session, upstream, forwarded))
 
     # -- 3: may it go on? ----------------------------------------------------------------------------------
 
@@ -183,16 +183,16 @@ class _Exchange(Exchange):
 
     # -- 4 to 7: there and back ----------------------------------------------------------------------------
 
-    async def _in_turn(self, session: Session, upstream: Upstream, forwarded: bytes) -> None:
-        """Wait for a turn at ``upstream``, if one has to be waited for, and take it."""
+    async def _in_slot(self, session: Session, upstream: Upstream, forwarded: bytes) -> None:
+        """Wait for a slot of ``upstream``, if one has to be waited for, and take it."""
         request = self._account.request
         assert request is not None
-        turns = self._upstreams.turns_at(upstream)
-        turn = turns.enter(session, estimated_cost(request.answer, size=len(forwarded)))
+        slots = self._upstreams.slots_at(upstream)
+        slot = slots.enter(session, estimated_cost(request.answer, size=len(forwarded)))
         try:
-            if not turn.has_come:
+            if not slot.has_come:
                 self._require_wanted(session)
-                await turn.come()
+                await slot.come()
                 self._require_wanted(session)
             self._guard, self._account.forwarding = upstream.guard, True
             accept = _EVENTS if request.stream else _JSON
@@ -207,14 +207,14 @@ class _Exchange(Exchange):
                 )
             )
         finally:
-            turn.end(cost=self._account.cost(turn.cost))
+            slot.end(cost=self._account.cost(slot.cost))
 
     def _require_wanted(self, session: Session) -> None:
-        """Return if a request that has no turn yet may have one later."""
+        """Return if a request that has no slot yet may have one later."""
         session.require_open(now=self._route.authenticator.clock().timestamp())
         session.require_not_held()
 
-    async def _forward(self, asked: Coroutine[None, None, UpstreamAnswer]) -> None:
+    async def _forward(self, asked: Coroutine[None, None, UpstreamResponse]) -> None:
         answer = await asked
         self._account.answered = answer.status
         try:
@@ -231,7 +231,7 @@ class _Exchange(Exchange):
     def _wants_stream(self) -> bool:
         return self._account.request is not None and self._account.request.stream
 
-    async def _pass_whole(self, answer: UpstreamAnswer) -> None:
+    async def _pass_whole(self, answer: UpstreamResponse) -> None:
         require_plain(answer, _JSON)
         body = await read_whole(answer)
         self._guard.require_absent(body)
@@ -253,7 +253,7 @@ class _Exchange(Exchange):
         inline = [(b"affiant-receipt", for_agent(recorded.issued).encode("ascii"))] if self._inline else []
         await self._client.whole(answer.status, body, inline)
 
-    async def _relay_stream(self, answer: UpstreamAnswer) -> None:
+    async def _relay_stream(self, answer: UpstreamResponse) -> None:
         require_plain(answer, _EVENTS)
         self._relay = relay = Relay(self._judge())
         await self._client.start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
@@ -310,7 +310,7 @@ class _Exchange(Exchange):
     def failure(
         self, error: AffiantError, told: bytes, hidden: Mapping[str, object], *, status: int
     ) -> Recorded:
-        """As :meth:`~.exchange.Exchange.failure`: from where it is forwarded on, of the inference."""
+        """As :meth:`~.request_run.SessionRequest.failure`: from where it is forwarded on, of the inference."""
         account = self._account
         if isinstance(error, LimitReached):
             fired = () if account.verdict is None else account.verdict.rules

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, NoReturn
 import msgspec
 
 from affiant.gateway.openai.model_fallbacks import names_other_models
-from affiant.gateway.openai.passable_responses import AnswerBound, answer_bound
+from affiant.gateway.openai.passable_responses import ResponseBound, response_bound
 from affiant.gateway.openai.strict_json import folded, inexact
 from affiant.gateway.wire.errors import RequestMalformed
 from affiant.policy.canonical.errors import ToolDefinitionRefused
@@ -88,7 +88,7 @@ class ChatRequest:
     tools: tuple[Offered, ...]
     """``tools`` and ``functions`` in order."""
     parameters: Mapping[str, str]
-    answer: AnswerBound
+    answer: ResponseBound
     """How long its answers may be."""
     other_models: str | None = None
     """A member by which another model than ``model`` may answer."""
@@ -118,7 +118,7 @@ def parse_chat(body: bytes) -> ChatRequest:
         stream=bool(stream),
         tools=(*map(_tool, _array(value, "tools")), *map(_function, _array(value, "functions"))),
         parameters={name: _spelled(value[name]) for name in _PARAMETERS if value.get(name) is not None},
-        answer=answer_bound(value),
+        answer=response_bound(value),
         other_models=names_other_models(value),
     )
 

@@ -4,9 +4,9 @@ Upstreams differ in which member bounds an answer, and some take one that others
 tokens, a request must say it in the API's own members, as whole numbers, and in no other member that some server takes
 for the same. Sans I/O.
 
->>> answer_bound({"max_tokens": 100, "max_completion_tokens": 200, "n": 2})
-AnswerBound(tokens=200, answers=2, why='')
->>> answer_bound({"max_tokens": 100, "n_predict": 100000}).why
+>>> response_bound({"max_tokens": 100, "max_completion_tokens": 200, "n": 2})
+ResponseBound(tokens=200, answers=2, why='')
+>>> response_bound({"max_tokens": 100, "n_predict": 100000}).why
 ": 'n_predict' may say something else"
 """
 
@@ -18,7 +18,7 @@ from typing import Final
 
 from affiant.gateway.openai.strict_json import fold
 
-__all__ = ["AnswerBound", "answer_bound"]
+__all__ = ["ResponseBound", "response_bound"]
 
 _BOUNDS: Final = ("max_completion_tokens", "max_tokens")
 _OTHER: Final = frozenset(
@@ -55,7 +55,7 @@ _MOST: Final = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerBound:
+class ResponseBound:
     """The most tokens of each answer, and how many answers there are. ``tokens`` is None where it is not said.
 
     ``why``: what stands in the way, as the end of a sentence.
@@ -66,19 +66,19 @@ class AnswerBound:
     why: str = ""
 
 
-def answer_bound(request: Mapping[str, object]) -> AnswerBound:
+def response_bound(request: Mapping[str, object]) -> ResponseBound:
     """What a chat completion request asks for; of two bounds, the larger one counts."""
     for name in request:
         if fold(name) in _OTHER:
-            return AnswerBound(None, why=f": {name[:40]!r} may say something else")
+            return ResponseBound(None, why=f": {name[:40]!r} may say something else")
     found: list[int] = []
     for name in (*_BOUNDS, "n"):
         value = request.get(name)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < _MOST:
-            return AnswerBound(None, why=f": {name!r} is no whole number of 1 or more")
+            return ResponseBound(None, why=f": {name!r} is no whole number of 1 or more")
         found.append(value)
     answers = request.get("n")
     tokens = found if answers is None else found[:-1]
-    return AnswerBound(max(tokens, default=None), answers if isinstance(answers, int) else 1)
+    return ResponseBound(max(tokens, default=None), answers if isinstance(answers, int) else 1)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from affiant.gateway.wire.errors import UpstreamAnswerRefused
+from affiant.gateway.wire.errors import UpstreamResponseRefused
 
 __all__ = ["MAX_EVENT", "EventSplitter", "event_data", "is_terminal", "require_fields"]
 
@@ -45,7 +45,7 @@ class EventSplitter:
         """The events that ``chunk`` completes.
 
         Raises:
-            UpstreamAnswerRefused: an event beyond 1 MiB.
+            UpstreamResponseRefused: an event beyond 1 MiB.
         """
         data = self.pending
         data += chunk
@@ -58,7 +58,7 @@ class EventSplitter:
         # a boundary takes at most four bytes, of which three may be here already
         self._searched = max(len(self.pending) - 3, 0)
         if len(self.pending) > MAX_EVENT:
-            raise UpstreamAnswerRefused("an event is too large", expected=f"at most {MAX_EVENT} bytes")
+            raise UpstreamResponseRefused("an event is too large", expected=f"at most {MAX_EVENT} bytes")
         return tuple(events)
 
     def finish(self) -> bytes:
@@ -117,7 +117,7 @@ def require_fields(event: bytes) -> None:
     or at what it is in Latin-1. Where data is JSON, neither can stand in it but inside a string.
 
     Raises:
-        UpstreamAnswerRefused: some line is none of these.
+        UpstreamResponseRefused: some line is none of these.
     """
     for line in _LINE_END.split(event):
         if line.startswith(b":"):
@@ -125,7 +125,7 @@ def require_fields(event: bytes) -> None:
         else:
             plain = not line or _FIELD.fullmatch(line) is not None
         if not plain:
-            raise UpstreamAnswerRefused(
+            raise UpstreamResponseRefused(
                 "a line of the stream is no field", expected="data, event, id, retry or a comment"
             )
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NoReturn
 
-from affiant.gateway.wire.errors import UpstreamAnswerRefused
+from affiant.gateway.wire.errors import UpstreamResponseRefused
 
 __all__ = ["CHAT_MEMBERS", "fold", "folded", "inexact", "require_calls_in_place", "require_no_calls"]
 
@@ -98,7 +98,7 @@ def require_calls_in_place(answer: object) -> None:
     """Return if every call in ``answer`` stands where chat completions have it, in its exact spelling.
 
     Raises:
-        UpstreamAnswerRefused: a reader could find one elsewhere, or under another spelling.
+        UpstreamResponseRefused: a reader could find one elsewhere, or under another spelling.
     """
     _walk(answer, "answer")
 
@@ -107,7 +107,7 @@ def require_no_calls(answer: object) -> None:
     """Return if ``answer``, which tells of an error, holds no call at all.
 
     Raises:
-        UpstreamAnswerRefused: a reader could find one.
+        UpstreamResponseRefused: a reader could find one.
     """
     _walk(answer, _OTHER)
 
@@ -139,7 +139,7 @@ def _members(value: Mapping[str, object], place: str) -> list[tuple[object, str]
 
 
 def _refuse(problem: str, where: str | None) -> NoReturn:
-    raise UpstreamAnswerRefused(
+    raise UpstreamResponseRefused(
         problem,
         expected="calls in choices[].message or .delta only",
         where=where,

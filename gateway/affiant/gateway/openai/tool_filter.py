@@ -18,7 +18,7 @@ from typing import Final
 from affiant.gateway.openai.chat import parse_json
 from affiant.gateway.openai.sse import event_data, require_fields
 from affiant.gateway.openai.strict_json import require_calls_in_place, require_no_calls
-from affiant.gateway.wire.errors import RequestMalformed, ToolNotAllowed, UpstreamAnswerRefused
+from affiant.gateway.wire.errors import RequestMalformed, ToolNotAllowed, UpstreamResponseRefused
 
 __all__ = ["Judge", "Passed", "StreamFilter", "ToolCall", "judge_answer", "judge_error", "read_answer"]
 
@@ -56,11 +56,11 @@ def judge_answer(answer: object, allowed: Judge | None) -> tuple[ToolCall, ...]:
     """The calls in a whole answer, as it was read, all of them allowed; without a judge, only that it is an object.
 
     Raises:
-        ToolNotAllowed: one is not. UpstreamAnswerRefused: the answer cannot be read.
+        ToolNotAllowed: one is not. UpstreamResponseRefused: the answer cannot be read.
     """
     calls: dict[tuple[int, int], _Call] = {}
     if not isinstance(answer, dict):
-        raise UpstreamAnswerRefused("the upstream's answer is no object")
+        raise UpstreamResponseRefused("the upstream's answer is no object")
     if allowed is None:
         return ()
     require_calls_in_place(answer)
@@ -74,7 +74,7 @@ def judge_error(answer: object) -> None:
     """Return if ``answer``, which reports an error, holds no call that some reader could find.
 
     Raises:
-        UpstreamAnswerRefused: it does.
+        UpstreamResponseRefused: it does.
     """
     require_no_calls(answer)  # an object, or an array of them
 
@@ -108,7 +108,7 @@ class StreamFilter:
 
         Raises:
             ToolNotAllowed: a call is not allowed: none of what is held goes on.
-            UpstreamAnswerRefused: an event cannot be read, a call never ends, or there are too many choices.
+            UpstreamResponseRefused: an event cannot be read, a call never ends, or there are too many choices.
         """
         self._read(event)
         if not self._calls:
@@ -116,7 +116,7 @@ class StreamFilter:
         self._held.append(event)
         self._held_size += len(event)
         if self._held_size > MAX_HELD:
-            raise UpstreamAnswerRefused("a tool call is too large", expected=f"at most {MAX_HELD} bytes")
+            raise UpstreamResponseRefused("a tool call is too large", expected=f"at most {MAX_HELD} bytes")
         complete = {choice for choice, _ in self._calls} <= self._finished
         return self.release() if complete else Passed()
 
@@ -131,11 +131,11 @@ class StreamFilter:
         """As :meth:`release`, if ``event``, the terminal one, says nothing else.
 
         Raises:
-            UpstreamAnswerRefused: it does.
+            UpstreamResponseRefused: it does.
         """
         require_fields(event)
         if (event_data(event) or b"").strip() != b"[DONE]":
-            raise UpstreamAnswerRefused("the terminal event says more", expected="[DONE]")
+            raise UpstreamResponseRefused("the terminal event says more", expected="[DONE]")
         return self.release()
 
     def _read(self, event: bytes) -> None:
@@ -146,7 +146,7 @@ class StreamFilter:
             return
         value = read_answer(data)
         if not isinstance(value, dict):
-            raise UpstreamAnswerRefused("the upstream's answer is no object")
+            raise UpstreamResponseRefused("the upstream's answer is no object")
         self.read = event, value
         require_calls_in_place(value)
         for place, choice in enumerate(_choices(value)):
@@ -157,19 +157,19 @@ class StreamFilter:
             if choice.get("finish_reason") not in (None, ""):
                 self._finished.add(where)
                 if len(self._finished) > _MAX_CHOICES:
-                    raise UpstreamAnswerRefused("too many choices", expected=f"at most {_MAX_CHOICES}")
+                    raise UpstreamResponseRefused("too many choices", expected=f"at most {_MAX_CHOICES}")
 
 
 def read_answer(data: bytes) -> object:
     """The value of a whole answer, or of one event's data.
 
     Raises:
-        UpstreamAnswerRefused: it is not strict JSON.
+        UpstreamResponseRefused: it is not strict JSON.
     """
     try:
         return parse_json(data)
     except RequestMalformed as error:
-        raise UpstreamAnswerRefused("the upstream's answer is not strict JSON") from error
+        raise UpstreamResponseRefused("the upstream's answer is not strict JSON") from error
 
 
 def _choices(value: Mapping[str, object]) -> list[dict[str, object]]:
@@ -177,7 +177,7 @@ def _choices(value: Mapping[str, object]) -> list[dict[str, object]]:
     if choices is None:
         return []
     if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-        raise UpstreamAnswerRefused("choices are no array of objects", where="choices")
+        raise UpstreamResponseRefused("choices are no array of objects", where="choices")
     return choices
 
 
@@ -190,7 +190,7 @@ def _object(value: Mapping[str, object], name: str) -> dict[str, object] | None:
     found = value.get(name)
     if found is None or isinstance(found, dict):
         return found
-    raise UpstreamAnswerRefused("not an object", where=name)
+    raise UpstreamResponseRefused("not an object", where=name)
 
 
 def _index(value: Mapping[str, object], place: int) -> int:
@@ -199,7 +199,7 @@ def _index(value: Mapping[str, object], place: int) -> int:
     if found is None:
         return place
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < _MAX_INDEX:
-        raise UpstreamAnswerRefused("not an index", where="index")
+        raise UpstreamResponseRefused("not an index", where="index")
     return found
 
 
@@ -209,18 +209,18 @@ def _collect(
     """Add what one message, or one delta of it, says of calls; returns how many entries spoke of one."""
     entries = part.get("tool_calls")
     if entries is not None and not isinstance(entries, list):
-        raise UpstreamAnswerRefused("tool_calls are no array", where="tool_calls")
+        raise UpstreamResponseRefused("tool_calls are no array", where="tool_calls")
     found = len(entries or ())
     for place, entry in enumerate(entries or ()):
         if not isinstance(entry, dict):
-            raise UpstreamAnswerRefused("a tool call is no object", where="tool_calls")
+            raise UpstreamResponseRefused("a tool call is no object", where="tool_calls")
         index = _index(entry, place)
         _add(calls, (choice, index if streamed else place), entry)
     if part.get("function_call") is not None:  # the older form, one per message
         _add(calls, (choice, -1), {"type": "function", "function": _object(part, "function_call")})
         found += 1
     if len(calls) > _MAX_CALLS:
-        raise UpstreamAnswerRefused("too many tool calls", expected=f"at most {_MAX_CALLS}")
+        raise UpstreamResponseRefused("too many tool calls", expected=f"at most {_MAX_CALLS}")
     return found
 
 
@@ -240,14 +240,14 @@ def _add(calls: dict[tuple[int, int], _Call], at: tuple[int, int], entry: Mappin
             call.names.append(_text(body, "name"))
             call.arguments.append(_text(body, member))
     if len(call.forms) > 1:
-        raise UpstreamAnswerRefused("a tool call in two forms", expected="function or custom")
+        raise UpstreamResponseRefused("a tool call in two forms", expected="function or custom")
 
 
 def _text(value: Mapping[str, object], name: str) -> str:
     found = value.get(name)
     if found is None or isinstance(found, str):
         return found or ""
-    raise UpstreamAnswerRefused("not a string", where=name)
+    raise UpstreamResponseRefused("not a string", where=name)
 
 
 def _judged(calls: Mapping[tuple[int, int], _Call], allowed: Judge) -> tuple[ToolCall, ...]:
@@ -264,7 +264,7 @@ def _judged(calls: Mapping[tuple[int, int], _Call], allowed: Judge) -> tuple[Too
                 "the model called a tool, or with arguments, that the profile does not allow"
             )
         if call.others - {name}:
-            raise UpstreamAnswerRefused("a tool call with two names", where="name")
+            raise UpstreamResponseRefused("a tool call with two names", where="name")
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         passed.append(ToolCall(name, f"sha256:{digest}", rules))
     return tuple(passed)

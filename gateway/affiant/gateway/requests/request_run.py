@@ -4,7 +4,7 @@ What inference and the tool gate share, in this order (trust rules, 3):
 
 1. the session, from the proof's key; the proof, for the head: from here on the request has an ``agt.seq``;
 2. the body, bounded by itself and with all others; its SHA-256, for which the proof must be too;
-3. the answer, which is the subclass's (:meth:`Exchange.answer`);
+3. the answer, which is the subclass's (:meth:`SessionRequest.answer`);
 4. however that ends, one record with the proof's counter, durable before the last byte of the answer leaves.
 
 The record has the proof's counter, with two exceptions. A proof that is refused has none. A request whose body
@@ -51,7 +51,7 @@ from affiant.gateway.wire.http_request import (
     proof_head,
 )
 
-__all__ = ["NOTHING", "Exchange", "RefusalBudget", "Route"]
+__all__ = ["NOTHING", "RefusalBudget", "Route", "SessionRequest"]
 
 NOTHING: Final[Mapping[str, object]] = {"dig": sha256_name(b""), "len": 0}
 """Of an answer of which nothing was handed over."""
@@ -122,7 +122,7 @@ class Route(Protocol):
     def seconds(self) -> Callable[[], float]: ...
 
 
-class Exchange(ABC):
+class SessionRequest(ABC):
     """One request under way."""
 
     def __init__(

@@ -27,7 +27,7 @@ from affiant.gateway.admission.appraise_session import Appraiser
 from affiant.gateway.admission.closing import Closing
 from affiant.gateway.admission.restrict import Narrowings
 from affiant.gateway.admission.submissions import Submissions
-from affiant.gateway.approvals.queue import Mailbox
+from affiant.gateway.approvals.queue import GatewayApprovals
 from affiant.gateway.approvals.readers import Readers
 from affiant.gateway.bundles.bundles import Bundles
 from affiant.gateway.config.collateral_file import COLLATERAL_NAME, CollateralFile
@@ -224,7 +224,7 @@ def _service(
     tools: ToolOffers | None,
 ) -> Service:
     sessions = SessionTable(limit=settings.sessions_max)
-    mailbox = Mailbox(
+    approvals = GatewayApprovals(
         recorder=recorder, sessions=sessions, clock=ambient.clock, random_bytes=ambient.random_bytes
     )
     book = OrderBook(settings.config.erasure_authorities, settings.config.origin)
@@ -246,8 +246,8 @@ def _service(
         sessions=sessions,
         authenticator=Authenticator(sessions, keyset.digest, ambient.clock),
         admissions=admissions,
-        narrowings=Narrowings(admissions, mailbox, grace_s=settings.drain_s),
-        submissions=Submissions(recorder, mailbox.observe),
+        narrowings=Narrowings(admissions, approvals, grace_s=settings.drain_s),
+        submissions=Submissions(recorder, approvals.observe),
         closing=closing,
         bundles=bundles,
         upstreams=upstreams,
@@ -268,8 +268,8 @@ def _service(
         refusals=RefusalBudget(
             per_second=settings.refusals_per_s, burst=settings.refusals_burst, seconds=ambient.seconds
         ),
-        mailbox=mailbox,
-        readers=Readers(mailbox, spki=ambient.tls_spki, clock=ambient.clock),
+        approvals=approvals,
+        readers=Readers(approvals, spki=ambient.tls_spki, clock=ambient.clock),
         clock=ambient.clock,
         seconds=ambient.seconds,
         require_clock=ambient.require_clock,

@@ -89,7 +89,10 @@ def control_plane(service: Service) -> Application:
     _add_receipts(app, service)
     _add_models(app, service)
     add_approvers(
-        app, service.mailbox, service.readers, lambda request, limit: _stranger(service, request, limit=limit)
+        app,
+        service.approvals,
+        service.readers,
+        lambda request, limit: _stranger(service, request, limit=limit),
     )
     _add_log(app, service)
     _add_health(app, service)
@@ -248,14 +251,14 @@ def _add_session(app: Routes, service: Service) -> None:
         """An action that the session's supervisor holds until it is approved; again, the same answer."""
         async with _authenticated(service, request, session, limit=MAX_ACTION) as (found, body):
             require_media_type(request.scope, "application/json")
-            waiting = service.mailbox.post(found, body)
+            waiting = service.approvals.post(found, body)
         return json_response({"action": waiting.action.name, "state": waiting.phase.value})
 
     @app.get("/v1/sessions/{session}/approvals/{action}")
     async def said(request: Request, session: str, action: str) -> Response:
         """What approvers said of one action of the session, as far as it is recorded."""
         found = await _reader(service, request, session)
-        return json_response(service.mailbox.statements(found, f"sha256:{action}"))
+        return json_response(service.approvals.statements(found, f"sha256:{action}"))
 
     @app.get("/v1/sessions/{session}/bundle")
     async def bundle(request: Request, session: str) -> Response:

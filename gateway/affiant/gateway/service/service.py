@@ -15,7 +15,7 @@ from affiant.gateway.admission.admit import Admissions
 from affiant.gateway.admission.closing import Closing
 from affiant.gateway.admission.restrict import Narrowings
 from affiant.gateway.admission.submissions import Submissions
-from affiant.gateway.approvals.queue import Mailbox
+from affiant.gateway.approvals.queue import GatewayApprovals
 from affiant.gateway.approvals.readers import Readers
 from affiant.gateway.bundles.bundles import Bundles
 from affiant.gateway.config.keyset import Keyset
@@ -45,7 +45,7 @@ class Service:
         clock: the time that records are dated by, UTC. seconds: a clock that never goes back.
         require_clock: raises while the machine's clock is another than ``clock``.
         bodies: bounds what request bodies hold. refusals: bounds the records of callers that nobody knows.
-        mailbox: what waits for approval. readers: who may see it.
+        approvals: what waits for approval. readers: who may see it.
         draining: set once the gateway is being stopped.
     """
 
@@ -63,7 +63,7 @@ class Service:
     bodies: Bodies
     refusals: RefusalBudget
     erasing: Erasing
-    mailbox: Mailbox
+    approvals: GatewayApprovals
     narrowings: Narrowings
     readers: Readers
     clock: Callable[[], datetime]

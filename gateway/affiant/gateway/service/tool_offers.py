@@ -53,7 +53,7 @@ class ToolOffers:
             refusals=service.refusals,
             draining=lambda: service.draining,
             decisions=decisions,
-            mailbox=service.mailbox,
+            approvals=service.approvals,
             seconds=service.seconds,
         )
         return self._route

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from affiant.gateway.openai.passable_responses import AnswerBound
+from affiant.gateway.openai.passable_responses import ResponseBound
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.limit_errors import (
     LimitReached,
@@ -72,7 +72,7 @@ class SessionLimits:
         return made
 
     def reserve(
-        self, model: str, answer: AnswerBound, *, rules: Sequence[str], size: int, now: int
+        self, model: str, answer: ResponseBound, *, rules: Sequence[str], size: int, now: int
     ) -> Reservation:
         """Take what a request may cost, or nothing.
 
@@ -223,7 +223,7 @@ def _apart_from_rate(rule: ToolRule | ToolDenial) -> ToolRule | ToolDenial:
     return replace(rule, rate=()) if isinstance(rule, ToolRule) else rule
 
 
-def _bounded(answer: AnswerBound, most: int | None, rules: Sequence[str]) -> int:
+def _bounded(answer: ResponseBound, most: int | None, rules: Sequence[str]) -> int:
     """The tokens that each answer may have, which the request must say."""
     if answer.tokens is None:
         raise ResponseUnbounded(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.gateway.approvals.queue import Approved, Mailbox
+from affiant.gateway.approvals.queue import Approved, GatewayApprovals
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.tool_gate.catalogue import ServedTool
 from affiant.gateway.tool_gate.messages import CallParams
@@ -120,7 +120,7 @@ def approved_arguments(action: Action, copies: Mapping[str, str]) -> Mapping[str
 
 
 async def approved_in_time(
-    mailbox: Mailbox, session: Session, drafts: Sequence[Draft], *, hold_s: float
+    approvals: GatewayApprovals, session: Session, drafts: Sequence[Draft], *, hold_s: float
 ) -> tuple[Action, ...]:
     """Ask for all of ``drafts``, and wait until each is approved; nothing is taken yet.
 
@@ -136,24 +136,24 @@ async def approved_in_time(
             "the same call stands twice in one body, and each needs an approval of its own",
             hint="Send them one after the other",
         )
-    with mailbox.holding(session):
-        actions = mailbox.ask(session, drafts)
+    with approvals.holding(session):
+        actions = approvals.ask(session, drafts)
         try:
             async with asyncio.timeout(hold_s):
-                await mailbox.approved(session, actions)
+                await approvals.approved(session, actions)
         except TimeoutError as error:
             raise _waits(actions) from error
     return actions
 
 
-def claimed(mailbox: Mailbox, session: Session, actions: Sequence[Action]) -> tuple[Approved, ...]:
+def claimed(approvals: GatewayApprovals, session: Session, actions: Sequence[Action]) -> tuple[Approved, ...]:
     """Take the approvals of all ``actions``, once, or of none.
 
     Raises:
-        ToolCallWaits: one has ended before it was used. Others as :meth:`~..approvals.mailbox.Mailbox.claim`.
+        ToolCallWaits: one has ended before it was used. Others as :meth:`~..approvals.queue.GatewayApprovals.claim`.
     """
     try:
-        return mailbox.claim(session, actions)
+        return approvals.claim(session, actions)
     except ApprovalPending as error:
         raise _waits(actions) from error
 

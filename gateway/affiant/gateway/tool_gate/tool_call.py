@@ -27,11 +27,11 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
 from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError
-from affiant.gateway.approvals.queue import Approved, Mailbox
+from affiant.gateway.approvals.queue import Approved, GatewayApprovals
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.requests.account import Account, GateCall, Verdict
 from affiant.gateway.requests.authentication import Authenticator
-from affiant.gateway.requests.request_run import Exchange, RefusalBudget
+from affiant.gateway.requests.request_run import RefusalBudget, SessionRequest
 from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.recorder import Recorded, Recorder
 from affiant.gateway.sessions.sessions import Session
@@ -74,7 +74,7 @@ from affiant.gateway.wire.errors import (
     RequestMalformed,
     ToolNotAllowed,
     ToolSchemaChanged,
-    UpstreamAnswerRefused,
+    UpstreamResponseRefused,
 )
 from affiant.gateway.wire.http_request import (
     NONCE_HEADER,
@@ -113,7 +113,7 @@ class ToolGateRoute:
     refusals: RefusalBudget
     draining: Callable[[], bool]
     decisions: GatewayDecisions
-    mailbox: Mailbox
+    approvals: GatewayApprovals
     seconds: Callable[[], float]
     body_max: int = MAX_BODY
     hold_s: float = HOLD_S
@@ -126,7 +126,7 @@ class ToolGateRoute:
         account = Account(self.recorder, self.recorder.new_id(), scope["method"], scope["path"][:256], trace)
         try:
             with self.bodies.memory.share() as share:
-                await _Exchange(self, scope, receive, send, account=account, share=share).run()
+                await ToolGateRequest(self, scope, receive, send, account=account, share=share).run()
         finally:
             account.leave()
 
@@ -187,7 +187,7 @@ class _Call:
     signed: bool = False
 
 
-class _Exchange(Exchange):
+class ToolGateRequest(SessionRequest):
     """One request under way."""
 
     def __init__(
@@ -215,7 +215,7 @@ class _Exchange(Exchange):
     # -- 3: may it be done? --------------------------------------------------------------------------------
 
     async def answer(self, session: Session) -> None:
-        """As :meth:`~.exchange.Exchange.answer`."""
+        """As :meth:`~.request_run.SessionRequest.answer`."""
         self._session = session.id
         require_media_type(self._scope, _JSON)
         self._account.nonce = _nonce(header(self._scope, NONCE_HEADER))
@@ -315,7 +315,9 @@ class _Exchange(Exchange):
         assert message.id is not None
         data = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
         if len(data) > MAX_RESULT or self._gate.redactor.redact(data).replaced:
-            raise UpstreamAnswerRefused("the list of tools is too large, or holds this gateway's credential")
+            raise UpstreamResponseRefused(
+                "the list of tools is too large, or holds this gateway's credential"
+            )
         self._answers[message.id] = response(message.id, data)
 
     # -- is it approved? -----------------------------------------------------------------------------------
@@ -330,7 +332,7 @@ class _Exchange(Exchange):
             now = nanoseconds(self._gate_route.seconds())
             session.limits.gate_calls.take([call.told.rules for call in self._calls], now=now)
             if asking:  # nothing is awaited between the limits and this: it fails where it was used meanwhile
-                found = claimed(self._gate_route.mailbox, session, self._actions)
+                found = claimed(self._gate_route.approvals, session, self._actions)
                 for call, approved in zip(asking, found, strict=True):
                     call.approved = approved
             await self._intend()
@@ -364,7 +366,7 @@ class _Exchange(Exchange):
     async def _approved(self, session: Session) -> None:
         drafts = [call.draft for call in self._calls if call.draft is not None]
         route = self._gate_route
-        self._actions = await approved_in_time(route.mailbox, session, drafts, hold_s=route.hold_s)
+        self._actions = await approved_in_time(route.approvals, session, drafts, hold_s=route.hold_s)
 
     async def _judge_again(self, session: Session, envelope: Envelope) -> None:
         """Return if every call is still what it was when approvers were asked; its server may say otherwise now.
@@ -457,7 +459,7 @@ class _Exchange(Exchange):
     def _require_approved(self, call: _Call, copies: Mapping[str, str]) -> None:
         """Return if what a call rests on still holds, now that its server can be asked."""
         if call.approved is not None:
-            self._gate_route.mailbox.require_time(call.approved)
+            self._gate_route.approvals.require_time(call.approved)
             paths = call.approved.grant.action.members["paths"]
             assert isinstance(paths, list)
             PathCopies.require_same(copies, paths)
@@ -501,7 +503,7 @@ class _Exchange(Exchange):
     def failure(
         self, error: AffiantError, told: bytes, hidden: Mapping[str, object], *, status: int
     ) -> Recorded:
-        """As :meth:`~.exchange.Exchange.failure`: once calls were intended, their outcomes."""
+        """As :meth:`~.request_run.SessionRequest.failure`: once calls were intended, their outcomes."""
         del hidden, status
         if self._calls and all(call.intent for call in self._calls):
             return self._outcomes()[-1]
@@ -512,7 +514,7 @@ class _Exchange(Exchange):
         return self._account.refusal(error, told)
 
     def told(self, error: AffiantError) -> tuple[int, bytes]:
-        """As :meth:`~.exchange.Exchange.told`; as an answer of JSON-RPC once the body was read for one."""
+        """As :meth:`~.request_run.SessionRequest.told`; as an answer of JSON-RPC once the body was read for one."""
         if not self._parsed:
             return super().told(error)
         status = 200 if self._envelope is not None and not isinstance(error, MalformedError) else 400

@@ -1,4 +1,4 @@
-"""Which upstream serves a model, the only one or the first that lists it, and whose turn it is there."""
+"""Which upstream serves a model, the only one or the first that lists it, and the slots there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from affiant.errors import AffiantError
 from affiant.gateway.upstream.fair_queue import FairQueue
 from affiant.gateway.upstream.priority_band import QueueBounds
-from affiant.gateway.upstream.slots import Turns
+from affiant.gateway.upstream.slots import UpstreamSlots
 from affiant.gateway.upstream.upstream import Upstream
 from affiant.gateway.wire.errors import ModelNotFound, SettingsRefused
 
@@ -37,8 +37,8 @@ class Upstreams:
             raise SettingsRefused("no upstream", expected="at least one")
         self._upstreams = tuple(upstreams)
         self._seconds = seconds
-        self._turns = {
-            each.id: Turns(FairQueue(each.concurrent, bounds), seconds=seconds) for each in upstreams
+        self._slots = {
+            each.id: UpstreamSlots(FairQueue(each.concurrent, bounds), seconds=seconds) for each in upstreams
         }
         self._listed: dict[str, tuple[float, frozenset[str]]] = {}
 
@@ -58,13 +58,13 @@ class Upstreams:
         self._require_one_up(down)
         raise ModelNotFound("no upstream lists this model", found=model[:64])
 
-    def turns_at(self, upstream: Upstream) -> Turns:
-        """The turns at one of them."""
-        return self._turns[upstream.id]
+    def slots_at(self, upstream: Upstream) -> UpstreamSlots:
+        """The slots at one of them."""
+        return self._slots[upstream.id]
 
     def report(self) -> Mapping[str, Mapping[str, int]]:
         """Of each by its id: how many requests it is asked at once, and how many wait, for the operator."""
-        return {name: turns.report() for name, turns in self._turns.items()}
+        return {name: slots.report() for name, slots in self._slots.items()}
 
     async def models(self) -> tuple[str, ...]:
         """The ids of all models that are listed, each once, in order; an upstream that is down is left out.

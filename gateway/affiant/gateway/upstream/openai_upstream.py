@@ -23,9 +23,9 @@ from affiant.gateway.upstream.dev_echo import EchoConnector
 from affiant.gateway.upstream.http1 import Connector, HTTPClient, TCPConnector, Timeouts, request_head
 from affiant.gateway.upstream.http1_connection import Answer
 from affiant.gateway.upstream.priority_band import CONCURRENT
-from affiant.gateway.upstream.response_checks import KeyGuard, require_plain
-from affiant.gateway.upstream.upstream import Attempt, Upstream, UpstreamAnswer
-from affiant.gateway.wire.errors import RequestMalformed, SettingsRefused, UpstreamAnswerRefused
+from affiant.gateway.upstream.response_checks import UpstreamKeyRedaction, require_plain
+from affiant.gateway.upstream.upstream import Attempt, Upstream, UpstreamResponse
+from affiant.gateway.wire.errors import RequestMalformed, SettingsRefused, UpstreamResponseRefused
 from affiant.secrets.names.value import SecretValue
 
 __all__ = ["Credentials", "OpenAIUpstream", "make_upstream", "pinned_context", "read_whole"]
@@ -65,7 +65,7 @@ class OpenAIUpstream:
         self.bind = config.bind
         self.concurrent = config.concurrent or CONCURRENT
         self._key = key
-        self.guard = KeyGuard(key)
+        self.guard = UpstreamKeyRedaction(key)
         """Looks for its key in its answers."""
         self._authority = parts.netloc
         self._base = parts.path.rstrip("/")
@@ -104,10 +104,10 @@ class OpenAIUpstream:
         try:
             value = parse_json(body)
         except RequestMalformed as error:
-            raise UpstreamAnswerRefused("the upstream's list of models is not JSON") from error
+            raise UpstreamResponseRefused("the upstream's list of models is not JSON") from error
         data = value.get("data") if isinstance(value, dict) else None
         if answer.status != 200 or not isinstance(data, list):
-            raise UpstreamAnswerRefused("the upstream does not list its models", found=answer.status)
+            raise UpstreamResponseRefused("the upstream does not list its models", found=answer.status)
         ids = (entry.get("id") for entry in data if isinstance(entry, dict))
         return tuple(name for name in ids if isinstance(name, str))
 
@@ -132,11 +132,11 @@ class OpenAIUpstream:
         return headers
 
 
-async def read_whole(answer: UpstreamAnswer, *, limit: int = MAX_ANSWER) -> bytes:
+async def read_whole(answer: UpstreamResponse, *, limit: int = MAX_ANSWER) -> bytes:
     """The whole body.
 
     Raises:
-        UpstreamAnswerRefused: more than ``limit`` bytes.
+        UpstreamResponseRefused: more than ``limit`` bytes.
     """
     parts, size = [], 0
     while part := await answer.read():
@@ -144,7 +144,7 @@ async def read_whole(answer: UpstreamAnswer, *, limit: int = MAX_ANSWER) -> byte
         size += len(part)
         if size > limit:
             answer.abort()
-            raise UpstreamAnswerRefused("the answer is too large", expected=f"at most {limit} bytes")
+            raise UpstreamResponseRefused("the answer is too large", expected=f"at most {limit} bytes")
     return b"".join(parts)
 
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from affiant.errors import AffiantError, NotAllowedError
-from affiant.gateway.wire.errors import RequestAbandoned, UpstreamAnswerRefused, UpstreamUnauthorized
+from affiant.gateway.wire.errors import RequestAbandoned, UpstreamResponseRefused, UpstreamUnauthorized
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.redaction.redaction import Redactor
 
 if TYPE_CHECKING:
-    from affiant.gateway.upstream.upstream import UpstreamAnswer
+    from affiant.gateway.upstream.upstream import UpstreamResponse
 
-__all__ = ["KeyGuard", "end_of", "media_type", "require_plain"]
+__all__ = ["UpstreamKeyRedaction", "end_of", "media_type", "require_plain"]
 
 
-class KeyGuard:
+class UpstreamKeyRedaction:
     """Looks for one upstream's key in what that upstream answers.
 
     Args:
@@ -36,36 +36,36 @@ class KeyGuard:
         """Return if no part, each complete in itself, holds the key.
 
         Raises:
-            UpstreamAnswerRefused: one does; nothing of it may be repeated.
+            UpstreamResponseRefused: one does; nothing of it may be repeated.
         """
         if self._redactor and any(self._redactor.redact(part).replaced for part in parts):
-            raise UpstreamAnswerRefused("the upstream's answer holds this gateway's credential for it")
+            raise UpstreamResponseRefused("the upstream's answer holds this gateway's credential for it")
 
 
-def media_type(answer: UpstreamAnswer) -> str:
+def media_type(answer: UpstreamResponse) -> str:
     """The media type, lower case, without parameters; empty if there is none."""
     value = answer.header(b"content-type") or b""
     return value.partition(b";")[0].strip().lower().decode("latin-1")
 
 
-def require_plain(answer: UpstreamAnswer, expected: str) -> None:
+def require_plain(answer: UpstreamResponse, expected: str) -> None:
     """Return if the answer can be passed on as it is.
 
     Raises:
         UpstreamUnauthorized: it is about this gateway's own credential.
-        UpstreamAnswerRefused: encoded, redirected, or of another media type than ``expected``.
+        UpstreamResponseRefused: encoded, redirected, or of another media type than ``expected``.
     """
     if answer.status in (401, 403, 407):
         raise UpstreamUnauthorized("the upstream refused this gateway's credential", found=answer.status)
     encoding = (answer.header(b"content-encoding") or b"identity").strip().lower()
     if encoding != b"identity":
-        raise UpstreamAnswerRefused(
+        raise UpstreamResponseRefused(
             "the upstream encoded its answer", expected="identity", found=encoding[:40].decode("latin-1")
         )
     if 300 <= answer.status < 400:
-        raise UpstreamAnswerRefused("the upstream redirects", expected="an answer", found=answer.status)
+        raise UpstreamResponseRefused("the upstream redirects", expected="an answer", found=answer.status)
     if media_type(answer) != expected:
-        raise UpstreamAnswerRefused(
+        raise UpstreamResponseRefused(
             "the upstream answered with another media type", expected=expected, found=media_type(answer)[:80]
         )
 

@@ -1,6 +1,6 @@
-"""Turns at an upstream, on the event loop: whoever waits is woken when it is its turn, or told that it will not be.
+"""Slots at an upstream, on the event loop: a request that waits is woken when it may go upstream, or never will.
 
-Under the limit nothing is awaited. A turn that is ended while it waits leaves the queue in that step, whatever ended
+Under the limit nothing is awaited. A request that ends while it waits leaves the queue in that step, whatever ended
 it: the client went away, its session is being closed, the wait is over.
 """
 
@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from affiant.gateway.openai.passable_responses import AnswerBound
+from affiant.gateway.openai.passable_responses import ResponseBound
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.upstream.fair_queue import FairQueue
 from affiant.gateway.upstream.priority_band import MOST_COST, Ticket
 from affiant.gateway.wire.errors import QueueDeadline
 
-__all__ = ["Turn", "Turns", "estimated_cost"]
+__all__ = ["UpstreamSlot", "UpstreamSlots", "estimated_cost"]
 
 _BYTES: Final = 4
 """Of a request, for each token: what tokenizers make of English text and of code."""
@@ -24,11 +24,11 @@ _UNSAID: Final = 4096
 """Tokens of an answer whose length the request does not bound; to leave it out must not be the cheap way to wait."""
 
 
-class Turn:
-    """One request's turn: :meth:`come` before it goes upstream, :meth:`end` whatever becomes of it."""
+class UpstreamSlot:
+    """One request's slot: :meth:`come` before it goes upstream, :meth:`end` whatever becomes of it."""
 
-    def __init__(self, turns: Turns, session: Session, ticket: Ticket) -> None:
-        self._turns = turns
+    def __init__(self, slots: UpstreamSlots, session: Session, ticket: Ticket) -> None:
+        self._slots = slots
         self._session = session
         self._ticket = ticket
 
@@ -50,15 +50,15 @@ class Turn:
             AffiantError: the session wants it no more (:meth:`~.sessions.Session.end_waits`).
         """
         if not self.has_come:
-            await self._turns.wait(self._session, self._ticket)
+            await self._slots.wait(self._session, self._ticket)
 
     def end(self, *, cost: int = 0) -> None:
         """It is over, or does not wait any more; ``cost``: tokens that it came to, if it went upstream."""
-        self._turns.end(self._ticket, cost=cost)
+        self._slots.end(self._ticket, cost=cost)
 
 
-class Turns:
-    """The turns at one upstream.
+class UpstreamSlots:
+    """The slots at one upstream.
 
     Args:
         seconds: a clock that never goes back.
@@ -69,8 +69,8 @@ class Turns:
         self._seconds = seconds
         self._asleep: dict[Ticket, asyncio.Future[None]] = {}
 
-    def enter(self, session: Session, cost: int) -> Turn:
-        """A turn for a request of ``session``, under the profile that it has now.
+    def enter(self, session: Session, cost: int) -> UpstreamSlot:
+        """A slot for a request of ``session``, under the profile that it has now.
 
         Raises:
             QueueFull: too many wait.
@@ -78,7 +78,7 @@ class Turns:
         share = session.admitted.policy.share
         ticket = self._queue.enter(session.id, share, cost, now=self._seconds())
         self._wake()
-        return Turn(self, session, ticket)
+        return UpstreamSlot(self, session, ticket)
 
     def report(self) -> dict[str, int]:
         """How many are under way and how many wait, for the operator."""
@@ -86,7 +86,7 @@ class Turns:
         return {"limit": queue.limit, "under_way": queue.under_way, "waiting": queue.waiting}
 
     async def wait(self, session: Session, ticket: Ticket) -> None:
-        """As :meth:`Turn.come`."""
+        """As :meth:`UpstreamSlot.come`."""
         band = self._queue.band(ticket.share.priority)
         woken = self._asleep[ticket] = session.waits()
         try:
@@ -103,7 +103,7 @@ class Turns:
             session.waits_no_more(woken)
 
     def end(self, ticket: Ticket, *, cost: int) -> None:
-        """As :meth:`Turn.end`."""
+        """As :meth:`UpstreamSlot.end`."""
         self._queue.end(ticket, cost=cost)
         self._wake()
 
@@ -114,15 +114,15 @@ class Turns:
                 woken.set_result(None)
 
 
-def estimated_cost(answer: AnswerBound, *, size: int) -> int:
+def estimated_cost(answer: ResponseBound, *, size: int) -> int:
     """What a request is likely to cost an upstream, in tokens: 1 to :data:`~.priority_band.MOST_COST`.
 
     An estimate for sharing the upstream out, and no bound. A limit of a profile takes one token for each byte,
     because it may never let too much through (``session_limits``). Here too much would be as wrong as too little,
     and is made good when the request is over.
 
-    >>> from affiant.gateway.openai.passable_responses import AnswerBound
-    >>> estimated_cost(AnswerBound(tokens=100, answers=2), size=4000)
+    >>> from affiant.gateway.openai.passable_responses import ResponseBound
+    >>> estimated_cost(ResponseBound(tokens=100, answers=2), size=4000)
     1200
 
     Args:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from affiant.attestation.schema.trace_context import TraceContext
-from affiant.gateway.upstream.response_checks import KeyGuard
+from affiant.gateway.upstream.response_checks import UpstreamKeyRedaction
 
-__all__ = ["Attempt", "Upstream", "UpstreamAnswer"]
+__all__ = ["Attempt", "Upstream", "UpstreamResponse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Attempt:
         return members if self.spki is None else {**members, "spki": self.spki}
 
 
-class UpstreamAnswer(Protocol):
+class UpstreamResponse(Protocol):
     """An answer whose head has come. Either :meth:`read` it to its end or :meth:`abort` it."""
 
     @property
@@ -80,7 +80,7 @@ class Upstream(Protocol):
         ...
 
     @property
-    def guard(self) -> KeyGuard:
+    def guard(self) -> UpstreamKeyRedaction:
         """Looks for the key that it is reached with in what it answers."""
         ...
 
@@ -93,7 +93,7 @@ class Upstream(Protocol):
         attempts: list[Attempt],
         accept: bytes,
         trace: TraceContext | None = None,
-    ) -> UpstreamAnswer:
+    ) -> UpstreamResponse:
         """Send ``body`` to ``path`` below the upstream's base, and wait for the head of the answer.
 
         Args:

@@ -2,7 +2,7 @@
 
 A head, a trailer or a chunk's extension that never ends would otherwise be collected for as long as it comes; one
 read can hold thousands of requests, each with its own state; a head that comes byte by byte keeps its connection
-for ever; and so does a client that takes nothing of its answer, with all that the answer holds: a turn at an upstream,
+for ever; and so does a client that takes nothing of its answer, with all that the answer holds: a slot at an upstream,
 a connection to it, room in the limits. Whoever can connect could do the first three, and any session the last.
 """
 

@@ -3,7 +3,7 @@
 ::
 
     MalformedError      RequestMalformed, RequestTooLarge, ContentTypeRefused, ContentEncodingRefused,
-                        JournalMalformed, EntryErased, UpstreamMalformed, UpstreamAnswerRefused, RecordOutOfPlace
+                        JournalMalformed, EntryErased, UpstreamMalformed, UpstreamResponseRefused, RecordOutOfPlace
     NotAuthenticError   ProofMissing, SessionUnknown, ConfigurationUnbound, AdmissionMismatch,
                         UpstreamUnauthorized
     NotFreshError       NonceUnknown, AdmissionReplayed, AdmissionExpired
@@ -86,10 +86,10 @@ __all__ = [
     "ToolSchemaChanged",
     "ToolServerUnavailable",
     "ToolUnknown",
-    "UpstreamAnswerRefused",
     "UpstreamCut",
     "UpstreamMalformed",
     "UpstreamNotAttested",
+    "UpstreamResponseRefused",
     "UpstreamTimeout",
     "UpstreamUnauthorized",
     "UpstreamUnreachable",
@@ -144,7 +144,7 @@ class UpstreamMalformed(MalformedError):
     code = "upstream.malformed"
 
 
-class UpstreamAnswerRefused(MalformedError):
+class UpstreamResponseRefused(MalformedError):
     """An upstream's answer is HTTP, but not one that can be passed on."""
 
     code = "upstream.answer"
@@ -339,7 +339,7 @@ class Busy(UnreachableError):
 
 
 class QueueRefusal(UnreachableError):
-    """No turn at an upstream, because others want it too.
+    """No slot at an upstream, because others want it too.
 
     Args:
         retry_after_s: seconds after which asking again may help.
