@@ -70,8 +70,11 @@ PAGES = (
     "attestation/README.md",
     "attestation/verifier-js/README.md",
 )
-_SOURCES_OF_DECISIONS = "docs/adr"
-"""Decisions keep the words of their day."""
+NOT_SCANNED = {
+    "docs/adr": "decisions keep the words of their day",
+    "docs/errors.md": "it repeats docstrings of packages in PENDING",
+}
+"""Pages that are not looked at, and why."""
 
 
 class Allowed(NamedTuple):
@@ -99,7 +102,7 @@ def found(texts: Iterator[Text]) -> list[str]:
 
 def pages_in(place: Path) -> Iterator[Path]:
     pages = place.rglob("*.md") if place.is_dir() else iter((place,))
-    return (path for path in pages if not str(path.relative_to(ROOT)).startswith(_SOURCES_OF_DECISIONS))
+    return (path for path in pages if not str(path.relative_to(ROOT)).startswith(tuple(NOT_SCANNED)))
 
 
 @pytest.mark.parametrize("folder", SCANNED)
@@ -135,9 +138,10 @@ def test_every_folder_and_every_command_is_looked_at_or_pending() -> None:
     named = {*SCANNED, *PENDING}
     assert all((ROOT / folder).is_dir() for folder in named)
     for package in PACKAGES:
-        for module in (ROOT / package / "affiant" / package).rglob("*.py"):
+        root = ROOT / package / "affiant" / package
+        for module in root.rglob("*.py"):
             above = {str(each.relative_to(ROOT)) for each in module.parents if each.is_relative_to(ROOT)}
-            assert above & named or module.name == "__init__.py", module
+            assert above & named or module.name == "__init__.py" or module.parent == root, module
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,13 @@
     +-- ConfigurationError   what the operator gave does not fit together
     +-- StateError           the step does not fit the present state
 
-Every concrete class has a stable ``code`` (``receipt.signature``), spelled ``area.reason`` in lower case: it
-is part of the interface, is documented, and never changes its meaning. The text says what was expected, what
-was found and what to do; it never contains a secret. An error is raised, never returned; foreign errors are
-chained with ``from``.
+Every error has a stable ``code`` (``receipt.signature``), written ``area.reason`` in lower case. It is part of
+the interface, is documented, and never changes its meaning. An error that a program catches has a class of its own,
+with its code. Every other error is raised as its family with ``code=``; the table ``ERROR_CODES`` of its package has
+its meaning.
+
+The text says what happened, what was expected and what to do; it never contains a secret. An error is raised, never
+returned; foreign errors are chained with ``from``.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ class AffiantError(Exception):
 
     Args:
         message: one sentence, without a full stop at its end, that names the thing refused and why.
+        code: its stable code, where it is raised as its family; listed in its package's table of codes.
         expected: what would have been accepted.
         found: what was there instead. Never a secret, and never more than a short excerpt of hostile input.
         hint: what the reader can do about it.
@@ -50,7 +54,7 @@ class AffiantError(Exception):
     it may be shown; it is no part of the text or of :meth:`to_json`.
     """
 
-    code: ClassVar[str] = "error"
+    code: str = "error"
     retryable: ClassVar[bool | None] = False
     """Whether the same call may succeed later; None: cannot tell."""
 
@@ -58,12 +62,15 @@ class AffiantError(Exception):
         self,
         message: str,
         *,
+        code: str | None = None,
         expected: object = None,
         found: object = None,
         hint: str | None = None,
         where: str | None = None,
     ) -> None:
         super().__init__(message)
+        if code is not None:
+            self.code = code
         self.message = message
         self.expected = expected
         self.found = found

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from tests.attestation.anchors.conftest import stamped
 from tests.attestation.log_builder import LogBuilder, chain
 from tests.attestation.story import NOW, Story, leaf_of, trust
+from tests.raising import raises_code
 from tests.sigstore_authority.authority import Authority, encoded
 from tests.sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
 
@@ -21,7 +22,7 @@ from affiant.attestation.bundle.bundle import Bundle, parse_bundle
 from affiant.attestation.log_reading.folder import FolderLog
 from affiant.attestation.log_reading.log_trust import LogTrust
 from affiant.attestation.signatures.sigstore.sigstore_anchor import checkpoint_statement
-from affiant.attestation.signatures.timestamps.errors import AnchorAbsent, AnchorSettingsInvalid, ImprintWrong
+from affiant.attestation.signatures.timestamps.errors import AnchorAbsent, AnchorSettingsInvalid
 from affiant.attestation.tlog.errors import NoteSignatureInvalid
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
@@ -181,7 +182,7 @@ def test_the_first_of_each_kind_is_added_and_the_command_says_which(logged: Logg
 def test_a_signature_over_another_checkpoint_is_not_added(logged: Logged) -> None:
     size = len(logged.log.leaves)
     signed_by(logged, size, text=logged.log.note(size - 1).text)
-    with pytest.raises(ImprintWrong):
+    with raises_code("anchor.imprint"):
         logged.added()
     logged.anchors.write_signed(size, logged.log.note(size).to_bytes(), b"")
     with pytest.raises(AnchorAbsent):

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from obstore.store import MemoryStore
+from tests.raising import raises_code
 from tests.s3_server import SECRET, S3Server
 
 from affiant.attestation.log_reading.errors import (
     ExtraMissing,
     LogSettingsInvalid,
     LogUnreachable,
-    ObjectsDenied,
     ResourceTooLarge,
 )
 from affiant.attestation.log_reading.object_store import (
@@ -103,7 +103,7 @@ def test_wrong_credentials_are_a_refusal_that_repeats_nothing_that_was_signed(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
     store = open_objects(s3.url("x"))
     for ask in (lambda: store.get("checkpoint", limit=9), lambda: store.create("checkpoint", b"")):
-        with pytest.raises(ObjectsDenied) as refusal:
+        with raises_code("log.denied") as refusal:
             ask()
         text = f"{refusal.value} {refusal.value.to_json()} {store!r} {refusal.value.__suppress_context__}"
         assert "SignatureDoesNotMatch" in text and "True" in text

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.attestation.log_builder import LogBuilder, chain, write
 from tests.attestation.log_reading.conftest import big
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.attestation.log_reading.errors import (
-    LeafUnknown,
     LeafWrong,
     LogAbsent,
     ResourceMissing,
@@ -145,7 +145,7 @@ def test_an_empty_log_is_a_log(tmp_path: Path) -> None:
     tree = tree_of(builder)
     assert list(tree.leaves()) == [] and tree.consistency(0) == ()
     assert read_checkpoint(FolderLog(builder.folder)) == builder.note()
-    with pytest.raises(LeafUnknown):
+    with raises_code("log.no_such_leaf"):
         tree.inclusion(0, builder.note())
 
 
@@ -158,5 +158,5 @@ def test_a_size_that_was_never_signed_is_refused(built: LogBuilder) -> None:
 def test_a_leaf_is_found_by_its_receipt(built: LogBuilder) -> None:
     tree = tree_of(built)
     assert tree.find(parse_entry(built.leaves[321]).rh) == 321
-    with pytest.raises(LeafUnknown):
+    with raises_code("log.no_such_leaf"):
         tree.find(bytes(32))

@@ -98,7 +98,7 @@ class AnchorFolder:
         """The anchor of the checkpoint with ``size`` leaves.
 
         Raises:
-            TokenMalformed: the responses do not follow one another; else as :meth:`read_note`.
+            ``anchor.token``: the responses do not follow one another; else as :meth:`read_note`.
         """
         return AnchorFile(
             size, self.read_note(size), split_responses(self._read(f"{size}.tsr", _MAX_TOKENS) or b"")

@@ -17,12 +17,12 @@ from affiant.attestation.log_reading.log_trust import LogTrust
 from affiant.attestation.log_reading.proving import prove_consistency
 from affiant.attestation.log_reading.reader import LogTree, read_checkpoint
 from affiant.attestation.log_reading.source import LogSource
-from affiant.attestation.signatures.timestamps.errors import AnswerStale
 from affiant.attestation.signatures.timestamps.imprint import Digest, message
 from affiant.attestation.signatures.timestamps.renewal import AcceptedRoot, VerifiedStamp, verify_stamp
 from affiant.attestation.signatures.timestamps.roots import TSARoot
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import Note, parse_note
+from affiant.errors import NotFreshError
 
 __all__ = ["Anchored", "Stamping", "anchor_newest", "judge_anchor", "renew"]
 
@@ -50,7 +50,7 @@ class Stamping:
         """All tokens over ``text`` with a new one, each verified as a reader would now.
 
         Raises:
-            AnswerStale: the answer is to another request.
+            ``anchor.nonce``: the answer is to another request.
             AffiantError: as the authority, or ``verify_stamp``, refuses.
         """
         nonce = self.nonce()
@@ -58,7 +58,11 @@ class Stamping:
         tokens = (*before, response)
         stamp = verify_stamp(text, tokens, roots=self.roots, at=self.now)
         if stamp.tokens[-1].nonce != int.from_bytes(nonce, "big"):
-            raise AnswerStale("the token is not an answer to this request", expected="the request's nonce")
+            raise NotFreshError(
+                "the token is not an answer to this request",
+                expected="the request's nonce",
+                code="anchor.nonce",
+            )
         return tokens, stamp
 
 

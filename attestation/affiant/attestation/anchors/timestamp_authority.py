@@ -26,10 +26,9 @@ from affiant.attestation.log_reading.errors import (
 from affiant.attestation.signatures.timestamps.errors import (
     AnchorExtraMissing,
     AnchorSettingsInvalid,
-    AuthorityUnavailable,
-    AuthorityUnreachable,
 )
 from affiant.attestation.signatures.timestamps.response import MAX_RESPONSE
+from affiant.errors import UnreachableError
 
 __all__ = ["ask_authority", "check_authority"]
 
@@ -63,8 +62,8 @@ def ask_authority(url: str, request: bytes, settings: HTTPSettings) -> bytes:
     Raises:
         AnchorSettingsInvalid: an address that could not be asked.
         AnchorExtraMissing: ``httpx`` is not installed.
-        AuthorityUnreachable: no connection, or no whole answer in time.
-        AuthorityUnavailable: an answer that is none.
+        ``anchor.unreachable``: no connection, or no whole answer in time.
+        ``anchor.unavailable``: an answer that is none.
         ServerNotAuthentic: the server's TLS certificate does not hold.
     """
     check_authority(url)
@@ -76,19 +75,20 @@ def ask_authority(url: str, request: bytes, settings: HTTPSettings) -> bytes:
             hint="Install it with: pip install 'affiant[timestamps]'",
         ) from error
     except LogUnreachable as error:
-        raise AuthorityUnreachable(
-            error.message, where=url, expected=error.expected, found=error.found
+        raise UnreachableError(
+            error.message, where=url, expected=error.expected, found=error.found, code="anchor.unreachable"
         ) from error
     except (RedirectRefused, ResourceTooLarge, LogUnavailable) as error:
-        raise AuthorityUnavailable(
-            error.message, where=url, expected=error.expected, found=error.found
+        raise UnreachableError(
+            error.message, where=url, expected=error.expected, found=error.found, code="anchor.unavailable"
         ) from error
     if answer.status != 200 or answer.media_type != _REPLY:
-        raise AuthorityUnavailable(
+        raise UnreachableError(
             "the server has no timestamp for us",
             where=url,
             expected=f"HTTP 200, {_REPLY}",
             found=f"HTTP {answer.status}, {answer.media_type[:60] or 'no media type'}",
+            code="anchor.unavailable",
         )
     return answer.body
 

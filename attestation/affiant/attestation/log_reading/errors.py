@@ -35,13 +35,11 @@ from affiant.errors import (
 
 __all__ = [
     "ExtraMissing",
-    "LeafUnknown",
     "LeafWrong",
     "LogAbsent",
     "LogSettingsInvalid",
     "LogUnavailable",
     "LogUnreachable",
-    "ObjectsDenied",
     "PathRefused",
     "RedirectRefused",
     "ResourceMissing",
@@ -68,12 +66,6 @@ class LogAbsent(UnreachableError):
 
     code = "log.absent"
     retryable: ClassVar[bool | None] = False
-
-
-class ObjectsDenied(UnreachableError):
-    """A store of objects refuses these credentials, or what they ask for."""
-
-    code = "log.denied"
 
 
 class ResourceTooLarge(MalformedError):
@@ -116,12 +108,6 @@ class ResourceMissing(StateError):
     """A resource that the signed checkpoint implies is not there."""
 
     code = "log.missing"
-
-
-class LeafUnknown(StateError):
-    """The log has no such leaf."""
-
-    code = "log.no_such_leaf"
 
 
 class LogSettingsInvalid(ConfigurationError):

@@ -25,10 +25,9 @@ from affiant.attestation.log_reading.errors import (
     ExtraMissing,
     LogSettingsInvalid,
     LogUnreachable,
-    ObjectsDenied,
     ResourceTooLarge,
 )
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, UnreachableError
 
 if TYPE_CHECKING:
     from obstore.store import LocalStore, MemoryStore, S3Store
@@ -153,7 +152,7 @@ class ObjectStore:
         """As :meth:`Objects.get`.
 
         Raises:
-            ResourceTooLarge: there is more. LogUnreachable, ObjectsDenied: the store does not say.
+            ResourceTooLarge: there is more. LogUnreachable, ``log.denied``: the store does not say.
         """
         with self._asking(path):
             try:
@@ -229,11 +228,12 @@ class ObjectStore:
         except AffiantError:
             raise
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise ObjectsDenied(
+            raise UnreachableError(
                 "the store does not let these credentials do this",
                 where=where,
                 found=_kind_of(error),
                 hint="See the credentials in the environment, and the bucket's policy",
+                code="log.denied",
             ) from None  # the text of the error may hold what was signed
         except (BaseError, OSError) as error:
             raise LogUnreachable(

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u, from_hex
-from affiant.attestation.log_reading.errors import LeafUnknown, LogSettingsInvalid
+from affiant.attestation.log_reading.errors import LogSettingsInvalid
 from affiant.attestation.log_reading.reader import LogTree
 from affiant.attestation.log_reading.source import LogSource
 from affiant.attestation.tlog.checkpoint import Checkpoint
@@ -14,7 +14,7 @@ from affiant.attestation.tlog.entry import LogEntry
 from affiant.attestation.tlog.note import Note
 from affiant.attestation.tlog.proof import LogProof
 from affiant.attestation.tlog.tree import verify_consistency, verify_inclusion
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, StateError
 
 __all__ = ["parse_leaf_name", "prove_consistency", "prove_leaf"]
 
@@ -38,13 +38,13 @@ def prove_leaf(tree: LogTree, index: int, note: Note) -> tuple[LogEntry, LogProo
     """Leaf ``index`` of ``tree``, and the proof that it is there.
 
     Raises:
-        LeafUnknown: there is no such leaf.
+        ``log.no_such_leaf``: there is no such leaf.
         ProofMalformed, InclusionInvalid: the proof does not hold; the log's fault or ours, nothing is given away.
     """
     proof = tree.inclusion(index, note)
     entry = next((entry for _, entry in tree.entries(index, index + 1)), None)
     if entry is None:
-        raise LeafUnknown("the log has no such leaf", found=index)
+        raise StateError("the log has no such leaf", found=index, code="log.no_such_leaf")
     verify_inclusion(
         entry.leaf_hash,
         index=index,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from affiant.attestation.encoding.merkle import leaf_hash
-from affiant.attestation.log_reading.errors import LeafUnknown, LeafWrong, LogAbsent, ResourceMissing
+from affiant.attestation.log_reading.errors import LeafWrong, LogAbsent, ResourceMissing
 from affiant.attestation.log_reading.source import LogSource
 from affiant.attestation.log_reading.verified_tiles import VerifiedTiles
 from affiant.attestation.tlog.checkpoint import Checkpoint
@@ -27,6 +27,7 @@ from affiant.attestation.tlog.tiles import (
     decode_bundle,
 )
 from affiant.attestation.tlog.tree import HASH_SIZE, consistency_path, inclusion_path, range_hash
+from affiant.errors import StateError
 
 __all__ = ["LogTree", "read_bundle", "read_checkpoint", "read_tile"]
 
@@ -131,11 +132,14 @@ class LogTree:
         """The proof that leaf ``index`` is in the tree, carried by ``note``, which holds this tree's checkpoint.
 
         Raises:
-            LeafUnknown: there is no such leaf.
+            ``log.no_such_leaf``: there is no such leaf.
         """
         if not 0 <= index < self.checkpoint.size:
-            raise LeafUnknown(
-                "the log has no such leaf", expected=f"an index below {self.checkpoint.size}", found=index
+            raise StateError(
+                "the log has no such leaf",
+                expected=f"an index below {self.checkpoint.size}",
+                found=index,
+                code="log.no_such_leaf",
             )
         return LogProof(index, inclusion_path(self._tiles.nodes(), index, self.checkpoint.size), note)
 
@@ -186,15 +190,16 @@ class LogTree:
         """The index of the leaf of the receipt with hash ``rh``, 32 bytes: the first, if it stands twice.
 
         Raises:
-            LeafUnknown: there is none.
+            ``log.no_such_leaf``: there is none.
         """
         for index, leaf in self.leaves():
             if leaf[-HASH_SIZE:] == rh:
                 return index
-        raise LeafUnknown(
+        raise StateError(
             "the log has no leaf of this receipt",
             found=f"{self.checkpoint.size} leaves of other records",
             hint="A receipt is logged within the log's merge delay; ask again after it.",
+            code="log.no_such_leaf",
         )
 
 

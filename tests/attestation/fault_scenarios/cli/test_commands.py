@@ -91,7 +91,7 @@ def test_without_a_seed_no_two_roots_are_the_same(tmp_path: Path) -> None:
         (("--all", "--scenario", "up-to-date"), "give one of them"),
         (("--seed", "00"), "32 bytes"),
         (("--seed", "G" * 64), "32 bytes"),
-        (("--at", "yesterday"), "not an instant"),
+        (("--at", "yesterday"), "not a timestamp"),
         (("--at", "1950-01-01T00:00:00Z"), "the years 2000 to 2099"),
         (("--at", "99999999999"), "the years 2000 to 2099"),
         (("--layout", "v3"), "v3"),

@@ -20,9 +20,10 @@ from tests.attestation.log_builder import (
     mldsa_cosigner,
     write,
 )
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.merkle import leaf_hash
-from affiant.attestation.log.monitor.errors import MonitorBusy, MonitorStateUnusable
+from affiant.attestation.log.monitor.errors import MonitorBusy
 from affiant.attestation.log.monitor.signer_chains import Rules
 from affiant.attestation.log.monitor.state import open_monitor_state
 from affiant.attestation.log_reading.errors import LogAbsent, LogUnreachable
@@ -321,7 +322,7 @@ def test_the_state_of_another_log_is_refused_and_stays(watched: Watched, tmp_pat
     vkeys = f"log {signer.verifier.vkey()}\n".encode()
     other.sign(cosigner(1, END), mldsa_cosigner(2, END))
     watched.trust = trust_of([], POLICY + vkeys)
-    with pytest.raises(MonitorStateUnusable, match="another log"):
+    with raises_code("monitor.state", match="another log"):
         watched.round(END)
 
 
@@ -345,7 +346,7 @@ def test_two_monitors_do_not_share_a_round(watched: Watched, monkeypatch: pytest
 def test_a_damaged_state_is_refused(watched: Watched) -> None:
     (watched.folder / "state").mkdir()
     write(watched.folder / "state/monitor.sqlite", b"x" * 5000)
-    with pytest.raises(MonitorStateUnusable):
+    with raises_code("monitor.state"):
         watched.round(END)
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.attestation.log.publish.conftest import Died, Store, publisher
 from tests.attestation.log_builder import LogBuilder, chain, cosigner, log_signer, write
+from tests.raising import raises_code
 
 from affiant.attestation.log.fsck.fsck import check_log
 from affiant.attestation.log.publish.errors import (
-    LogForked,
     NoteUncosigned,
-    ObjectConflict,
     StoreAhead,
-    StoreForeign,
-    StoreUnconditional,
     WriterRaced,
 )
 from affiant.attestation.log_reading.errors import LogUnreachable
@@ -86,7 +83,7 @@ def test_another_content_at_a_place_that_never_changes_is_refused_and_kept(
     note = built.sign()
     other = bytes(len((built.folder / path).read_bytes()))
     store.change(path, other)
-    with pytest.raises(ObjectConflict) as refusal:
+    with raises_code("publish.conflict") as refusal:
         publisher(built, store).publish(note)
     assert refusal.value.code == "publish.conflict" and refusal.value.where == path
     kept = store.inner.get(path, limit=1 << 20)
@@ -107,7 +104,7 @@ def test_a_change_after_publishing_is_found_by_fsck_and_one_of_length_by_the_nex
     assert any(path in f"{problem.path} {problem.detail}" for problem in report.problems)
     assert publisher(built, store).publish(note).written == 0  # a listing does not show it
     store.change(path, bytes(content[:-1]))
-    with pytest.raises(ObjectConflict):
+    with raises_code("publish.conflict"):
         publisher(built, store).publish(note)
 
 
@@ -135,7 +132,7 @@ def test_another_history_of_the_same_origin_is_refused(built: LogBuilder, store:
     other = LogBuilder(tmp_path / "other", chain("other", 300))
     publisher(other, store).publish(other.sign())
     before = store.inner.get("checkpoint", limit=1 << 20)
-    with pytest.raises(LogForked):
+    with raises_code("publish.fork"):
         publisher(built, store).publish(built.sign())
     assert store.inner.get("checkpoint", limit=1 << 20) == before
 
@@ -144,7 +141,7 @@ def test_another_log_or_none_at_that_place_is_refused(built: LogBuilder, store: 
     other = LogBuilder(tmp_path / "other", chain("other", 3), signer=log_signer("other.example"))
     for content in (other.note().to_bytes(), b"<html>", b""):
         store.change("checkpoint", content)
-        with pytest.raises(StoreForeign):
+        with raises_code("publish.foreign"):
             publisher(built, store).publish(built.sign())
         found = store.inner.get("checkpoint", limit=1 << 20)
         assert found is not None and found.content == content
@@ -185,7 +182,7 @@ def test_a_store_that_does_not_heed_conditions_is_refused(built: LogBuilder, sto
             store.change(path, content)
             return True
 
-    with pytest.raises(StoreUnconditional):
+    with raises_code("publish.unconditional"):
         publisher(built, Careless(store.inner)).publish(built.sign())
     assert shown(store) is None
 
@@ -227,7 +224,7 @@ def test_anchors_follow_and_only_grow(built: LogBuilder, store: Store) -> None:
     assert publisher(built, store).publish(note).written == 0
     for other in (b"one", b"", b"two, two", b"ONE, two, three"):
         write(built.folder / "anchors/300.tsr", other)
-        with pytest.raises(ObjectConflict):
+        with raises_code("publish.conflict"):
             publisher(built, store).publish(note)
     found = store.inner.get("anchors/300.tsr", limit=100)
     assert found is not None and found.content == b"one, two"
@@ -243,5 +240,5 @@ def test_an_anchored_note_with_other_signature_lines_is_the_same_anchor(
     write(built.folder / "anchors/300.note", built.note(300).to_bytes())
     assert mirror.publish(note).written == 0
     write(built.folder / "anchors/300.note", built.note(301).to_bytes())
-    with pytest.raises(ObjectConflict):
+    with raises_code("publish.conflict"):
         mirror.publish(note)

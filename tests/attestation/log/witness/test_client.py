@@ -12,13 +12,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from tests.attestation.log.witness.conftest import FORK, KEYS, LOG, NOW, request
 from tests.attestation.log_builder import LogBuilder, cosigner, mldsa_cosigner
+from tests.raising import raises_code
 
 from affiant.attestation.log.witness.checkpoint_request import parse_submission
 from affiant.attestation.log.witness.client import Cosignatures, ask_witness
 from affiant.attestation.log.witness.errors import (
     CosignatureForged,
     WitnessAhead,
-    WitnessConflict,
     WitnessInconsistent,
     WitnessRefused,
     WitnessUnreachable,
@@ -117,10 +117,10 @@ def test_a_size_that_keeps_changing_is_a_conflict_after_two_questions() -> None:
         asked.append(parse_submission(body).old)
         return 409, SIZE_TYPE, f"{asked[-1] + 1}\n".encode()
 
-    with answering(moving) as url, pytest.raises(WitnessConflict):
+    with answering(moving) as url, raises_code("witness.conflict"):
         ask(url)
     assert asked == [0, 1]
-    with answering(lambda _body: (409, SIZE_TYPE, b"0\n")) as url, pytest.raises(WitnessConflict):
+    with answering(lambda _body: (409, SIZE_TYPE, b"0\n")) as url, raises_code("witness.conflict"):
         ask(url)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.attestation.log_builder import ORIGIN, cosigner, log_signer
+from tests.raising import raises_code
 
 from affiant.attestation.log.witness.config import logs_of, parse_config, parse_listen
-from affiant.attestation.log.witness.errors import WitnessSettingsInvalid
 
 VKEY = log_signer().verifier.vkey()
 
@@ -37,14 +37,14 @@ def test_keys_are_gathered_by_origin() -> None:
     ],
 )
 def test_another_form_is_refused(text: str) -> None:
-    with pytest.raises(WitnessSettingsInvalid):
+    with raises_code("witness.settings"):
         parse_config(text.encode(), source="w.yaml")
 
 
 def test_addresses() -> None:
     assert parse_listen("[::1]:80") == ("::1", 80)
     for text in ("", "80", ":80", "host:", "host:99999", "host:-1", "host:٣"):
-        with pytest.raises(WitnessSettingsInvalid):
+        with raises_code("witness.settings"):
             parse_listen(text)
-    with pytest.raises(WitnessSettingsInvalid):
+    with raises_code("witness.settings"):
         logs_of([])

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.attestation.log.witness.embedded import OwnWitness, own_witness
-from affiant.attestation.log.witness.errors import WitnessSettingsInvalid, WitnessStateLost
 from affiant.attestation.log.witness.keys import read_key_file
 from affiant.attestation.log.witness.state import open_state
 from affiant.attestation.tlog.quorum import OWN_WITNESS_URL, SELF, parse_witness_policy
@@ -71,7 +71,7 @@ def test_one_that_could_not_be_finished_is_not_there(tmp_path: Path) -> None:
 def test_one_that_lost_a_part_is_retired_not_made_anew(tmp_path: Path, name: str) -> None:
     own = made(tmp_path)
     (own.folder / name).unlink()
-    with pytest.raises(WitnessStateLost, match=r"missing.*retired") as refused:
+    with raises_code("witness.state_lost", match=r"missing.*retired") as refused:
         own_witness(tmp_path, random_bytes=never)
     assert refused.value.where == str(own.folder / name)
 
@@ -97,7 +97,7 @@ def test_a_successor_is_another_witness(tmp_path: Path) -> None:
 def test_a_policy_that_was_not_written_here_is_refused(tmp_path: Path, change: Callable[[str], str]) -> None:
     own = made(tmp_path)
     (own.folder / "witness.policy").write_text(change(own.policy))
-    with pytest.raises(WitnessSettingsInvalid, match="not the policy"):
+    with raises_code("witness.settings", match="not the policy"):
         made(tmp_path)
 
 
@@ -106,11 +106,11 @@ def test_a_link_in_place_of_the_policy_is_not_followed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     (own.folder / "witness.policy").rename(elsewhere)
     (own.folder / "witness.policy").symlink_to(elsewhere)
-    with pytest.raises(WitnessSettingsInvalid, match="cannot be used"):
+    with raises_code("witness.settings", match="cannot be used"):
         made(tmp_path)
 
 
 def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "witness").write_text("")
-    with pytest.raises((WitnessSettingsInvalid, WitnessStateLost)):
+    with raises_code("witness.settings", "witness.state_lost"):
         made(tmp_path)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.attestation.log.witness.conftest import KEYS, LOG, NOW, random_bytes
+from tests.raising import raises_code
 
 from affiant.attestation.log.witness.create import make_witness
-from affiant.attestation.log.witness.errors import WitnessExists, WitnessKeyMalformed, WitnessSettingsInvalid
+from affiant.attestation.log.witness.errors import WitnessKeyMalformed
 from affiant.attestation.log.witness.keys import make_keys, read_key_file
 from affiant.attestation.tlog.note import Note, verify_note
 from affiant.attestation.tlog.note_keys import parse_vkey
@@ -40,11 +41,11 @@ def test_nothing_secret_is_shown() -> None:
 def test_nothing_is_overwritten(home: Path, tmp_path: Path) -> None:
     before = (home / "w.key").read_bytes()
     for key, database in (("w.key", "new.sqlite"), ("new.key", "w.key.sqlite")):
-        with pytest.raises(WitnessExists):
+        with raises_code("witness.exists"):
             make_witness(KEYS, home / key, home / database)
     assert (home / "w.key").read_bytes() == before
     assert sorted(path.name for path in home.iterdir()) == ["w.key", "w.key.sqlite"]
-    with pytest.raises(WitnessSettingsInvalid):
+    with raises_code("witness.settings"):
         make_witness(KEYS, tmp_path / "no" / "key", tmp_path / "new.sqlite")
     assert not (tmp_path / "new.sqlite").exists()
 

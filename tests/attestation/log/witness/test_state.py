@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.attestation.log.witness.conftest import FORK, KEYS, LOG, NOW, ORIGIN, opened, request
+from tests.raising import raises_code
 
-from affiant.attestation.log.witness.errors import WitnessStateLost, WitnessStateUnavailable
+from affiant.attestation.log.witness.errors import WitnessStateUnavailable
 from affiant.attestation.log.witness.protocol import Accepted, Stored
 from affiant.attestation.log.witness.state import WitnessState, create_state, open_state
 
@@ -39,15 +40,15 @@ def test_every_commit_reaches_the_disk(home: Path) -> None:
 def test_a_lost_database_retires_the_witness(home: Path) -> None:
     path = home / "w.key.sqlite"
     path.unlink()
-    with pytest.raises(WitnessStateLost, match="retired"), open_state(path, KEYS.identity):
+    with raises_code("witness.state_lost", match="retired"), open_state(path, KEYS.identity):
         pass
     assert not path.exists()
     path.touch(0o600)
-    with pytest.raises(WitnessStateLost, match="empty"), open_state(path, KEYS.identity):
+    with raises_code("witness.state_lost", match="empty"), open_state(path, KEYS.identity):
         pass
     path.unlink()
     create_state(path, "0" * 32)
-    with pytest.raises(WitnessStateLost, match="another witness"), open_state(path, KEYS.identity):
+    with raises_code("witness.state_lost", match="another witness"), open_state(path, KEYS.identity):
         pass
 
 
@@ -62,7 +63,7 @@ def test_a_damaged_or_shared_database_is_refused(home: Path) -> None:
         pass
     path.unlink()
     path.symlink_to("nowhere")
-    with pytest.raises((WitnessStateUnavailable, WitnessStateLost)), open_state(path, KEYS.identity):
+    with raises_code("witness.state_unavailable", "witness.state_lost"), open_state(path, KEYS.identity):
         pass
 
 

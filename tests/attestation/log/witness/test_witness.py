@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from tests.attestation.log.witness.conftest import FORK, KEYS, LOG, NOW, ORIGIN, QUICK_KEYS, opened, request
 from tests.attestation.log_builder import log_signer
+from tests.raising import raises_code
 
 from affiant.attestation.log.witness import evidence
 from affiant.attestation.log.witness.checkpoint_request import encode_submission
-from affiant.attestation.log.witness.errors import WitnessSettingsInvalid
 from affiant.attestation.log.witness.evidence import EvidenceFolder
 from affiant.attestation.log.witness.witness import Witness, origin_hash
 from affiant.attestation.tlog.note import Note, parse_note, parse_signature_lines, verify_note
@@ -96,7 +96,7 @@ def test_a_clock_that_stands_before_the_last_cosignature_signs_nothing(witness: 
 
 
 def test_a_witness_without_logs_is_none(witness: Witness, home: Path) -> None:
-    with pytest.raises(WitnessSettingsInvalid):
+    with raises_code("witness.settings"):
         Witness(KEYS, {}, witness.state, EvidenceFolder(home))
 
 

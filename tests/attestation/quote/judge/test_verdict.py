@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.attestation.tdx.conftest import NOW, log_of, quote_of, reference_of, trust_of
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.attestation.quote.collateral.single_file import parse_collateral_file
 from affiant.attestation.quote.judge.verdict import Question, QuoteVerdict, Stage, judge_quote
 from affiant.attestation.quote.show.verdict_text import render_verdict
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
-from affiant.attestation.tdx.quote.errors import ExpectationInvalid
 from affiant.attestation.verdict.verdict import Tier
+from affiant.errors import ConfigurationError
 
 
 def judge(
@@ -75,8 +75,8 @@ def test_each_stage_keeps_what_the_stages_before_it_settled(platform: SimulatedP
 
 def test_what_the_reader_got_wrong_is_no_verdict_on_the_quote(platform: SimulatedPlatform) -> None:
     def wrong(_: object) -> Any:
-        raise ExpectationInvalid("the reader's own mistake")
+        raise ConfigurationError("the reader's own mistake", code="appraisal.expectation")
 
     question = Question(at=NOW, roots=trust_of(platform))
-    with pytest.raises(ExpectationInvalid):
+    with raises_code("appraisal.expectation"):
         judge_quote(quote_of(platform), wrong, question, build="test")

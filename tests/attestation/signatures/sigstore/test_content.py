@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from tests.attestation.tdx.conftest import RELEASE
 from tests.attestation.tdx.policy.test_policy_file import SIMULATED
+from tests.raising import raises_code
 
 from affiant.attestation.release.manifest import reference_values
 from affiant.attestation.signatures.sigstore.content import file_to_sign, require_readable
-from affiant.attestation.signatures.sigstore.errors import OtherKind, SettingsInvalid
+from affiant.attestation.signatures.sigstore.errors import SettingsInvalid
 from affiant.attestation.signatures.sigstore.statement import MAX_CONTENT, FileKind, SignedFile
 from affiant.errors import AffiantError, MalformedError
 
@@ -27,7 +28,7 @@ def test_the_kind_is_the_files_own() -> None:
 
 
 def test_a_trust_file_is_not_published() -> None:
-    with pytest.raises(OtherKind) as refused:
+    with raises_code("published.kind") as refused:
         file_to_sign("trust.json", TRUST.read_bytes())
     assert refused.value.code == "published.kind"
 

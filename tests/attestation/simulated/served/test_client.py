@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.attestation.simulated.conftest import MRCONFIGID
+from tests.raising import raises_code
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.platform.errors import (
     PlatformReplyError,
     PlatformUnreachableError,
-    TDEndedError,
 )
 from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
 from affiant.attestation.simulated.served.messages import Report, encode_request
@@ -52,14 +52,14 @@ def test_a_new_descriptor_is_not_inherited_by_accident(client: PlatformClient) -
 
 def test_a_closed_td_answers_nothing(td: SimulatedTD) -> None:
     td.close()
-    with pytest.raises(TDEndedError):
+    with raises_code("platform.td_ended"):
         td.report()
 
 
 def test_a_number_that_is_no_td_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TDEndedError, match="not the descriptor"):
+    with raises_code("platform.td_ended", match="not the descriptor"):
         SimulatedTD(10_000)
-    with open(tmp_path / "file", "wb") as file, pytest.raises(TDEndedError):
+    with open(tmp_path / "file", "wb") as file, raises_code("platform.td_ended"):
         SimulatedTD(file.fileno())
 
 
@@ -70,7 +70,7 @@ def test_a_reply_to_somebody_else_ends_the_use_of_the_descriptor(client: Platfor
         td._socket.send(encode_request(Report(), "of another process"))
         with pytest.raises(PlatformReplyError, match="one process at a time"):
             td.quote(bytes(64))
-        with pytest.raises(TDEndedError):
+        with raises_code("platform.td_ended"):
             td.quote(bytes(64))
 
 

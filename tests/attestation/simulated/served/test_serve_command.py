@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.attestation.simulated.served_platform import STRANGER, Served, as_user, needs_root, serving
+from tests.raising import raises_code
 
 from affiant.attestation.release import start
 from affiant.attestation.release.boot import Image
@@ -26,7 +27,7 @@ from affiant.attestation.release.manifest import (
     reference_values,
 )
 from affiant.attestation.release.measured_files import find_files, measure
-from affiant.attestation.simulated.platform.errors import PlatformUnreachableError, TDEndedError
+from affiant.attestation.simulated.platform.errors import PlatformUnreachableError
 from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
 from affiant.attestation.statements.restriction import Narrowing, parse_narrowings
 from affiant.attestation.tdx import (
@@ -178,7 +179,7 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, number: int) -> None:
         td = launch(one.client)
         assert one.stop(number) == 0
         assert not one.path.exists()
-        with td, pytest.raises(TDEndedError):
+        with td, raises_code("platform.td_ended"):
             td.report()
         assert one.process.stderr is not None
         assert b"Traceback" not in one.process.stderr.read()
@@ -192,7 +193,7 @@ def test_killed_and_started_again_it_has_the_same_keys(tmp_path: Path) -> None:
     with serving(tmp_path) as second:
         assert (second.client.root(), second.client.collateral().pck_crl_issuer_chain) == (root, chain)
         assert second.client.status()["tds"] == 0
-        with td, pytest.raises(TDEndedError):
+        with td, raises_code("platform.td_ended"):
             td.quote(bytes(64))
 
 

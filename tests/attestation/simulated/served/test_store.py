@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from tests.attestation.simulated.conftest import NOW, counting_bytes
+from tests.raising import raises_code
 
-from affiant.attestation.simulated.platform.errors import PlatformStoreError, StoreLockedError
 from affiant.attestation.simulated.platform.keys import public_spki
 from affiant.attestation.simulated.served.store import open_store
 from affiant.errors import MalformedError
@@ -55,21 +55,21 @@ def test_the_umask_opens_nothing(tmp_path: Path) -> None:
 def test_keys_that_others_can_reach_are_refused(tmp_path: Path, mode: int) -> None:
     root_of(tmp_path)
     (tmp_path / "platform" / "keys.json").chmod(mode)
-    with pytest.raises(PlatformStoreError, match="other users"):
+    with raises_code("platform.store", match="other users"):
         root_of(tmp_path)
 
 
 def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
     root_of(tmp_path)
     (tmp_path / "platform").chmod(0o755)
-    with pytest.raises(PlatformStoreError, match="chmod"):
+    with raises_code("platform.store", match="chmod"):
         root_of(tmp_path)
 
 
 def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / "platform").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(PlatformStoreError):
+    with raises_code("platform.store"):
         root_of(tmp_path)
 
 
@@ -78,11 +78,11 @@ def test_keys_that_are_a_link_or_a_pipe_are_refused(tmp_path: Path) -> None:
     keys = tmp_path / "platform" / "keys.json"
     moved = keys.rename(tmp_path / "keys.json")
     keys.symlink_to(moved)
-    with pytest.raises(PlatformStoreError):
+    with raises_code("platform.store"):
         root_of(tmp_path)
     keys.unlink()
     os.mkfifo(keys, 0o600)
-    with pytest.raises(PlatformStoreError, match="regular"):
+    with raises_code("platform.store", match="regular"):
         root_of(tmp_path)
 
 
@@ -149,7 +149,7 @@ def test_the_root_key_alone_is_read_without_opening_the_secret(tmp_path: Path) -
 
 def test_one_process_serves_and_the_next_is_told_so(tmp_path: Path) -> None:
     with open_store(tmp_path) as one, open_store(tmp_path) as two, one.serving():
-        with pytest.raises(StoreLockedError) as caught, two.serving():
+        with raises_code("store.locked") as caught, two.serving():
             pass
         assert caught.value.code == "store.locked"
         two.load_or_create(now=NOW, random_bytes=counting_bytes("x"))  # the state is still readable

@@ -14,6 +14,7 @@ from tests.attestation.tdx.conftest import (
     reference_of,
     verify,
 )
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import canonical
@@ -26,13 +27,10 @@ from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_re
 from affiant.attestation.tdx.pki.roots import INTEL_SGX_ROOT_CA_SPKI
 from affiant.attestation.tdx.quote.errors import (
     DebugTD,
-    EvidenceClassMismatch,
-    ExpectationInvalid,
     ImageNotAccepted,
     MRCONFIGIDMismatch,
     ReportDataMismatch,
     RTMR3EventsRefused,
-    TCBStatusNotAccepted,
 )
 from affiant.attestation.tdx.verify.verify import VerifiedQuote, verify_quote
 
@@ -108,7 +106,7 @@ def test_an_accepted_status_short_of_up_to_date_is_a_warning(vectors: Any) -> No
     old = _genuine(vectors, "phala_emr_v4", "collateral/b0c06f_2026-10.json", 1792714008)
     accepting = hardware(old, tcb={"statuses": ["OutOfDate", "UpToDate"], "min_evaluation": 1})
     assert appraise_asked(verified(old), (accepting,), everything(old)).tier is Tier.WARNING
-    with pytest.raises(TCBStatusNotAccepted):
+    with raises_code("appraisal.tcb_status"):
         appraise_asked(verified(old), (hardware(old),), everything(old))
 
 
@@ -124,9 +122,9 @@ def test_simulated_evidence_is_worth_nothing_whatever_was_asked(platform: Simula
 
 
 def test_class_is_refused_both_ways(platform: SimulatedPlatform, v4: Genuine) -> None:
-    with pytest.raises(EvidenceClassMismatch):
+    with raises_code("appraisal.evidence_class"):
         appraise_asked(verify(platform), (hardware(v4),), Expectations())
-    with pytest.raises(EvidenceClassMismatch):
+    with raises_code("appraisal.evidence_class"):
         appraise_asked(verified(v4), (reference_of(platform),), Expectations())
 
 
@@ -183,7 +181,7 @@ def test_a_debuggable_td_is_refused_without_being_asked(platform: SimulatedPlatf
     ],
 )
 def test_an_expectation_is_never_padded_cut_or_empty(values: Any) -> None:
-    with pytest.raises(ExpectationInvalid):
+    with raises_code("appraisal.expectation"):
         Expectations(**values)
 
 

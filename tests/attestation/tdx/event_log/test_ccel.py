@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.tdx.logs import SHA384, ccel, event, extend_all, sha384, spec_id, variable
+from tests.raising import raises_code
 
 from affiant.attestation.tdx.event_log.ccel import is_ccel, parse_ccel
-from affiant.attestation.tdx.event_log.errors import EventLogMalformed, EventPreimageMismatch
 from affiant.attestation.tdx.event_log.measured_log import Binding
 from affiant.errors import AffiantError
 
@@ -42,12 +42,12 @@ def test_padding_of_one_kind_ends_the_log(padding: bytes) -> None:
     "tail", [b"\xff" * 20 + b"x", bytes(20) + b"\xff", b"\0\xff" * 8, SEPARATOR[:20], b"x"]
 )
 def test_anything_else_after_the_last_event_is_refused(tail: bytes) -> None:
-    with pytest.raises(EventLogMalformed):
+    with raises_code("eventlog.malformed"):
         parse_ccel(ccel(SEPARATOR, padding=tail))
 
 
 def test_a_log_hidden_behind_padding_is_refused() -> None:
-    with pytest.raises(EventLogMalformed, match="after the end"):
+    with raises_code("eventlog.malformed", match="after the end"):
         parse_ccel(ccel(SEPARATOR, padding=b"\xff" * 64 + SEPARATOR))
 
 
@@ -90,7 +90,7 @@ def test_content_is_proven_as_far_as_its_type_permits(
     ],
 )
 def test_content_that_does_not_hash_to_its_digest_is_refused(number: int, content: bytes) -> None:
-    with pytest.raises(EventPreimageMismatch, match="event 2"):
+    with raises_code("eventlog.preimage", match="event 2"):
         parse_ccel(ccel(SEPARATOR, event(1, number, content, sha384(b"something else"))))
 
 
@@ -119,7 +119,7 @@ def broken() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", list(broken()))
 def test_another_form_is_refused(name: str) -> None:
-    with pytest.raises(EventLogMalformed):
+    with raises_code("eventlog.malformed"):
         parse_ccel(broken()[name])
 
 
@@ -175,7 +175,7 @@ def test_a_cut_log_is_refused_unless_cut_between_events(length: int) -> None:
     if length in ends:
         assert len(parse_ccel(whole[:length]).events) < 4
     elif length < len(whole):
-        with pytest.raises(EventLogMalformed):
+        with raises_code("eventlog.malformed"):
             parse_ccel(whole[:length])
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.canonical import canonical
-from affiant.attestation.tdx.event_log.errors import EventLogMalformed
 from affiant.attestation.tdx.event_log.eventlog import (
     EMPTY_REGISTER,
     Event,
@@ -74,7 +74,7 @@ def test_name_and_payload_cannot_be_confused() -> None:
     """Two readings of the same text under a delimiter, in other formats."""
     assert event_digest(Event("a", {"b": "c"})) != event_digest(Event("a.b", {"": "c"}))
     for name in ("a:b", 'a","payload":{}', "", "A", "a b", "a\n", "-a", "a" * 65, "é"):
-        with pytest.raises(EventLogMalformed):
+        with raises_code("eventlog.malformed"):
             Event(name, {})
 
 
@@ -102,31 +102,31 @@ def test_name_and_payload_cannot_be_confused() -> None:
     ids=lambda document: str(document)[:60],
 )
 def test_another_form_is_refused(document: Any) -> None:
-    with pytest.raises(EventLogMalformed):
+    with raises_code("eventlog.malformed"):
         parse_event_log(canonical(document))
 
 
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_only_refused(data: bytes) -> None:
-    with pytest.raises(EventLogMalformed):
+    with raises_code("eventlog.malformed"):
         parse_event_log(data)
 
 
 def test_a_log_that_could_not_be_read_again_is_not_written() -> None:
     many = EventLog((LoggedEvent(3, Event("a", {})),) * 10_001)
-    with pytest.raises(EventLogMalformed):
+    with raises_code("eventlog.malformed"):
         many.to_bytes()
-    with pytest.raises(EventLogMalformed):
+    with raises_code("eventlog.malformed"):
         EventLog((LoggedEvent(3, Event("a", {"x": "y" * (9 * 1024 * 1024)})),)).to_bytes()
-    with pytest.raises(EventLogMalformed):
+    with raises_code("eventlog.malformed"):
         EventLog((LoggedEvent(3, Event("a", {"x": 1.5})),)).to_bytes()
 
 
 def test_a_whole_log_needs_a_register_and_a_register_has_48_bytes() -> None:
-    with pytest.raises(EventLogMalformed):
+    with raises_code("eventlog.malformed"):
         replay(EventLog(()))
     for register, digest in ((bytes(47), bytes(48)), (bytes(48), bytes(49))):
-        with pytest.raises(EventLogMalformed):
+        with raises_code("eventlog.malformed"):
             extend(register, digest)
 
 

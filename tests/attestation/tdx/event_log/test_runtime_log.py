@@ -13,18 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.tdx.conftest import log_of, quote_of
 from tests.attestation.tdx.logs import array, extend_all, runtime, sha384, tcg
+from tests.raising import raises_code
 
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
-from affiant.attestation.tdx.event_log.errors import (
-    EventDuplicated,
-    EventLogAmbiguous,
-    EventLogMalformed,
-    EventPreimageMismatch,
-)
 from affiant.attestation.tdx.event_log.eventlog import EventLog
 from affiant.attestation.tdx.event_log.measured_log import Binding, MeasuredLog, measured, verify_replay
 from affiant.attestation.tdx.event_log.runtime_log import parse_runtime_log
-from affiant.attestation.tdx.quote.errors import EventLogMismatch
 from affiant.attestation.tdx.quote.quote import parse_quote
 from affiant.errors import AffiantError
 
@@ -46,7 +40,7 @@ def test_a_runtime_log_replays_to_rtmr3_and_its_contents_are_proven(events: list
 def test_a_name_with_the_delimiter_is_refused(name: str) -> None:
     """("a:b", "c") and ("a", "b:c") have one digest: neither may be claimed."""
     assert runtime("a:b", b"c")["digest"] == runtime("a", b"b:c")["digest"]
-    with pytest.raises(EventLogAmbiguous):
+    with raises_code("eventlog.ambiguous"):
         parse_runtime_log(array(runtime(name, b"c")))
     assert parse_runtime_log(array(runtime("a", b"b:c"))).events[0].content == b"b:c"
 
@@ -55,7 +49,7 @@ def test_a_name_with_the_delimiter_is_refused(name: str) -> None:
     "changes", [{"event_payload": "00"}, {"event": "compose-hasi"}, {"digest": "00" * 48}], ids=str
 )
 def test_a_payload_or_name_that_was_not_hashed_is_refused(changes: Any) -> None:
-    with pytest.raises(EventPreimageMismatch):
+    with raises_code("eventlog.preimage"):
         parse_runtime_log(array(runtime("compose-hash", b"\1" * 32, **changes)))
 
 
@@ -65,7 +59,7 @@ def test_another_type_in_rtmr3_and_a_runtime_event_elsewhere_are_refused() -> No
         runtime("compose-hash", event_type=3),
         runtime("compose-hash", imr=2),
     ):
-        with pytest.raises(EventLogMalformed, match="RTMR3"):
+        with raises_code("eventlog.malformed", match="RTMR3"):
             parse_runtime_log(array(entry))
 
 
@@ -77,7 +71,7 @@ def test_a_system_event_counts_once_and_before_the_application() -> None:
         (runtime("system-ready"), runtime("compose-hash", b"\1")),
         (runtime("system-ready"), runtime("system-ready")),
     ):
-        with pytest.raises(EventDuplicated):
+        with raises_code("eventlog.duplicate"):
             parse_runtime_log(array(*entries))
 
 
@@ -87,7 +81,7 @@ def test_tcg_events_of_the_other_registers_are_hashed_again() -> None:
     )
     assert [event.binding for event in log.events] == [Binding.CONTENT, Binding.NONE, Binding.DIGEST]
     assert [event.rtmr for event in log.events] == [0, None, 2]
-    with pytest.raises(EventPreimageMismatch):
+    with raises_code("eventlog.preimage"):
         parse_runtime_log(array(tcg(0, 0x4, bytes(4), sha384(b"?"))))
 
 
@@ -123,7 +117,7 @@ def test_a_name_beside_a_tcg_event_is_not_shown_because_nothing_covers_it() -> N
     ids=lambda document: str(document)[:50],
 )
 def test_another_form_is_refused(document: bytes) -> None:
-    with pytest.raises(EventLogMalformed):
+    with raises_code("eventlog.malformed"):
         parse_runtime_log(document)
 
 
@@ -164,7 +158,7 @@ def test_our_own_log_replays_and_no_changed_one_does(platform: SimulatedPlatform
     only3 = measured(EventLog(tuple(entry for entry in log_of().entries if entry.rtmr == 3)))
     assert verify_replay(only3, body) == (3,)
     for events in (*changed(log.events), log.of(3)[:-1], ()):
-        with pytest.raises(EventLogMismatch):
+        with raises_code("eventlog.replay"):
             verify_replay(replace(log, events=events), body)
 
 
@@ -174,7 +168,7 @@ def test_a_log_that_speaks_of_the_boot_must_speak_of_all_of_it(platform: Simulat
     log = measured(log_of())
     for rtmr in range(4):
         less = MeasuredLog(log.form, tuple(event for event in log.events if event.rtmr != rtmr))
-        with pytest.raises(EventLogMismatch, match=f"RTMR{rtmr}"):
+        with raises_code("eventlog.replay", match=f"RTMR{rtmr}"):
             verify_replay(less, body)
 
 
@@ -205,9 +199,9 @@ def test_the_collection_of_logs_agrees(vectors: Any) -> None:
 def test_a_document_is_one_form_alone() -> None:
     from affiant.attestation.quote.judge.event_log_file import parse_event_log_file
 
-    with pytest.raises(EventLogMalformed, match="not an event log"):
+    with raises_code("eventlog.malformed", match="not an event log"):
         parse_event_log_file(b"\x04\0\2\0")
     assert parse_event_log_file(log_of().to_bytes()).form == "affiant-eventlog/1"
     assert parse_event_log_file(array(runtime("a"))).form == "dstack"
-    with pytest.raises(EventLogMalformed):
+    with raises_code("eventlog.malformed"):
         parse_event_log_file(json.dumps({"typ": "other"}).encode())

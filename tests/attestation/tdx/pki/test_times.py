@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.attestation.tdx.pki.times import Window, earliest_expiry, parse_rfc3339_utc, utc
-from affiant.attestation.tdx.quote.errors import CollateralExpired, CollateralNotYetValid, NaiveTime
+from affiant.attestation.tdx.quote.errors import CollateralExpired, CollateralNotYetValid
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 END = datetime(2026, 2, 1, tzinfo=UTC)
@@ -30,7 +31,7 @@ def test_the_earliest_end_counts() -> None:
 
 def test_zones_are_converted_and_their_absence_refused() -> None:
     assert utc(datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))) == START
-    with pytest.raises(NaiveTime):
+    with raises_code("tdx.naive_time"):
         utc(datetime(2026, 1, 1))  # noqa: DTZ001
 
 

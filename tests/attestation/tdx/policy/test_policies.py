@@ -17,6 +17,7 @@ from tests.attestation.tdx.policy.test_policy_file import (
     with_tcb,
 )
 from tests.attestation.tdx.verify.test_verify import SVNLevel, above_all, level, with_levels, with_qe_levels
+from tests.raising import raises_code
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
@@ -24,10 +25,9 @@ from affiant.attestation.simulated.platform.quote_format import QuoteLayout
 from affiant.attestation.tdx.appraise.appraisal import Tier
 from affiant.attestation.tdx.appraise.expectations import Expectations
 from affiant.attestation.tdx.policy.appraisal import PolicyAppraisal, appraise_by_policy, judge_by_policy
-from affiant.attestation.tdx.policy.errors import NoPolicy
 from affiant.attestation.tdx.policy.node_outcomes import Decision, judge_policies, require_accepted
 from affiant.attestation.tdx.policy.policies import POLICIES
-from affiant.attestation.tdx.quote.errors import AppraisalRefused, ExpectationInvalid, ReportDataMismatch
+from affiant.attestation.tdx.quote.errors import AppraisalRefused, ReportDataMismatch
 from affiant.attestation.tdx.verify.verify import VerifiedQuote, verify_quote
 
 NOTHING = Expectations()
@@ -82,9 +82,9 @@ def test_every_policy_is_named_and_says_what_it_decided(good: VerifiedQuote) -> 
 
 
 def test_an_empty_set_of_policies_refuses(good: VerifiedQuote) -> None:
-    with pytest.raises(NoPolicy):
+    with raises_code("appraisal.no_policy"):
         judge_policies(good, parse(SIMULATED), ())
-    with pytest.raises(NoPolicy):
+    with raises_code("appraisal.no_policy"):
         require_accepted(())
 
 
@@ -121,7 +121,7 @@ def test_the_image_is_told_by_name_and_shape(good: VerifiedQuote, platform: Simu
     gateway = verify(platform, quote_of(platform, image=Image.GATEWAY, events=()))
     assert [image.name for image in accepted(gateway, SIMULATED).images] == ["gateway"]
     assert refused(good, SIMULATED, Expectations(image="gateway")).code == "appraisal.image"
-    with pytest.raises(ExpectationInvalid):
+    with raises_code("appraisal.expectation"):
         accepted(good, SIMULATED, Expectations(image="other"))
 
 

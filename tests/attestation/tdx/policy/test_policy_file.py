@@ -197,7 +197,7 @@ def with_tcb(text: str) -> str:
         (with_tcb(ADVISORY.replace(", reason: r", "")), "'reason' is missing"),
         (with_tcb(ADVISORY.replace(", reason: r", ", reason: ''")), "not a text"),
         (with_tcb(ADVISORY.replace("INTEL-SA-00837", "INTEL-SA-*")), "not an advisory"),
-        (with_tcb(ADVISORY.replace("2027-01-01T00:00:00Z", "2027-01-01")), "not an instant"),
+        (with_tcb(ADVISORY.replace("2027-01-01T00:00:00Z", "2027-01-01")), "not a timestamp"),
         (
             with_tcb(ADVISORY.replace("reason: r", "reason: r, from: 2028-01-01T00:00:00Z")),
             "before it begins",

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 from tests.attestation.tdx.conftest import NOW, quote_of, random_bytes
+from tests.raising import raises_code
 
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.simulated.platform.quote_format import QuoteLayout
 from affiant.attestation.tdx.quote.attributes import appraise_td_configuration
-from affiant.attestation.tdx.quote.errors import DebugTD, ServiceTDBound, TDAttributesRefused, XFAMRefused
+from affiant.attestation.tdx.quote.errors import DebugTD, TDAttributesRefused, XFAMRefused
 from affiant.attestation.tdx.quote.quote import TDReport, parse_quote
 
 PLATFORM = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
@@ -52,7 +53,7 @@ def test_sept_ve_disable_is_required() -> None:
 
 
 def test_a_bound_service_td_is_refused() -> None:
-    with pytest.raises(ServiceTDBound):
+    with raises_code("appraisal.service_td"):
         appraise_td_configuration(replace(BODY, mrservicetd=bytes(47) + b"\x01"))
     appraise_td_configuration(replace(BODY, mrservicetd=None))
 

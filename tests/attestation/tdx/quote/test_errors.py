@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from pathlib import Path
 
 import pytest
+from tests.source_codes import codes_raised_in
 
 import affiant.attestation.tdx as tdx
 from affiant.attestation.tdx.quote import errors
@@ -21,6 +23,7 @@ def test_every_refusal_has_a_code_of_its_own_that_is_documented() -> None:
     classes = [getattr(errors, name) for name in errors.__all__]
     assert all(issubclass(refusal, AffiantError) for refusal in classes)
     codes = [refusal.code for refusal in classes]
+    codes += sorted(codes_raised_in(Path(tdx.__path__[0])) - set(codes))
     assert len(set(codes)) == len(codes)
     documented = inspect.getdoc(errors)
     assert documented is not None

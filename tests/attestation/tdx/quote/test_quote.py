@@ -9,16 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.tdx.conftest import NOW, quote_of, random_bytes
+from tests.raising import raises_code
 
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.simulated.platform.quote_format import QuoteLayout
-from affiant.attestation.tdx.quote.errors import (
-    LocalReport,
-    NoPCKChain,
-    NotTDXQuote,
-    QuoteMalformed,
-    QuoteUnsupported,
-)
 from affiant.attestation.tdx.quote.quote import MAX_QUOTE_BYTES, TDQuote, parse_quote, parse_td_report
 from affiant.errors import AffiantError
 
@@ -114,13 +108,13 @@ def test_every_cut_is_refused(raw: bytes) -> None:
     ],
 )
 def test_each_bound_is_named(raw: bytes, reason: str) -> None:
-    with pytest.raises(QuoteMalformed, match=reason):
+    with raises_code("quote.malformed", match=reason):
         parse_quote(raw)
 
 
 @pytest.mark.parametrize("tee", [1, 0x80, 0x82, 0x8100])
 def test_an_unknown_tee_is_refused(tee: int) -> None:
-    with pytest.raises(NotTDXQuote, match="another TEE"):
+    with raises_code("quote.not_tdx", match="another TEE"):
         parse_quote(patched(V4, 4, struct.pack("<I", tee)))
 
 
@@ -152,55 +146,55 @@ def test_no_change_of_bytes_does_more_than_refuse(raw: bytes, changes: list[tupl
 
 
 def test_a_quote_of_more_than_the_cap_is_refused_unread() -> None:
-    with pytest.raises(QuoteMalformed, match="too large"):
+    with raises_code("quote.malformed", match="too large"):
         parse_quote(V4 + bytes(MAX_QUOTE_BYTES))
 
 
 def test_an_sgx_quote_has_its_own_answer() -> None:
     sgx_v3 = struct.pack("<HHI", 3, 2, 0) + bytes(1000)
     for raw in (sgx_v3, patched(V4, 4, bytes(4)), patched(V5, 4, bytes(4)), patched(V5, 48, b"\x01\x00")):
-        with pytest.raises(NotTDXQuote):
+        with raises_code("quote.not_tdx"):
             parse_quote(raw)
 
 
 def test_a_local_report_has_its_own_answer() -> None:
     report = bytes((0x81, 0, 0, 0)) + bytes(1020)
-    with pytest.raises(LocalReport, match="TDREPORT"):
+    with raises_code("quote.local_report", match="TDREPORT"):
         parse_quote(report)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 6, 0xFFFF])
 def test_an_unknown_version_is_refused(version: int) -> None:
-    with pytest.raises(QuoteUnsupported):
+    with raises_code("quote.unsupported"):
         parse_quote(patched(V4, 0, struct.pack("<H", version)))
 
 
 @pytest.mark.parametrize("key_type", [0, 1, 3])
 def test_another_kind_of_attestation_key_is_refused(key_type: int) -> None:
-    with pytest.raises(QuoteUnsupported):
+    with raises_code("quote.unsupported"):
         parse_quote(patched(V4, 2, struct.pack("<H", key_type)))
 
 
 def test_another_vendor_of_the_quoting_enclave_is_refused() -> None:
-    with pytest.raises(QuoteMalformed, match="vendor"):
+    with raises_code("quote.malformed", match="vendor"):
         parse_quote(patched(V4, 12, bytes(16)))
 
 
 @pytest.mark.parametrize(("body_type", "size"), [(2, 648), (3, 584), (3, 647), (4, 648), (5, 648), (0, 0)])
 def test_a_v5_body_has_exactly_the_size_of_its_type(body_type: int, size: int) -> None:
-    with pytest.raises(QuoteMalformed):
+    with raises_code("quote.malformed"):
         parse_quote(patched(V5, 48, struct.pack("<HI", body_type, size)))
 
 
 @pytest.mark.parametrize("outer", [0, 1, 5, 7])
 def test_another_outer_certification_is_refused(outer: int) -> None:
-    with pytest.raises(QuoteMalformed, match="outer"):
+    with raises_code("quote.malformed", match="outer"):
         parse_quote(patched(V4, AUTH + 128, struct.pack("<H", outer)))
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3, 4, 6, 7])
 def test_certification_without_a_chain_has_its_own_answer(kind: int) -> None:
-    with pytest.raises(NoPCKChain):
+    with raises_code("quote.no_pck_chain"):
         parse_quote(patched(V4, AUTH + 584 + 32, struct.pack("<H", kind)))
 
 
@@ -209,7 +203,7 @@ def test_certification_without_a_chain_has_its_own_answer(kind: int) -> None:
 def test_every_length_must_fit_exactly(offset: int, delta: int) -> None:
     size = 2 if offset == AUTH + 582 else 4
     value = int.from_bytes(V4[offset : offset + size], "little") + delta
-    with pytest.raises(QuoteMalformed):
+    with raises_code("quote.malformed"):
         parse_quote(patched(V4, offset, value.to_bytes(size, "little")))
 
 
@@ -217,12 +211,12 @@ def test_junk_inside_of_the_certification_data_is_refused() -> None:
     grown = int.from_bytes(V4[632:636], "little") + 7
     outer = int.from_bytes(V4[AUTH + 130 : AUTH + 134], "little") + 7
     raw = patched(patched(V4, 632, struct.pack("<I", grown)), AUTH + 130, struct.pack("<I", outer))
-    with pytest.raises(QuoteMalformed, match="inner"):
+    with raises_code("quote.malformed", match="inner"):
         parse_quote(raw + b"JUNKY!!")
 
 
 def test_a_td_report_of_another_length_is_refused() -> None:
-    with pytest.raises(QuoteMalformed):
+    with raises_code("quote.malformed"):
         parse_td_report(bytes(583), body_type=2)
 
 

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.tdx.conftest import NOW, key_of, random_bytes, trust_of
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.canonical import canonical, parse_canonical
@@ -22,13 +23,7 @@ from affiant.attestation.simulated.platform.pki import CertificateRole, pem_chai
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.tdx.pki.roots import TrustRoots
 from affiant.attestation.tdx.quote.errors import (
-    CollateralIssuerInvalid,
     CollateralMalformed,
-    CollateralSignatureInvalid,
-    CRLIssuerMismatch,
-    CRLMalformed,
-    CRLSignatureInvalid,
-    PCKChainInvalid,
     QEIdentityMalformed,
     TCBInfoMalformed,
     UntrustedRoot,
@@ -120,7 +115,7 @@ def test_no_other_role_signs_collateral(signer: CertificateRole, document: str) 
     """A PCK key chains to the root too, and may have been extracted from a machine."""
     changes: dict[str, Any] = {document: signer}
     platform = replace(PLATFORM, **changes)
-    with pytest.raises(CollateralIssuerInvalid):
+    with raises_code("collateral.issuer"):
         judged(platform.collateral(NOW))
 
 
@@ -142,7 +137,7 @@ def test_the_signer_of_each_document_is_checked(other_platform: SimulatedPlatfor
         for trust in (trust_of(PLATFORM), both):
             with pytest.raises(UntrustedRoot):
                 judged(replace(COLLATERAL, **changes), trust)
-    with pytest.raises(CollateralSignatureInvalid):
+    with raises_code("collateral.signature"):
         judged(replace(COLLATERAL, qe_identity=theirs.qe_identity))
 
 
@@ -152,7 +147,7 @@ def test_the_text_is_verified_as_received() -> None:
         COLLATERAL.qe_identity.replace(b'"isvprodid":2', b'"isvprodid": 2'),
     ):
         assert edited != COLLATERAL.qe_identity
-        with pytest.raises(CollateralSignatureInvalid):
+        with raises_code("collateral.signature"):
             judged(replace(COLLATERAL, qe_identity=edited))
 
 
@@ -178,7 +173,7 @@ AUTHORITY, LEAF = CertificateRole.PCK_ISSUER, CertificateRole.PCK
 )
 def test_an_issuer_chain_is_signer_and_root(pem: bytes) -> None:
     for name in ("tcb_info_issuer_chain", "qe_identity_issuer_chain"):
-        with pytest.raises((CollateralIssuerInvalid, CollateralSignatureInvalid)):
+        with raises_code("collateral.issuer", "collateral.signature"):
             judged(replace(COLLATERAL, **{name: pem}))
 
 
@@ -198,13 +193,13 @@ def test_a_signer_is_issued_by_the_root_itself() -> None:
         .sign(key_of(PLATFORM, Role.PCK_ISSUER), hashes.SHA256())
     )
     pem = pem_chain((below, PLATFORM.certificates.root))
-    with pytest.raises(CollateralIssuerInvalid, match="root itself"):
+    with raises_code("collateral.issuer", match="root itself"):
         judged(replace(COLLATERAL, tcb_info_issuer_chain=pem))
 
 
 @pytest.mark.parametrize("pem", [chain(SIGNING, ROOT), chain(LEAF, ROOT), chain(ROOT, ROOT)])
 def test_only_a_pck_authority_issues_the_pck_list(pem: bytes) -> None:
-    with pytest.raises(PCKChainInvalid):
+    with raises_code("pck.chain"):
         judged(replace(COLLATERAL, pck_crl_issuer_chain=pem))
 
 
@@ -233,27 +228,27 @@ def test_a_pinned_key_that_is_no_root_is_no_root() -> None:
     """Pinning the key of another certificate by mistake does not turn that certificate into a root."""
     signing = PLATFORM.certificates.tcb_signing.public_bytes(Encoding.DER)
     trust = TrustRoots.pinned((signing, PLATFORM.root_spki()))
-    with pytest.raises(PCKChainInvalid):
+    with raises_code("pck.chain"):
         judged(replace(COLLATERAL, tcb_info_issuer_chain=chain(SIGNING, SIGNING)), trust)
 
 
 def test_lists_are_not_interchangeable() -> None:
-    with pytest.raises(CRLIssuerMismatch):
+    with raises_code("crl.issuer"):
         judged(replace(COLLATERAL, pck_crl=COLLATERAL.root_ca_crl))
-    with pytest.raises(CRLIssuerMismatch):
+    with raises_code("crl.issuer"):
         judged(replace(COLLATERAL, root_ca_crl=COLLATERAL.pck_crl))
 
 
 def test_a_forged_list_with_the_right_names_is_refused(other_platform: SimulatedPlatform) -> None:
     theirs = other_platform.collateral(NOW)
     for name in ("root_ca_crl", "pck_crl"):
-        with pytest.raises(CRLSignatureInvalid):
+        with raises_code("crl.signature"):
             judged(replace(COLLATERAL, **{name: getattr(theirs, name)}))
 
 
 @pytest.mark.parametrize("name", ["root_ca_crl", "pck_crl"])
 def test_there_is_no_collateral_without_its_lists(name: str) -> None:
-    with pytest.raises(CRLMalformed):
+    with raises_code("crl.malformed"):
         judged(replace(COLLATERAL, **{name: b""}))
 
 

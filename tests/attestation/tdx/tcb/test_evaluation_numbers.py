@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.tdx.conftest import NOW, Vectors
+from tests.raising import raises_code
 
 from affiant.attestation.simulated.platform.keys import Role, derive_key
 from affiant.attestation.simulated.platform.pki import CertificateRole, pem_chain
@@ -18,12 +19,9 @@ from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.simulated.platform.tcb_documents import sign_document
 from affiant.attestation.tdx.pki.roots import EvidenceClass, TrustRoots
 from affiant.attestation.tdx.quote.errors import (
-    CertificateRevoked,
     CollateralExpired,
-    CollateralIssuerInvalid,
     CollateralMalformed,
     CollateralNotYetValid,
-    CollateralSignatureInvalid,
     CRLExpired,
     CRLNotYetValid,
     UntrustedRoot,
@@ -97,7 +95,7 @@ def test_intels_recorded_list_verifies_under_intels_root(vectors: Vectors) -> No
     )
     assert [each.number for each in found.numbers] == [20, 19, 18, 17, 16, 15, 14, 13]
     assert found.evidence_class is EvidenceClass.HARDWARE
-    with pytest.raises(CollateralSignatureInvalid):
+    with raises_code("collateral.signature"):
         verify_evaluation_numbers(
             content.replace(b'"tcbEvaluationDataNumber":20', b'"tcbEvaluationDataNumber":21'),
             items.tcb_info_issuer_chain,
@@ -118,17 +116,17 @@ def test_another_root_role_or_key_is_refused(
             now=NOW,
             trust=TrustRoots.pinned((other_platform.root_spki(),)),
         )
-    with pytest.raises(CollateralIssuerInvalid, match="another role"):
+    with raises_code("collateral.issuer", match="another role"):
         verified(platform, body(platform, Role.PCK_ISSUER), role=CertificateRole.PCK_ISSUER)
-    with pytest.raises(CollateralIssuerInvalid, match="another length"):
+    with raises_code("collateral.issuer", match="another length"):
         verified(platform, body(platform, Role.PCK), role=CertificateRole.PCK)
-    with pytest.raises(CollateralSignatureInvalid):
+    with raises_code("collateral.signature"):
         verified(platform, body(platform, Role.PCK))
 
 
 def test_a_revoked_signer_is_refused(platform: SimulatedPlatform) -> None:
     revoked = replace(platform, revoked=frozenset((CertificateRole.TCB_SIGNING,)))
-    with pytest.raises(CertificateRevoked):
+    with raises_code("cert.revoked"):
         verified(revoked)
 
 

@@ -196,7 +196,6 @@ def _stoppable() -> Iterator[None]:
 
 
 def _round(watch: _Watch) -> Report:
-    from affiant.attestation.log.monitor.errors import MonitorSettingsInvalid  # noqa: PLC0415 - help must stay cheap
     from affiant.attestation.log.monitor.other_checkpoints import ask_witnesses, read_notes  # noqa: PLC0415 - as above
     from affiant.attestation.log.monitor.proof_files import ProofFiles  # noqa: PLC0415 - as above
     from affiant.attestation.log.monitor.state import open_monitor_state  # noqa: PLC0415 - as above
@@ -204,7 +203,7 @@ def _round(watch: _Watch) -> Report:
 
     trust = _of_origin(trust_from((), watch.policy), watch.origin)
     if trust.policy is None:  # pragma: no cover - a policy was given
-        raise MonitorSettingsInvalid("a monitor needs a policy")
+        raise ConfigurationError("a monitor needs a policy", code="monitor.settings")
     others = read_notes(watch.also)
     asked, not_made = ask_witnesses(trust.policy, trust.keys[0].name, watch.settings)
     with (
@@ -227,14 +226,15 @@ def _round(watch: _Watch) -> Report:
 
 def _of_origin(trust: LogTrust, origin: str | None) -> LogTrust:
     """The keys of one log alone: a monitor watches one tree."""
-    from affiant.attestation.log.monitor.errors import MonitorSettingsInvalid  # noqa: PLC0415 - as above
     from affiant.attestation.log_reading.log_trust import LogTrust  # noqa: PLC0415 - help must stay cheap
 
     names = {key.name for key in trust.keys}
     wanted = origin if origin is not None else next(iter(names))
     if wanted not in names or (origin is None and len(names) > 1):
-        raise MonitorSettingsInvalid(
-            "which log is meant", expected=f"--origin, one of {', '.join(sorted(map(ascii, names)))}"
+        raise ConfigurationError(
+            "which log is meant",
+            expected=f"--origin, one of {', '.join(sorted(map(ascii, names)))}",
+            code="monitor.settings",
         )
     return LogTrust(tuple(key for key in trust.keys if key.name == wanted), trust.policy)
 

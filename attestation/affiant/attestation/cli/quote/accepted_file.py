@@ -15,7 +15,7 @@ import click
 from affiant.attestation.cli.quote.bounded_file import read_bounded
 from affiant.attestation.cli.quote.policy_signing_options import NamedSigner
 from affiant.command_line import printable
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, NotAllowedError
 
 if TYPE_CHECKING:
     from affiant.attestation.signatures.sigstore.verification import VerifiedFile
@@ -78,7 +78,6 @@ def _accepted(file: Path, by: NamedSigner, *, kind: str, limit: int) -> Accepted
     """``kind``: the ``typ`` that a signed file must have here; ``limit``: bytes of one that is not published."""
     from affiant.attestation.cli.quote.policy_signing_commands import read_publication  # noqa: PLC0415 - as above
     from affiant.attestation.signatures.sigstore.bundle import MAX_BUNDLE, looks_like_bundle  # noqa: PLC0415 - help must stay cheap
-    from affiant.attestation.signatures.sigstore.errors import OtherKind  # noqa: PLC0415 - as above
 
     content = read_bounded(file, max(limit, MAX_BUNDLE))
     if not file.name.endswith(_SUFFIX) and not looks_like_bundle(content):
@@ -95,7 +94,9 @@ def _accepted(file: Path, by: NamedSigner, *, kind: str, limit: int) -> Accepted
             content, signer=by.signer, signer_issuer=by.signer_issuer, trusted_root=by.trusted_root
         )
         if found.file.kind != kind:
-            raise OtherKind("a signed file of another kind", expected=kind, found=found.file.kind)
+            raise NotAllowedError(
+                "a signed file of another kind", expected=kind, found=found.file.kind, code="published.kind"
+            )
     except AffiantError as error:
         raise click.UsageError(
             f"the signed file is refused: {printable(str(error))} [{error.code}]"

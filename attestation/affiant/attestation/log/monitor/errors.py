@@ -11,9 +11,9 @@ What it *finds* is no error: see ``findings``.
 
 from __future__ import annotations
 
-from affiant.errors import ConfigurationError, StateError
+from affiant.errors import StateError
 
-__all__ = ["MonitorBusy", "MonitorSettingsInvalid", "MonitorStateUnusable"]
+__all__ = ["MonitorBusy"]
 
 
 class MonitorBusy(StateError):
@@ -21,15 +21,3 @@ class MonitorBusy(StateError):
 
     code = "monitor.busy"
     retryable = True
-
-
-class MonitorStateUnusable(StateError):
-    """The state is damaged, or of another log."""
-
-    code = "monitor.state"
-
-
-class MonitorSettingsInvalid(ConfigurationError):
-    """What the operator gave does not fit together."""
-
-    code = "monitor.settings"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from affiant.attestation.log.monitor.errors import MonitorSettingsInvalid
 from affiant.attestation.log.witness.witness import origin_hash
 from affiant.attestation.log_reading.bounded_http import HTTPSettings
 from affiant.attestation.log_reading.http_prefix import open_http_log
@@ -47,7 +46,7 @@ def read_notes(paths: Sequence[Path]) -> list[tuple[str, Note]]:
     """The checkpoints in files.
 
     Raises:
-        MonitorSettingsInvalid: one is no signed note.
+        ``monitor.settings``: one is no signed note.
     """
     found = []
     for path in paths:
@@ -57,7 +56,7 @@ def read_notes(paths: Sequence[Path]) -> list[tuple[str, Note]]:
                     (f"file {printable(path.name, limit=100)}", parse_note(opened.read(MAX_NOTE_BYTES + 1)))
                 )
         except (OSError, NoteMalformed) as error:
-            raise MonitorSettingsInvalid(
-                "not a checkpoint", where=str(path), found=str(error)[:200]
+            raise ConfigurationError(
+                "not a checkpoint", where=str(path), found=str(error)[:200], code="monitor.settings"
             ) from error
     return found

@@ -11,11 +11,10 @@ import json
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.log.monitor.errors import MonitorStateUnusable
 from affiant.attestation.log.monitor.findings import Finding
 from affiant.attestation.log_reading.reader import LogTree
 from affiant.attestation.tlog.note import Note
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, StateError
 from affiant.files import sync_folder, write_whole
 from affiant.folders import make_private
 
@@ -46,7 +45,7 @@ class ProofFiles:
             tree, note: the checkpoint that proofs of its leaves are made under.
 
         Raises:
-            MonitorStateUnusable: it cannot be written.
+            ``monitor.state``: it cannot be written.
         """
         folder = self.place(finding)
         most = MAX_KEPT if finding.lasting else _MAX_PASSING
@@ -64,8 +63,8 @@ class ProofFiles:
             write_whole(folder / _LAST, (json.dumps(members, indent=2) + "\n").encode("utf-8"))
             sync_folder(folder.parent)
         except OSError as error:
-            raise MonitorStateUnusable(
-                "a finding cannot be written", where=str(folder), found=error.strerror
+            raise StateError(
+                "a finding cannot be written", where=str(folder), found=error.strerror, code="monitor.state"
             ) from error
 
 

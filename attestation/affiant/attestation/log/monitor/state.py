@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from affiant.attestation.log.monitor.errors import MonitorBusy, MonitorSettingsInvalid, MonitorStateUnusable
+from affiant.attestation.log.monitor.errors import MonitorBusy
 from affiant.attestation.log.monitor.findings import Finding
 from affiant.attestation.log.monitor.signer_chains import Chain
 from affiant.attestation.tlog.errors import CheckpointMalformed, NoteMalformed
 from affiant.attestation.tlog.note import Note, parse_note
+from affiant.errors import ConfigurationError, StateError
 from affiant.folders import make_private
 
 __all__ = ["MonitorState", "open_monitor_state"]
@@ -48,16 +49,19 @@ def open_monitor_state(folder: Path) -> Iterator[MonitorState]:
     """The state in ``folder``, made where it is missing.
 
     Raises:
-        MonitorSettingsInvalid: the folder cannot be made.
-        MonitorStateUnusable: what is there is no monitor's state.
+        ``monitor.settings``: the folder cannot be made.
+        ``monitor.state``: what is there is no monitor's state.
     """
     try:
         make_private(folder)
         path = folder / "monitor.sqlite"
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        raise MonitorSettingsInvalid(
-            "the state's folder cannot be used", where=str(folder), found=error.strerror
+        raise ConfigurationError(
+            "the state's folder cannot be used",
+            where=str(folder),
+            found=error.strerror,
+            code="monitor.settings",
         ) from error
     with _refusing(path):
         connection = sqlite3.connect(
@@ -121,7 +125,7 @@ class MonitorState:
         """The newest verified checkpoint, and its time.
 
         Raises:
-            MonitorStateUnusable: what stands there is none.
+            ``monitor.state``: what stands there is none.
         """
         with _refusing(self._path):
             row = self._connection.execute("SELECT note, newest FROM seen").fetchone()
@@ -130,7 +134,9 @@ class MonitorState:
         try:
             return parse_note(row[0]), row[1]
         except (NoteMalformed, CheckpointMalformed) as error:
-            raise MonitorStateUnusable("the stored checkpoint is none", where=str(self._path)) from error
+            raise StateError(
+                "the stored checkpoint is none", where=str(self._path), code="monitor.state"
+            ) from error
 
     def remember(self, note: Note, newest: int | None) -> None:
         """``note`` is the newest verified checkpoint now."""
@@ -221,11 +227,17 @@ def _refusing(path: Path) -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-            raise MonitorStateUnusable(
-                "the state cannot be read or written", where=str(path), found=str(error)[:200]
+            raise StateError(
+                "the state cannot be read or written",
+                where=str(path),
+                found=str(error)[:200],
+                code="monitor.state",
             ) from error
         raise MonitorBusy("another monitor works with this state", where=str(path)) from error
     except sqlite3.Error as error:
-        raise MonitorStateUnusable(
-            "the state cannot be read or written", where=str(path), found=str(error)[:200]
+        raise StateError(
+            "the state cannot be read or written",
+            where=str(path),
+            found=str(error)[:200],
+            code="monitor.state",
         ) from error

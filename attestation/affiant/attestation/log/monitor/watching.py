@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u
-from affiant.attestation.log.monitor.errors import MonitorStateUnusable
 from affiant.attestation.log.monitor.findings import Findings
 from affiant.attestation.log.monitor.leaf_walk import LeafWalk
 from affiant.attestation.log.monitor.proof_files import ProofFiles
@@ -37,7 +36,7 @@ from affiant.attestation.tlog.errors import (
 )
 from affiant.attestation.tlog.note import Note
 from affiant.attestation.tlog.quorum import WitnessPolicy
-from affiant.errors import UnreachableError
+from affiant.errors import StateError, UnreachableError
 
 __all__ = ["Round"]
 
@@ -56,7 +55,7 @@ class Round:
         progress: told how many leaves were read, and of how many.
 
     Raises:
-        MonitorStateUnusable: the state is another log's.
+        ``monitor.state``: the state is another log's.
     """
 
     def __init__(
@@ -116,10 +115,11 @@ class Round:
         held = self._state.seen()
         before = None if held is None else parse_checkpoint(held[0].text)
         if before is not None and before.origin != signed.checkpoint.origin:
-            raise MonitorStateUnusable(
+            raise StateError(
                 "the state is another log's",
                 expected=repr(signed.checkpoint.origin),
                 found=repr(before.origin),
+                code="monitor.state",
             )
         if held is not None and before is not None and not self._grows(held[0], before, signed):  # 2
             return False

@@ -17,29 +17,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from affiant.errors import ConfigurationError, NotAuthenticError, StateError
+from affiant.errors import StateError
 
 __all__ = [
-    "LogForked",
     "NoteUncosigned",
-    "ObjectConflict",
     "StoreAhead",
-    "StoreForeign",
-    "StoreUnconditional",
     "WriterRaced",
 ]
-
-
-class ObjectConflict(StateError):
-    """An object that never changes has another content."""
-
-    code = "publish.conflict"
-
-
-class StoreForeign(StateError):
-    """The store holds another log."""
-
-    code = "publish.foreign"
 
 
 class StoreAhead(StateError):
@@ -61,15 +45,3 @@ class WriterRaced(StateError):
 
     code = "publish.raced"
     retryable: ClassVar[bool | None] = True
-
-
-class LogForked(NotAuthenticError):
-    """Two trees under one origin."""
-
-    code = "publish.fork"
-
-
-class StoreUnconditional(ConfigurationError):
-    """The store does not heed a condition."""
-
-    code = "publish.unconditional"

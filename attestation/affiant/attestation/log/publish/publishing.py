@@ -22,12 +22,8 @@ from typing import Final
 
 from affiant.attestation.log.publish.anchor_source import AnchorSource
 from affiant.attestation.log.publish.errors import (
-    LogForked,
     NoteUncosigned,
-    ObjectConflict,
     StoreAhead,
-    StoreForeign,
-    StoreUnconditional,
     WriterRaced,
 )
 from affiant.attestation.log.publish.resources import ReadyLog, count_of, implied_by, resources_of
@@ -40,7 +36,7 @@ from affiant.attestation.tlog.errors import TileMalformed
 from affiant.attestation.tlog.note import MAX_NOTE_BYTES, Note, parse_note
 from affiant.attestation.tlog.tiles import CHECKPOINT_PATH, EntryBundle, Tile, parse_path
 from affiant.attestation.tlog.tree import HASH_SIZE
-from affiant.errors import AffiantError, MalformedError
+from affiant.errors import AffiantError, ConfigurationError, MalformedError, NotAuthenticError, StateError
 
 __all__ = ["Published", "Publisher"]
 
@@ -83,7 +79,7 @@ class Publisher:
             progress: called with the resources done, and of how many.
 
         Raises:
-            LogUnreachable, ObjectsDenied: the store does not answer.
+            LogUnreachable, ``log.denied``: the store does not answer.
             AffiantError: what :mod:`~.errors` names, or the files are not those of ``note``.
         """
         since, self._since = self._since, None
@@ -152,11 +148,12 @@ class Publisher:
             return False
         if not self._conditional:
             if self._store.create(path, content):
-                raise StoreUnconditional(
+                raise ConfigurationError(
                     "the store overwrites an object that it was asked to create only if missing",
                     where=self._store.name,
                     expected="conditional writes: If-None-Match and If-Match",
                     hint="Without them two writers, or a mistake, could change what was published",
+                    code="publish.unconditional",
                 )
             self._conditional = True
         return True
@@ -181,7 +178,9 @@ class Publisher:
         if found is not None and is_note and _text(found.content) == _text(content):
             return False
         if found is None or not content.startswith(found.content):
-            raise ObjectConflict("another anchor is in the store than in the log's folder", where=path)
+            raise StateError(
+                "another anchor is in the store than in the log's folder", where=path, code="publish.conflict"
+            )
         if found.content == content:
             return False
         if not self._store.replace(path, content, found):
@@ -215,16 +214,20 @@ def _require_continued(shown: Found, note: Note, log: ReadyLog) -> int:
         stored = parse_note(shown.content)
         old = parse_checkpoint(stored.text)
     except MalformedError as error:
-        raise StoreForeign(
-            "what is at `checkpoint` in the store is none", where=error.code, hint="Name another prefix"
+        raise StateError(
+            "what is at `checkpoint` in the store is none",
+            where=error.code,
+            hint="Name another prefix",
+            code="publish.foreign",
         ) from error
     new = log.checkpoint
     if old.origin != new.origin:
-        raise StoreForeign(
+        raise StateError(
             "the store holds another log",
             expected=new.origin,
             found=repr(old.origin[:255]),
             hint="Each log has a bucket or a prefix of its own",
+            code="publish.foreign",
         )
     if old.size > new.size:
         raise StoreAhead(
@@ -233,12 +236,13 @@ def _require_continued(shown: Found, note: Note, log: ReadyLog) -> int:
             found=old.size,
         )
     if old.root != log.root_at(old.size):
-        raise LogForked(
+        raise NotAuthenticError(
             "the store's checkpoint is of another tree than this log",
             where=f"{old.size} leaves",
             expected=log.root_at(old.size).hex(),
             found=old.root.hex(),
             hint="Keep both: two signed checkpoints that do not fit are proof against who signed them",
+            code="publish.fork",
         )
     if _cosigned(stored, old) and not _cosigned(note, new):
         raise NoteUncosigned(
@@ -256,21 +260,23 @@ def _require_length(resource: Tile | EntryBundle, found: int) -> None:
     """A listing says only lengths; a content that was changed is found by `affiant log fsck`."""
     each = HASH_SIZE if isinstance(resource, Tile) else 2 + ENTRY_SIZE
     if found != resource.width * each:
-        raise ObjectConflict(
+        raise StateError(
             "an object of another length is in the store",
             where=resource.path(),
             expected=f"{resource.width * each} bytes",
             found=found,
+            code="publish.conflict",
         )
 
 
 def _require_same(store: Objects, path: str, content: bytes) -> None:
     found = _present(store, path, limit=len(content))
     if found is None or found.content != content:
-        raise ObjectConflict(
+        raise StateError(
             "another content is in the store at a place that never changes",
             where=path,
             hint="Nothing was written over it. See: affiant log fsck",
+            code="publish.conflict",
         )
 
 

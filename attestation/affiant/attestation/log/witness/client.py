@@ -19,7 +19,6 @@ from affiant.attestation.log.witness.checkpoint_request import encode_submission
 from affiant.attestation.log.witness.errors import (
     CosignatureForged,
     WitnessAhead,
-    WitnessConflict,
     WitnessInconsistent,
     WitnessRefused,
     WitnessUnreachable,
@@ -37,6 +36,7 @@ from affiant.attestation.tlog.checkpoint import parse_checkpoint, parse_size
 from affiant.attestation.tlog.errors import CheckpointMalformed, NoteMalformed
 from affiant.attestation.tlog.note import Note, NoteSignature, parse_signature_lines
 from affiant.attestation.tlog.note_keys import CosignerKey, MLDSACosignerKey, timestamp_of
+from affiant.errors import UnreachableError
 
 if TYPE_CHECKING:
     import httpx
@@ -88,7 +88,7 @@ async def ask_witness(
         answer_s: seconds for each of at most two questions.
 
     Raises:
-        WitnessUnreachable, WitnessConflict: ask again later.
+        WitnessUnreachable, ``witness.conflict``: ask again later.
         WitnessRefused, WitnessAhead, WitnessInconsistent: as named; asking again does not help.
         CosignatureForged: nothing in the answer counts.
     """
@@ -108,11 +108,12 @@ async def ask_witness(
         if attempt == 0 and told == old:
             break  # it names what it was asked with
         old = told
-    raise WitnessConflict(
+    raise UnreachableError(
         "the witness names another size each time",
         where=url,
         found=old,
         hint="Does another log use its origin?",
+        code="witness.conflict",
     )
 
 

@@ -21,10 +21,10 @@ from affiant.attestation.encoding.strict_yaml import (
     YAMLRefused,
     compose,
 )
-from affiant.attestation.log.witness.errors import WitnessSettingsInvalid
 from affiant.attestation.log.witness.protocol import Logs
 from affiant.attestation.tlog.errors import NoteMalformed
 from affiant.attestation.tlog.note_keys import LogKey, parse_vkey
+from affiant.errors import ConfigurationError
 
 __all__ = ["MAX_CONFIG_BYTES", "WitnessConfig", "logs_of", "parse_config", "parse_listen"]
 
@@ -44,27 +44,30 @@ def parse_config(data: bytes, *, source: str) -> WitnessConfig:
     """The configuration in ``data``; ``source`` names it in errors.
 
     Raises:
-        WitnessSettingsInvalid: another form, a key that is no log's, no log.
+        ``witness.settings``: another form, a key that is no log's, no log.
     """
     try:
         document = compose(data, source=source, dialect=PLAIN)
     except YAMLRefused as error:
-        raise WitnessSettingsInvalid(str(error)) from error
+        raise ConfigurationError(str(error), code="witness.settings") from error
     if not isinstance(document, MapNode):
-        raise WitnessSettingsInvalid("not a witness's configuration", where=source, expected="logs: [...]")
+        raise ConfigurationError(
+            "not a witness's configuration", where=source, expected="logs: [...]", code="witness.settings"
+        )
     members = {member.key.text: member.value for member in document.members}
     if not {"logs"} <= members.keys() <= set(_MEMBERS):
-        raise WitnessSettingsInvalid(
+        raise ConfigurationError(
             "a witness's configuration has other members",
             where=source,
             expected="logs, and perhaps listen",
             found=", ".join(sorted(ascii(name[:40]) for name in members)),
+            code="witness.settings",
         )
     listed, listen = members["logs"], members.get("listen")
     if not isinstance(listed, ListNode) or not all(isinstance(each, ScalarNode) for each in listed.items):
-        raise WitnessSettingsInvalid("`logs` is no list of keys", where=str(listed.mark))
+        raise ConfigurationError("`logs` is no list of keys", where=str(listed.mark), code="witness.settings")
     if listen is not None and not isinstance(listen, ScalarNode):
-        raise WitnessSettingsInvalid("`listen` is no address", where=str(listen.mark))
+        raise ConfigurationError("`listen` is no address", where=str(listen.mark), code="witness.settings")
     vkeys = [each.text for each in listed.items if isinstance(each, ScalarNode)]
     return WitnessConfig(logs_of(vkeys), None if listen is None else listen.text)
 
@@ -73,23 +76,24 @@ def logs_of(vkeys: Iterable[str]) -> Logs:
     """The keys, by origin.
 
     Raises:
-        WitnessSettingsInvalid: none, one twice, or one that is no log's.
+        ``witness.settings``: none, one twice, or one that is no log's.
     """
     found: dict[str, tuple[LogKey, ...]] = {}
     for text in vkeys:
         try:
             key = parse_vkey(text)
         except NoteMalformed as error:
-            raise WitnessSettingsInvalid(f"not a log's key: {error}") from error
+            raise ConfigurationError(f"not a log's key: {error}", code="witness.settings") from error
         if not isinstance(key, LogKey) or key in found.get(key.name, ()):
-            raise WitnessSettingsInvalid(
+            raise ConfigurationError(
                 "a key that is no log's, or stands twice",
                 expected="Ed25519 (0x01)",
                 found=ascii(key.name[:60]),
+                code="witness.settings",
             )
         found[key.name] = (*found.get(key.name, ()), key)
     if not found:
-        raise WitnessSettingsInvalid("no log to witness", expected="one key at least")
+        raise ConfigurationError("no log to witness", expected="one key at least", code="witness.settings")
     return found
 
 
@@ -97,11 +101,14 @@ def parse_listen(text: str) -> tuple[str, int]:
     """Address and port; port 0: any.
 
     Raises:
-        WitnessSettingsInvalid: another form.
+        ``witness.settings``: another form.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not host or not (port.isascii() and port.isdecimal()) or int(port) > 0xFFFF:
-        raise WitnessSettingsInvalid(
-            "not an address to listen on", expected="ADDRESS:PORT", found=ascii(text[:60])
+        raise ConfigurationError(
+            "not an address to listen on",
+            expected="ADDRESS:PORT",
+            found=ascii(text[:60]),
+            code="witness.settings",
         )
     return host.strip("[]"), int(port)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from affiant.attestation.log.witness.errors import WitnessExists, WitnessSettingsInvalid
 from affiant.attestation.log.witness.keys import WitnessKeys
 from affiant.attestation.log.witness.state import create_state
+from affiant.errors import ConfigurationError, StateError
 from affiant.files import write_whole
 
 __all__ = ["make_witness"]
@@ -16,14 +16,15 @@ def make_witness(keys: WitnessKeys, key_path: Path, database: Path) -> None:
     """Write both, each 0600; nothing is overwritten.
 
     Raises:
-        WitnessExists: one of them stands there.
-        WitnessSettingsInvalid: they cannot be written.
+        ``witness.exists``: one of them stands there.
+        ``witness.settings``: they cannot be written.
     """
     if key_path.exists() or key_path.is_symlink():
-        raise WitnessExists(
+        raise StateError(
             "a key stands there already",
             where=str(key_path),
             hint="Nothing is overwritten: name another file.",
+            code="witness.exists",
         )
     try:
         create_state(database, keys.identity)
@@ -33,8 +34,11 @@ def make_witness(keys: WitnessKeys, key_path: Path, database: Path) -> None:
             database.unlink(missing_ok=True)  # made by us just now, for nobody
             raise
     except FileExistsError as error:
-        raise WitnessExists("a key stands there already", where=str(key_path)) from error
+        raise StateError("a key stands there already", where=str(key_path), code="witness.exists") from error
     except OSError as error:
-        raise WitnessSettingsInvalid(
-            "the witness cannot be written", where=str(key_path.parent), found=error.strerror
+        raise ConfigurationError(
+            "the witness cannot be written",
+            where=str(key_path.parent),
+            found=error.strerror,
+            code="witness.settings",
         ) from error

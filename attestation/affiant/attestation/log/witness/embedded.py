@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Final
 
 from affiant.attestation.log.witness.create import make_witness
-from affiant.attestation.log.witness.errors import WitnessSettingsInvalid, WitnessStateLost
 from affiant.attestation.log.witness.keys import make_keys
 from affiant.attestation.tlog.errors import NoteMalformed
 from affiant.attestation.tlog.note_keys import CosignerKey, parse_vkey
 from affiant.attestation.tlog.quorum import OWN_WITNESS_URL, SELF
+from affiant.errors import ConfigurationError, StateError
 from affiant.files import sync_folder, write_whole
 
 __all__ = ["OwnWitness", "own_witness", "own_witness_folder"]
@@ -77,8 +77,8 @@ def own_witness(home: Path, *, random_bytes: Callable[[int], bytes]) -> OwnWitne
     """The witness of the state folder ``home``; made where there is none.
 
     Raises:
-        WitnessStateLost: something of it is missing.
-        WitnessSettingsInvalid: it cannot be made or read, or its policy was not written here.
+        ``witness.state_lost``: something of it is missing.
+        ``witness.settings``: it cannot be made or read, or its policy was not written here.
     """
     folder = own_witness_folder(home)
     try:
@@ -86,16 +86,20 @@ def own_witness(home: Path, *, random_bytes: Callable[[int], bytes]) -> OwnWitne
             _make(home, folder, random_bytes)
         for name in (_KEY, _STATE, _POLICY):
             if not (folder / name).exists():
-                raise WitnessStateLost(
+                raise StateError(
                     "a part of the gateway's own witness is missing",
                     where=str(folder / name),
                     hint=f"It is retired: mv {folder} {folder}.retired; the next command makes another, and trust "
                     "files are to be written anew with `affiant platform trust`",
+                    code="witness.state_lost",
                 )
         return OwnWitness(folder, _read_policy(folder / _POLICY))
     except OSError as error:
-        raise WitnessSettingsInvalid(
-            "the gateway's own witness cannot be used", where=str(folder), found=error.strerror
+        raise ConfigurationError(
+            "the gateway's own witness cannot be used",
+            where=str(folder),
+            found=error.strerror,
+            code="witness.settings",
         ) from error
 
 
@@ -136,5 +140,7 @@ def _read_policy(path: Path) -> str:
     except NoteMalformed:
         written_here = False
     if not written_here:
-        raise WitnessSettingsInvalid("not the policy of a gateway's own witness", where=str(path))
+        raise ConfigurationError(
+            "not the policy of a gateway's own witness", where=str(path), code="witness.settings"
+        )
     return text

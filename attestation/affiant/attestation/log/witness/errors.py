@@ -20,7 +20,6 @@
 from __future__ import annotations
 
 from affiant.errors import (
-    ConfigurationError,
     MalformedError,
     NotAllowedError,
     NotAuthenticError,
@@ -32,23 +31,13 @@ __all__ = [
     "CosignatureForged",
     "WitnessAhead",
     "WitnessClockBehind",
-    "WitnessConflict",
-    "WitnessExists",
     "WitnessInconsistent",
     "WitnessKeyMalformed",
     "WitnessRefused",
     "WitnessRequestMalformed",
-    "WitnessSettingsInvalid",
-    "WitnessStateLost",
     "WitnessStateUnavailable",
     "WitnessUnreachable",
 ]
-
-
-class WitnessStateLost(StateError):
-    """A key whose database is missing or another's. Starting empty would cosign a second history."""
-
-    code = "witness.state_lost"
 
 
 class WitnessStateUnavailable(StateError):
@@ -56,12 +45,6 @@ class WitnessStateUnavailable(StateError):
 
     code = "witness.state_unavailable"
     retryable = True
-
-
-class WitnessExists(StateError):
-    """A key or database stands there already."""
-
-    code = "witness.exists"
 
 
 class WitnessClockBehind(StateError):
@@ -111,15 +94,3 @@ class WitnessUnreachable(UnreachableError):
     """No whole answer in time, or an answer that is none of a witness."""
 
     code = "witness.unreachable"
-
-
-class WitnessConflict(UnreachableError):
-    """The size that the witness names changed between two questions."""
-
-    code = "witness.conflict"
-
-
-class WitnessSettingsInvalid(ConfigurationError):
-    """What the operator gave does not fit together."""
-
-    code = "witness.settings"

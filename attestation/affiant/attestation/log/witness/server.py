@@ -23,8 +23,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from affiant.attestation.log.witness.asgi import WitnessApp
-from affiant.attestation.log.witness.errors import WitnessSettingsInvalid
 from affiant.attestation.log.witness.witness import Witness
+from affiant.errors import ConfigurationError
 
 __all__ = ["ServerSettings", "serve_witness"]
 
@@ -120,7 +120,7 @@ def serve_witness(
         announce: called once with the address, when it is being served.
 
     Raises:
-        WitnessSettingsInvalid: the address or the certificate cannot be used.
+        ``witness.settings``: the address or the certificate cannot be used.
     """
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     tls = _tls_context(settings)
@@ -184,8 +184,11 @@ def _listening(settings: ServerSettings) -> Iterator[socket.socket]:
             listener.bind((settings.host, settings.port))
             listener.listen(128)
         except OSError as error:
-            raise WitnessSettingsInvalid(
-                "cannot listen", where=f"{settings.host}:{settings.port}", found=error.strerror
+            raise ConfigurationError(
+                "cannot listen",
+                where=f"{settings.host}:{settings.port}",
+                found=error.strerror,
+                code="witness.settings",
             ) from error
         yield listener
 
@@ -194,13 +197,16 @@ def _given(descriptor: int) -> socket.socket:
     try:
         listener = socket.socket(fileno=descriptor)
     except OSError as error:
-        raise WitnessSettingsInvalid("not a socket", where=f"descriptor {descriptor}") from error
+        raise ConfigurationError(
+            "not a socket", where=f"descriptor {descriptor}", code="witness.settings"
+        ) from error
     if listener.family != socket.AF_UNIX or not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         listener.close()
-        raise WitnessSettingsInvalid(
+        raise ConfigurationError(
             "not a socket to serve on",
             where=f"descriptor {descriptor}",
             expected="a Unix socket that listens",
+            code="witness.settings",
         )
     return listener
 
@@ -209,13 +215,16 @@ def _tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
     if settings.tls_cert is None and settings.tls_key is None:
         return None
     if settings.tls_cert is None or settings.tls_key is None:
-        raise WitnessSettingsInvalid("a certificate and its key belong together")
+        raise ConfigurationError("a certificate and its key belong together", code="witness.settings")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(settings.tls_cert, settings.tls_key)
     except (OSError, ssl.SSLError) as error:
-        raise WitnessSettingsInvalid(
-            "the certificate or its key cannot be used", expected="PEM", found=type(error).__name__
+        raise ConfigurationError(
+            "the certificate or its key cannot be used",
+            expected="PEM",
+            found=type(error).__name__,
+            code="witness.settings",
         ) from error
     return context

@@ -19,11 +19,10 @@ from typing import Final
 from urllib.parse import quote
 
 from affiant.attestation.log.witness.errors import (
-    WitnessExists,
-    WitnessStateLost,
     WitnessStateUnavailable,
 )
 from affiant.attestation.log.witness.protocol import Accepted, Refused, Stored
+from affiant.errors import StateError
 from affiant.files import sync_folder
 
 __all__ = ["WitnessState", "create_state", "open_state"]
@@ -62,14 +61,17 @@ def create_state(path: Path, identity: str) -> None:
     """Make the empty database of a new witness.
 
     Raises:
-        WitnessExists: something stands there.
+        ``witness.exists``: something stands there.
         WitnessStateUnavailable, OSError: it cannot be made.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     except FileExistsError as error:
-        raise WitnessExists(
-            "a database stands there already", where=str(path), hint="Nothing is overwritten: name another."
+        raise StateError(
+            "a database stands there already",
+            where=str(path),
+            hint="Nothing is overwritten: name another.",
+            code="witness.exists",
         ) from error
     with _refusing(path), closing(_connect(path)) as connection:
         connection.executescript(f"BEGIN;{_SCHEMA}COMMIT;")
@@ -82,13 +84,15 @@ def open_state(path: Path, identity: str) -> Iterator[WitnessState]:
     """The database of the witness ``identity``.
 
     Raises:
-        WitnessStateLost: it is missing, empty, or another's.
+        ``witness.state_lost``: it is missing, empty, or another's.
         WitnessStateUnavailable: it is damaged, or cannot be opened.
     """
     try:
         status = os.stat(path, follow_symlinks=False)
     except FileNotFoundError as error:
-        raise WitnessStateLost("the witness's database is missing", where=str(path), hint=_RETIRED) from error
+        raise StateError(
+            "the witness's database is missing", where=str(path), hint=_RETIRED, code="witness.state_lost"
+        ) from error
     except OSError as error:
         raise WitnessStateUnavailable(
             "the database cannot be opened", where=str(path), found=error.strerror
@@ -103,12 +107,13 @@ def open_state(path: Path, identity: str) -> Iterator[WitnessState]:
         with _refusing(path):
             found = _identity(connection, path)
         if found != identity:
-            raise WitnessStateLost(
+            raise StateError(
                 "the database is another witness's",
                 where=str(path),
                 expected=identity,
                 found=found,
                 hint=_RETIRED,
+                code="witness.state_lost",
             )
         yield WitnessState(connection, path)
     finally:
@@ -208,7 +213,7 @@ def _identity(connection: sqlite3.Connection, path: Path) -> str:
     tables = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name IN ('witness', 'latest')")
     row = connection.execute("SELECT id FROM witness").fetchone() if tables.fetchone()[0] == 2 else None
     if row is None:
-        raise WitnessStateLost("the database is empty", where=str(path), hint=_RETIRED)
+        raise StateError("the database is empty", where=str(path), hint=_RETIRED, code="witness.state_lost")
     return str(row[0])
 
 

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass, field
 
 from affiant.attestation.log.witness.checkpoint_request import parse_submission
-from affiant.attestation.log.witness.errors import WitnessRequestMalformed, WitnessSettingsInvalid
+from affiant.attestation.log.witness.errors import WitnessRequestMalformed
 from affiant.attestation.log.witness.evidence import EvidenceFolder
 from affiant.attestation.log.witness.keys import WitnessKeys
 from affiant.attestation.log.witness.protocol import (
@@ -26,7 +26,7 @@ from affiant.attestation.log.witness.protocol import (
 from affiant.attestation.log.witness.state import WitnessState
 from affiant.attestation.tlog.note import Note
 from affiant.command_line import printable
-from affiant.errors import StateError
+from affiant.errors import ConfigurationError, StateError
 
 __all__ = ["MAX_LOGS", "Witness", "origin_hash"]
 
@@ -44,7 +44,7 @@ class Witness:
     """One witness.
 
     Raises:
-        WitnessSettingsInvalid: no log, or too many.
+        ``witness.settings``: no log, or too many.
     """
 
     keys: WitnessKeys = field(repr=False)
@@ -54,8 +54,11 @@ class Witness:
 
     def __post_init__(self) -> None:
         if not 0 < len(self.logs) <= MAX_LOGS:
-            raise WitnessSettingsInvalid(
-                "no logs to witness, or too many", expected=f"1 to {MAX_LOGS}", found=len(self.logs)
+            raise ConfigurationError(
+                "no logs to witness, or too many",
+                expected=f"1 to {MAX_LOGS}",
+                found=len(self.logs),
+                code="witness.settings",
             )
 
     def add_checkpoint(self, body: bytes, *, now: int) -> Answer:

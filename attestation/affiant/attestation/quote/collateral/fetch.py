@@ -22,12 +22,12 @@ from affiant.attestation.quote.collateral.service import Question, Service, eval
 from affiant.attestation.quote.collateral.transport import Transport
 from affiant.attestation.quote.collateral.wanted import STANDARD, Edition, Evaluation, Platform
 from affiant.attestation.tdx.pki.roots import TrustRoots
-from affiant.attestation.tdx.quote.errors import CRLIssuerMismatch, TCBMismatch
 from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral, verify_collateral
 from affiant.attestation.tdx.tcb.evaluation_numbers import (
     VerifiedEvaluationNumbers,
     verify_evaluation_numbers,
 )
+from affiant.errors import NotAuthenticError
 
 __all__ = ["Patience", "Progress", "fetch_collateral", "fetch_evaluation_numbers", "verify_as_asked"]
 
@@ -130,21 +130,23 @@ def verify_as_asked(verified: VerifiedCollateral, platform: Platform, edition: E
     """Authentic is not enough: it must be about what was asked for.
 
     Raises:
-        TCBMismatch: TCB Info of another FMSPC.
-        CRLIssuerMismatch: the revocation list of the other PCK authority.
+        ``tcb.mismatch``: TCB Info of another FMSPC.
+        ``crl.issuer``: the revocation list of the other PCK authority.
         ResponseRefused: another evaluation number than the one named.
     """
     if verified.tcb_info.fmspc != platform.fmspc:
-        raise TCBMismatch(
+        raise NotAuthenticError(
             "TCB Info is for another FMSPC",
             expected=platform.fmspc.hex(),
             found=verified.tcb_info.fmspc.hex(),
+            code="tcb.mismatch",
         )
     if verified.pck_ca is not platform.authority.pck_ca:
-        raise CRLIssuerMismatch(
+        raise NotAuthenticError(
             "the PCK revocation list is of the other authority",
             expected=platform.authority.pck_ca.value,
             found=verified.pck_ca.value,
+            code="crl.issuer",
         )
     if isinstance(edition, Evaluation):
         found = {verified.tcb_info.evaluation_number, verified.qe_identity.evaluation_number}

@@ -18,7 +18,7 @@ from affiant.attestation.quote.collateral.issuer_header import decode_issuer_cha
 from affiant.attestation.quote.collateral.single_file import MAX_COLLATERAL_FILE, parse_collateral_file
 from affiant.attestation.quote.collateral.wanted import Authority, Platform, platform_of
 from affiant.attestation.tdx.pki.crl_encoding import decode_revocation_list
-from affiant.attestation.tdx.quote.errors import CollateralMalformed, PCKChainInvalid
+from affiant.attestation.tdx.quote.errors import CollateralMalformed
 from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
 
@@ -92,7 +92,7 @@ def read_collateral(path: Path, quote: TDQuote) -> Collateral:
     Raises:
         CollateralAbsent: an item is missing, stands there twice, or cannot be read.
         CollateralMalformed: a file is not what its name says.
-        PCKChainInvalid, MalformedError: the quote's chain, which would say what to look for, does not.
+        ``pck.chain``, MalformedError: the quote's chain, which would say what to look for, does not.
     """
     if is_single(path):
         return read_collateral_path(path, Choice())
@@ -104,13 +104,15 @@ def platform_named_by(quote: TDQuote) -> Platform:
     """The platform that ``quote`` names; nothing is verified.
 
     Raises:
-        PCKChainInvalid: its chain is under other names, which is the quote's fault and no setting of the reader's.
+        ``pck.chain``: its chain is under other names, which is the quote's fault and no setting of the reader's.
         MalformedError: its chain cannot be read.
     """
     try:
         return platform_of(quote)
     except SettingsInvalid as error:
-        raise PCKChainInvalid(error.message, expected=error.expected, found=error.found) from error
+        raise NotAuthenticError(
+            error.message, expected=error.expected, found=error.found, code="pck.chain"
+        ) from error
 
 
 def is_single(path: Path) -> bool:

@@ -37,7 +37,7 @@ from affiant.attestation.tdx.policy.appraisal import PolicyAppraisal, appraise_b
 from affiant.attestation.tdx.policy.node_outcomes import PolicyOutcome
 from affiant.attestation.tdx.policy.settings import AppraisalPolicy
 from affiant.attestation.tdx.quote.checks import Check, held, not_made
-from affiant.attestation.tdx.quote.errors import ExpectationInvalid, UntrustedRoot
+from affiant.attestation.tdx.quote.errors import UntrustedRoot
 from affiant.attestation.tdx.quote.quote import TDQuote, parse_quote
 from affiant.attestation.tdx.tcb.collateral import ITEMS, Collateral
 from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral, verify_collateral
@@ -92,7 +92,10 @@ class Question:
 
     def __post_init__(self) -> None:
         if self.policy is not None and self.references:
-            raise ExpectationInvalid("reference values and a policy both say what is accepted; give one")
+            raise ConfigurationError(
+                "reference values and a policy both say what is accepted; give one",
+                code="appraisal.expectation",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
-from affiant.attestation.signatures.sigstore.errors import OtherKind
 from affiant.attestation.signatures.sigstore.statement import MAX_CONTENT, FileKind, SignedFile
 from affiant.attestation.tdx.appraise.reference import parse_reference_values
 from affiant.attestation.tdx.policy.policy_file import parse_appraisal_policy
+from affiant.errors import NotAllowedError
 
 __all__ = ["file_to_sign", "require_readable"]
 
@@ -23,7 +23,7 @@ def file_to_sign(name: str, content: bytes) -> SignedFile:
     """``content`` as a file that may be signed, under the file name ``name``.
 
     Raises:
-        OtherKind: a trust file.
+        ``published.kind``: a trust file.
         SettingsInvalid: no plain file name, or too large.
         MalformedError: as the reader of its kind refuses; what nobody could use is not published.
     """
@@ -54,10 +54,11 @@ def _kind_of(content: bytes) -> FileKind:
     except JSONError:
         return FileKind.APPRAISAL_POLICY
     if typ == _TRUST_FILE:
-        raise OtherKind(
+        raise NotAllowedError(
             "a trust file is not for publishing: it says whom its owner trusts",
             expected=" or ".join(FileKind),
             found=_TRUST_FILE,
             hint="Publish the reference values that it holds.",
+            code="published.kind",
         )
     return FileKind.REFERENCE_VALUES if typ == FileKind.REFERENCE_VALUES else FileKind.APPRAISAL_POLICY

@@ -26,20 +26,16 @@ from affiant.errors import (
     NotAllowedError,
     NotAuthenticError,
     NotFreshError,
-    UnreachableError,
 )
 
 __all__ = [
     "BundleMalformed",
-    "ContentChanged",
     "ExtraMissing",
     "NotLogged",
-    "OtherKind",
     "OtherSigner",
     "OutsideValidity",
     "SettingsInvalid",
     "SignatureNotAuthentic",
-    "SigningFailed",
     "StatementMalformed",
     "TrustedRootUnusable",
 ]
@@ -69,34 +65,16 @@ class NotLogged(NotAuthenticError):
     code = "published.not_logged"
 
 
-class ContentChanged(NotAuthenticError):
-    """The content has another digest than the statement's subject."""
-
-    code = "published.content"
-
-
 class OtherSigner(NotAllowedError):
     """Authentic, but not signed by the one whom the reader named."""
 
     code = "published.signer"
 
 
-class OtherKind(NotAllowedError):
-    """A signed file of another kind than the one that is asked for here."""
-
-    code = "published.kind"
-
-
 class OutsideValidity(NotFreshError):
     """Signed when the certificate or a key of the trusted root did not count, or at a time that nobody vouches for."""
 
     code = "published.validity"
-
-
-class SigningFailed(UnreachableError):
-    """The certificate authority, the log or the timestamp authority did not answer, or refused to."""
-
-    code = "published.signing"
 
 
 class TrustedRootUnusable(ConfigurationError):

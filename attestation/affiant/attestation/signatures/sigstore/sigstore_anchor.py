@@ -35,10 +35,9 @@ from affiant.attestation.signatures.sigstore.trusted_identity import Signer, cer
 from affiant.attestation.signatures.timestamps.errors import (
     AnchorExtraMissing,
     AnchorUntrusted,
-    ImprintWrong,
     StatementMalformed,
 )
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, NotAuthenticError
 
 if TYPE_CHECKING:
     from affiant.attestation.signatures.timestamps.renewal import AcceptedRoot
@@ -71,7 +70,7 @@ def verify_sigstore_anchor(bundle: bytes, text: str, root: SigstoreRoot) -> LogR
 
     Raises:
         AnchorExtraMissing: the library is not installed.
-        StatementMalformed, ImprintWrong: what is signed is no such statement, or about another checkpoint.
+        StatementMalformed, ``anchor.imprint``: what is signed is no such statement, or about another checkpoint.
         AffiantError: as ``verify_signed_statement``.
     """
     try:
@@ -89,7 +88,7 @@ def require_about(statement: bytes, text: str) -> None:
     """Refuse a statement about anything but the checkpoint ``text``. Who signed it is not asked here.
 
     Raises:
-        StatementMalformed, ImprintWrong: as named.
+        StatementMalformed, ``anchor.imprint``: as named.
     """
     said = parse_in_toto(
         statement, predicate_type=PREDICATE_TYPE, limit=_MAX_STATEMENT, error=StatementMalformed
@@ -98,8 +97,11 @@ def require_about(statement: bytes, text: str) -> None:
     if not isinstance(about, str) or said.to_bytes() != checkpoint_statement(about):
         raise StatementMalformed("not a statement about exactly one checkpoint", expected=PREDICATE_TYPE)
     if about != text:
-        raise ImprintWrong(
-            "the statement is about another checkpoint", expected=repr(text[:80]), found=repr(about[:80])
+        raise NotAuthenticError(
+            "the statement is about another checkpoint",
+            expected=repr(text[:80]),
+            found=repr(about[:80]),
+            code="anchor.imprint",
         )
 
 

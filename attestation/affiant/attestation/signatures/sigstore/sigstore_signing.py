@@ -18,10 +18,11 @@ from sigstore.sign import SigningContext
 
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
 from affiant.attestation.signatures.sigstore.bundle import parse_bundle
-from affiant.attestation.signatures.sigstore.errors import SettingsInvalid, SigningFailed
+from affiant.attestation.signatures.sigstore.errors import SettingsInvalid
 from affiant.attestation.signatures.sigstore.statement import SignedFile, file_statement
 from affiant.attestation.signatures.sigstore.trusted_identity import Signer, certificate_of, signer_of
 from affiant.attestation.signatures.sigstore.verification import VerifiedFile, verify_signed_file
+from affiant.errors import UnreachableError
 
 __all__ = ["MAX_TRUST_CONFIG", "publish_file", "sign_statement", "trusted_root_of"]
 
@@ -39,7 +40,7 @@ def publish_file(file: SignedFile, *, trust_config: bytes, token: str) -> tuple[
 
     Raises:
         SettingsInvalid: the configuration or the token cannot be used.
-        SigningFailed: a service did not answer, or refused.
+        ``published.signing``: a service did not answer, or refused.
         AffiantError: what came back would be refused by its readers.
     """
     bundle, trusted_root, named = sign_statement(file_statement(file), trust_config=trust_config, token=token)
@@ -52,7 +53,7 @@ def sign_statement(statement: bytes, *, trust_config: bytes, token: str) -> tupl
     The caller verifies the bundle as its readers would, before anybody gets it.
 
     Raises:
-        SettingsInvalid, SigningFailed: as :func:`publish_file`.
+        SettingsInvalid, ``published.signing``: as :func:`publish_file`.
     """
     trusted_root = trusted_root_of(trust_config)
     try:
@@ -75,8 +76,11 @@ def sign_statement(statement: bytes, *, trust_config: bytes, token: str) -> tupl
     except ExpiredIdentity as error:
         raise SettingsInvalid("the identity token has expired") from error
     except Exception as error:  # HTTP and foreign answers: whatever they raise, nothing was published
-        raise SigningFailed(
-            "not signed", found=_excerpt(error, token), hint="Nothing was written; the log may hold an entry."
+        raise UnreachableError(
+            "not signed",
+            found=_excerpt(error, token),
+            hint="Nothing was written; the log may hold an entry.",
+            code="published.signing",
         ) from error
     return bundle, trusted_root, signer_of(certificate_of(parse_bundle(bundle)))
 

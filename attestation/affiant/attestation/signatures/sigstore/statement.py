@@ -22,7 +22,8 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import EncodingError, b64u, from_b64u, sha256_name
 from affiant.attestation.signatures.in_toto import InTotoStatement, parse_in_toto
-from affiant.attestation.signatures.sigstore.errors import ContentChanged, SettingsInvalid, StatementMalformed
+from affiant.attestation.signatures.sigstore.errors import SettingsInvalid, StatementMalformed
+from affiant.errors import NotAuthenticError
 
 __all__ = [
     "MAX_CONTENT",
@@ -96,7 +97,7 @@ def parse_file_statement(statement: bytes) -> SignedFile:
 
     Raises:
         StatementMalformed: another form, another predicate, more subjects than one, or a name that is none.
-        ContentChanged: the content is not the one that the subject names.
+        ``published.content``: the content is not the one that the subject names.
     """
     said = parse_in_toto(
         statement, predicate_type=PREDICATE_TYPE, limit=MAX_STATEMENT, error=StatementMalformed
@@ -107,10 +108,11 @@ def parse_file_statement(statement: bytes) -> SignedFile:
         )
     content = _content(said.predicate["content"])
     if hashlib.sha256(content).hexdigest() != said.sha256:
-        raise ContentChanged(
+        raise NotAuthenticError(
             "subject and content are two different files",
             expected=f"sha256:{said.sha256}",
             found=sha256_name(content),
+            code="published.content",
         )
     try:
         return SignedFile(said.subject, _kind(said.predicate["kind"]), content)

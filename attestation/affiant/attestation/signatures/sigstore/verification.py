@@ -66,7 +66,7 @@ def verify_signed_file(bundle: bytes, *, trusted_root: bytes, signer: Signer) ->
         ExtraMissing: the sigstore library is not installed.
         TrustedRootUnusable: the trusted root is none, or trusts nobody.
         BundleMalformed, StatementMalformed: another form.
-        SignatureNotAuthentic, NotLogged, ContentChanged: something does not hold.
+        SignatureNotAuthentic, NotLogged, ``published.content``: something does not hold.
         OtherSigner: it holds, and somebody else signed.
         OutsideValidity: it was not signed while certificate and keys counted.
         MalformedError: as the file's own reader refuses.

@@ -27,39 +27,20 @@ from __future__ import annotations
 from affiant.errors import (
     ConfigurationError,
     MalformedError,
-    NotAllowedError,
     NotAuthenticError,
-    NotFreshError,
     StateError,
-    UnreachableError,
 )
 
 __all__ = [
     "AnchorAbsent",
-    "AnchorExpired",
     "AnchorExtraMissing",
-    "AnchorOrderWrong",
     "AnchorSettingsInvalid",
     "AnchorUnproven",
     "AnchorUntrusted",
-    "AnswerStale",
-    "AuthorityRefused",
-    "AuthorityUnavailable",
-    "AuthorityUnreachable",
     "ForeignLog",
-    "ImprintWrong",
     "NotCovering",
-    "PolicyWrong",
-    "PurposeWrong",
     "StatementMalformed",
-    "TokenMalformed",
 ]
-
-
-class TokenMalformed(MalformedError):
-    """Not an RFC 3161 response with one token, or not of the strict form that is read."""
-
-    code = "anchor.token"
 
 
 class StatementMalformed(MalformedError):
@@ -68,28 +49,10 @@ class StatementMalformed(MalformedError):
     code = "anchor.statement"
 
 
-class ImprintWrong(NotAuthenticError):
-    """The token holds, and is about other bytes."""
-
-    code = "anchor.imprint"
-
-
 class AnchorUntrusted(NotAuthenticError):
     """Signature or chain do not lead to a root that the reader accepts at that time."""
 
     code = "anchor.untrusted"
-
-
-class PurposeWrong(NotAuthenticError):
-    """The signer's certificate is not one for timestamps, or not the one that the token names."""
-
-    code = "anchor.purpose"
-
-
-class AnchorOrderWrong(NotAuthenticError):
-    """A renewal names an earlier time than the token that it renews."""
-
-    code = "anchor.order"
 
 
 class ForeignLog(NotAuthenticError):
@@ -108,42 +71,6 @@ class AnchorUnproven(NotAuthenticError):
     """The anchored checkpoint and the one of the proofs are not shown to be of one tree."""
 
     code = "anchor.unproven"
-
-
-class AnchorExpired(NotFreshError):
-    """The authority's certificate was not valid at the token's own time."""
-
-    code = "anchor.expired"
-
-
-class AnswerStale(NotFreshError):
-    """The token has another nonce than the request: an answer to somebody else, or an old one."""
-
-    code = "anchor.nonce"
-
-
-class PolicyWrong(NotAllowedError):
-    """Issued under another policy than the reader pins for this root."""
-
-    code = "anchor.policy"
-
-
-class AuthorityRefused(NotAllowedError):
-    """The authority's answer is an error."""
-
-    code = "anchor.refused"
-
-
-class AuthorityUnreachable(UnreachableError):
-    """No connection to the authority, or no whole answer in time."""
-
-    code = "anchor.unreachable"
-
-
-class AuthorityUnavailable(UnreachableError):
-    """The authority answered that it has no answer."""
-
-    code = "anchor.unavailable"
 
 
 class AnchorAbsent(StateError):

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from affiant.attestation.signatures.timestamps.errors import AnchorOrderWrong, TokenMalformed
 from affiant.attestation.signatures.timestamps.imprint import message
 from affiant.attestation.signatures.timestamps.response import MAX_TOKENS
 from affiant.attestation.signatures.timestamps.roots import TSARoot
 from affiant.attestation.signatures.timestamps.token import VerifiedToken, verify_token
+from affiant.errors import MalformedError, NotAuthenticError
 
 __all__ = ["AcceptedRoot", "Always", "VerifiedStamp", "verify_stamp"]
 
@@ -72,20 +72,23 @@ def verify_stamp(
         at: the time judged at.
 
     Raises:
-        AnchorOrderWrong: a renewal is older than what it renews.
-        TokenMalformed: none, or too many; else as ``verify_token``.
+        ``anchor.order``: a renewal is older than what it renews.
+        ``anchor.token``: none, or too many; else as ``verify_token``.
     """
     if not 1 <= len(tokens) <= MAX_TOKENS:
-        raise TokenMalformed("another number of tokens", expected=f"1 to {MAX_TOKENS}", found=len(tokens))
+        raise MalformedError(
+            "another number of tokens", expected=f"1 to {MAX_TOKENS}", found=len(tokens), code="anchor.token"
+        )
     found: list[VerifiedToken] = []
     known = at
     for place in reversed(range(len(tokens))):
         found.append(_verified(text, tokens, place, roots, known))
         if len(found) > 1 and found[-1].at > datetime.fromtimestamp(found[-2].not_after, UTC):
-            raise AnchorOrderWrong(
+            raise NotAuthenticError(
                 "a renewal is older than the token that it renews",
                 expected=f"after {found[-1].at:%Y-%m-%dT%H:%M:%SZ}",
                 found=f"{found[-2].at:%Y-%m-%dT%H:%M:%SZ}",
+                code="anchor.order",
             )
         known = found[-1].at
     return VerifiedStamp(tuple(reversed(found)))

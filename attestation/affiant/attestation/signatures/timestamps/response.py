@@ -32,7 +32,7 @@ from affiant.attestation.encoding.der import (
     unsigned_integer,
 )
 from affiant.attestation.signatures.timestamps.der_writing import object_identifier, sequence, tagged
-from affiant.attestation.signatures.timestamps.errors import AuthorityRefused, PurposeWrong, TokenMalformed
+from affiant.errors import MalformedError, NotAllowedError, NotAuthenticError
 
 __all__ = ["MAX_RESPONSE", "MAX_TOKENS", "SignedResponse", "parse_response", "split_responses"]
 
@@ -84,7 +84,7 @@ def split_responses(data: bytes) -> tuple[bytes, ...]:
     """Responses that stand one after the other, as a file ``<size>.tsr`` has them: the first, then its renewals.
 
     Raises:
-        TokenMalformed: they do not follow one another.
+        ``anchor.token``: they do not follow one another.
     """
     found, offset = [], 0
     try:
@@ -92,7 +92,9 @@ def split_responses(data: bytes) -> tuple[bytes, ...]:
             element, offset = read_element(data, offset)
             found.append(element.encoded)
     except DERError as error:
-        raise TokenMalformed("responses that do not follow one another", found=str(error)[:80]) from error
+        raise MalformedError(
+            "responses that do not follow one another", found=str(error)[:80], code="anchor.token"
+        ) from error
     return tuple(found)
 
 
@@ -100,22 +102,29 @@ def parse_response(data: bytes) -> SignedResponse:
     """Take ``data`` apart: one response, granted, with one token by one signer.
 
     Raises:
-        AuthorityRefused: the authority says no.
-        PurposeWrong: the signer's certificate is not there, or is not the one that was signed for.
-        TokenMalformed: another form.
+        ``anchor.refused``: the authority says no.
+        ``anchor.purpose``: the signer's certificate is not there, or is not the one that was signed for.
+        ``anchor.token``: another form.
     """
     if len(data) > MAX_RESPONSE:
-        raise TokenMalformed(
-            "a response is too large", expected=f"at most {MAX_RESPONSE} bytes", found=len(data)
+        raise MalformedError(
+            "a response is too large",
+            expected=f"at most {MAX_RESPONSE} bytes",
+            found=len(data),
+            code="anchor.token",
         )
     try:
         status, *token = children(read_single(data, SEQUENCE))
         _demand_granted(status)
         if len(token) != 1:
-            raise TokenMalformed("a response without exactly one token", found=len(token))
+            raise MalformedError(
+                "a response without exactly one token", found=len(token), code="anchor.token"
+            )
         return _signed(status, token[0])
     except (DERError, ValueError, IndexError) as error:
-        raise TokenMalformed("not a timestamp response in DER (RFC 3161)", found=str(error)[:80]) from error
+        raise MalformedError(
+            "not a timestamp response in DER (RFC 3161)", found=str(error)[:80], code="anchor.token"
+        ) from error
 
 
 def _demand_granted(status: Element) -> None:
@@ -124,10 +133,11 @@ def _demand_granted(status: Element) -> None:
     if value == _GRANTED:
         return
     reasons = [text for each in more for text in _reasons(each)]
-    raise AuthorityRefused(
+    raise NotAllowedError(
         "the timestamp authority refuses",
         expected="PKIStatus 0, granted",
         found=f"PKIStatus {value}" + "".join(f", {reason}" for reason in reasons)[:300],
+        code="anchor.refused",
     )
 
 
@@ -148,16 +158,18 @@ def _reasons(element: Element) -> Iterator[str]:
 def _signed(status: Element, token: Element) -> SignedResponse:
     kind, wrapped = children(_content(token, SEQUENCE))
     if kind.encoded != _SIGNED_DATA:
-        raise TokenMalformed("a token that is no signed data")
+        raise MalformedError("a token that is no signed data", code="anchor.token")
     version, digests, content, *rest = children(read_single(_content(wrapped, _FIRST), SEQUENCE))
     if children(_content(content, SEQUENCE))[0].encoded != _TST_INFO:
-        raise TokenMalformed("what is signed is no timestamp")
+        raise MalformedError("what is signed is no timestamp", code="anchor.token")
     certificates = [each for each in rest if each.tag == _FIRST]
     others = [each for each in rest if each.tag not in (_FIRST, _SET)]
     signers = [each for each in rest if each.tag == _SET]
     if len(certificates) != 1 or len(signers) != 1 or others:
-        raise TokenMalformed(
-            "a token of another form", expected="certificates and signers, and no revocation lists"
+        raise MalformedError(
+            "a token of another form",
+            expected="certificates and signers, and no revocation lists",
+            code="anchor.token",
         )
     chain = [each.encoded for each in children(certificates[0].content)]
     (signer,) = children(signers[0].content)
@@ -172,19 +184,24 @@ def _signers_certificate(signer: bytes, chain: Sequence[bytes]) -> bytes:
     _, sid, algorithm, attributes, *_ = children(signer)
     digest = children(_content(algorithm, SEQUENCE))[0].encoded
     if digest not in _DIGESTS:
-        raise TokenMalformed(
-            "signed with a hash function that is out of use", expected="SHA-256, -384 or -512"
+        raise MalformedError(
+            "signed with a hash function that is out of use",
+            expected="SHA-256, -384 or -512",
+            code="anchor.token",
         )
     issuer, serial = children(_content(sid, SEQUENCE))
     found = [each for each in chain if _issuer_and_serial(each) == (issuer.encoded, serial.encoded)]
     if len(found) != 1:
-        raise PurposeWrong(
+        raise NotAuthenticError(
             "not exactly one certificate is the signer's",
             found=len(found),
             hint="Ask for a token with its certificates (certReq).",
+            code="anchor.purpose",
         )
     if not any(_names(named, found[0]) for named in _attributes(_content(attributes, _FIRST))):
-        raise PurposeWrong("the signed attributes name another certificate (ESSCertID, RFC 5035)")
+        raise NotAuthenticError(
+            "the signed attributes name another certificate (ESSCertID, RFC 5035)", code="anchor.purpose"
+        )
     return found[0]
 
 

@@ -26,18 +26,14 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from affiant.attestation.signatures.timestamps.errors import (
-    AnchorExpired,
     AnchorExtraMissing,
     AnchorSettingsInvalid,
     AnchorUntrusted,
-    ImprintWrong,
-    PolicyWrong,
-    PurposeWrong,
-    TokenMalformed,
 )
 from affiant.attestation.signatures.timestamps.imprint import Digest
 from affiant.attestation.signatures.timestamps.response import SignedResponse, parse_response
 from affiant.attestation.signatures.timestamps.roots import TSARoot, load_certificate
+from affiant.errors import MalformedError, NotAllowedError, NotAuthenticError, NotFreshError
 
 if TYPE_CHECKING:
     from rfc3161_client import TimeStampResponse
@@ -80,7 +76,8 @@ def verify_token(
 
     Raises:
         AnchorExtraMissing: the library is not installed.
-        AuthorityRefused, TokenMalformed, PurposeWrong, AnchorExpired, ImprintWrong, AnchorUntrusted, PolicyWrong: as
+        ``anchor.refused``, ``anchor.token``, ``anchor.purpose``, ``anchor.expired``, ``anchor.imprint``,
+            AnchorUntrusted, ``anchor.policy``: as
             they say.
     """
     taken = parse_response(response)
@@ -98,10 +95,11 @@ def verify_token(
         )
     policy = decoded.tst_info.policy.dotted_string
     if not any(root.policy in (None, policy) for root in anchored):
-        raise PolicyWrong(
+        raise NotAllowedError(
             "stamped under another policy",
             expected=" or ".join(sorted({str(root.policy) for root in anchored})),
             found=policy,
+            code="anchor.policy",
         )
     return VerifiedToken(
         at=at,
@@ -126,7 +124,9 @@ def _decoded(taken: SignedResponse) -> TimeStampResponse:
         info = decoded.tst_info
         _ = info.gen_time, info.accuracy, info.message_imprint.message, info.policy, info.serial_number
     except Exception as error:  # a foreign parser on hostile bytes: whatever it raises is an error
-        raise TokenMalformed("the token cannot be read", found=str(error)[:160]) from error
+        raise MalformedError(
+            "the token cannot be read", found=str(error)[:160], code="anchor.token"
+        ) from error
     return decoded
 
 
@@ -134,7 +134,7 @@ def _time(decoded: TimeStampResponse) -> tuple[datetime, timedelta]:
     info = decoded.tst_info
     at = info.gen_time
     if at.tzinfo is None:
-        raise TokenMalformed("a time without a zone")
+        raise MalformedError("a time without a zone", code="anchor.token")
     accuracy = timedelta()
     # The library's annotations do not say that the member is optional.
     if (said := info.accuracy) is not None:  # pyright: ignore[reportUnnecessaryComparison]
@@ -144,12 +144,14 @@ def _time(decoded: TimeStampResponse) -> tuple[datetime, timedelta]:
             or not 0 <= millis < 1000
             or not 0 <= micros < 1000
         ):
-            raise TokenMalformed("an accuracy that nobody could use", expected="at most a day")
+            raise MalformedError(
+                "an accuracy that nobody could use", expected="at most a day", code="anchor.token"
+            )
         accuracy = timedelta(seconds=seconds, milliseconds=millis, microseconds=micros)
     try:
         _ = at + accuracy
     except OverflowError as error:
-        raise TokenMalformed("a time that no calendar has") from error
+        raise MalformedError("a time that no calendar has", code="anchor.token") from error
     return at.astimezone(UTC), accuracy
 
 
@@ -159,18 +161,22 @@ def _demand_purpose(taken: SignedResponse, at: datetime) -> str:
         certificate = load_certificate(taken.certificate)
         usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
     except (AnchorSettingsInvalid, x509.ExtensionNotFound, x509.DuplicateExtension, ValueError) as error:
-        raise PurposeWrong("the signer's certificate does not say that it is for timestamps") from error
+        raise NotAuthenticError(
+            "the signer's certificate does not say that it is for timestamps", code="anchor.purpose"
+        ) from error
     if not usage.critical or list(usage.value) != [ExtendedKeyUsageOID.TIME_STAMPING]:
-        raise PurposeWrong(
+        raise NotAuthenticError(
             "the signer's certificate is not for timestamps alone",
             expected="a critical extended key usage of timeStamping",
+            code="anchor.purpose",
         )
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if not begins <= at <= ends:
-        raise AnchorExpired(
+        raise NotFreshError(
             "the authority's certificate was not valid at the token's time",
             expected=f"{begins:%Y-%m-%dT%H:%M:%SZ} to {ends:%Y-%m-%dT%H:%M:%SZ}",
             found=f"{at:%Y-%m-%dT%H:%M:%SZ}",
+            code="anchor.expired",
         )
     return certificate.subject.rfc4514_string()[:_MAX_NAME] or "an authority without a name"
 
@@ -180,12 +186,18 @@ def _demand_imprint(decoded: TimeStampResponse, message: bytes) -> None:
     found = imprint.hash_algorithm.dotted_string
     digest = next((each for each in Digest if each.oid == found), None)
     if digest is None:
-        raise ImprintWrong("an imprint of another hash function", expected="SHA-256 or SHA-512", found=found)
+        raise NotAuthenticError(
+            "an imprint of another hash function",
+            expected="SHA-256 or SHA-512",
+            found=found,
+            code="anchor.imprint",
+        )
     if imprint.message != digest.of(message):
-        raise ImprintWrong(
+        raise NotAuthenticError(
             "the token is about other bytes",
             expected=digest.of(message).hex(),
             found=imprint.message.hex()[:128],
+            code="anchor.imprint",
         )
 
 

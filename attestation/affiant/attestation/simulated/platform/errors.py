@@ -5,13 +5,13 @@
     MalformedError
     +-- PlatformRequestError     platform.request      a message is none of the protocol's
     +-- PlatformReplyError       platform.reply        the platform's answer is none of the protocol's
-    +-- PlatformStoreError       platform.store        the stored state is not ours, or not readable safely
+    +-- ``platform.store``       platform.store        the stored state is not ours, or not readable safely
     NotAllowedError
     +-- RegisterError            platform.register     a register may not be set so
     StateError
-    +-- StoreLockedError         store.locked          another process serves from this folder
+    +-- ``store.locked``         store.locked          another process serves from this folder
     +-- PlatformFullError        platform.full         too many TDs, or too many connections
-    +-- TDEndedError             platform.td_ended     the TD is gone
+    +-- ``platform.td_ended``             platform.td_ended     the TD is gone
     UnreachableError
     +-- PlatformUnreachableError platform.unreachable  nothing answers on the socket
 """
@@ -24,11 +24,8 @@ __all__ = [
     "PlatformFullError",
     "PlatformReplyError",
     "PlatformRequestError",
-    "PlatformStoreError",
     "PlatformUnreachableError",
     "RegisterError",
-    "StoreLockedError",
-    "TDEndedError",
 ]
 
 
@@ -44,22 +41,10 @@ class PlatformReplyError(MalformedError):
     code = "platform.reply"
 
 
-class PlatformStoreError(MalformedError):
-    """The stored state of the platform is not what this program wrote, or others could read it."""
-
-    code = "platform.store"
-
-
 class RegisterError(NotAllowedError):
     """A register may not be set, or not to a value of this size."""
 
     code = "platform.register"
-
-
-class StoreLockedError(StateError):
-    """Another process serves from this folder."""
-
-    code = "store.locked"
 
 
 class PlatformFullError(StateError):
@@ -67,12 +52,6 @@ class PlatformFullError(StateError):
 
     code = "platform.full"
     retryable = True
-
-
-class TDEndedError(StateError):
-    """The TD behind a descriptor is gone: the platform ended, or the TD did."""
-
-    code = "platform.td_ended"
 
 
 class PlatformUnreachableError(UnreachableError):

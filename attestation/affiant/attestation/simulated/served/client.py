@@ -30,7 +30,6 @@ from affiant.attestation.simulated.platform.errors import (
     PlatformRequestError,
     PlatformUnreachableError,
     RegisterError,
-    TDEndedError,
 )
 from affiant.attestation.simulated.served.messages import (
     MAX_REPLY,
@@ -51,7 +50,7 @@ from affiant.attestation.simulated.served.messages import (
 from affiant.attestation.statements.evidence_source import TDRegisters
 from affiant.attestation.tdx.event_log.eventlog import Event, event_digest
 from affiant.attestation.tdx.tcb.collateral import Collateral, parse_collateral
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, StateError
 from affiant.socket_address import reachable_address
 
 __all__ = ["PlatformClient", "SimulatedTD"]
@@ -163,7 +162,7 @@ class SimulatedTD:
     would take the other's replies, notice, and refuse.
 
     Raises:
-        TDEndedError: the descriptor is not a socket.
+        ``platform.td_ended``: the descriptor is not a socket.
     """
 
     def __init__(
@@ -176,7 +175,9 @@ class SimulatedTD:
         try:
             self._socket = socket.socket(fileno=descriptor)
         except OSError as error:
-            raise TDEndedError("not the descriptor of a TD", found=f"descriptor {descriptor}") from error
+            raise StateError(
+                "not the descriptor of a TD", found=f"descriptor {descriptor}", code="platform.td_ended"
+            ) from error
         self._socket.settimeout(timeout_s)
         self._random_bytes = random_bytes
         self._lock = threading.Lock()
@@ -225,8 +226,10 @@ class SimulatedTD:
                 return _answer_of(packet, identifier)
             except OSError as error:
                 self._socket.close()
-                raise TDEndedError(
-                    "the TD does not answer", found=error.strerror or type(error).__name__
+                raise StateError(
+                    "the TD does not answer",
+                    found=error.strerror or type(error).__name__,
+                    code="platform.td_ended",
                 ) from error
             except (PlatformReplyError, JSONError):
                 self._socket.close()  # whose reply comes next is not known any more
@@ -251,8 +254,10 @@ def _receive_with_descriptor(connection: socket.socket) -> tuple[bytes, Sequence
 def _answer_of(packet: bytes, identifier: str) -> Mapping[str, object]:
     """The reply's members, or the platform's error raised as if it had happened here."""
     if not packet:
-        raise TDEndedError(
-            "the other end is closed", hint="The platform or the TD has ended; start a new one"
+        raise StateError(
+            "the other end is closed",
+            hint="The platform or the TD has ended; start a new one",
+            code="platform.td_ended",
         )
     reply = parse_reply(packet, identifier)
     if isinstance(reply, tuple):

@@ -72,8 +72,8 @@ def serve_platform(
         announce: called once with the socket's path, when everything is ready to serve.
 
     Raises:
-        StoreLockedError: another platform serves from this folder.
-        PlatformStoreError, ConfinementError: as named.
+        ``store.locked``: another platform serves from this folder.
+        ``platform.store``, ConfinementError: as named.
         InstalledFileError: what is installed cannot be measured, perhaps not read by this user.
     """
     with open_store(settings.home) as store, store.serving(), _listening(store) as listener, _stop() as stop:
@@ -112,7 +112,7 @@ def simulated_reference(
 
     Raises:
         ReleaseMissingError, ReleaseMalformedError: there is no manifest, or none to rely on.
-        PlatformStoreError: the folder is not private.
+        ``platform.store``: the folder is not private.
     """
     release = load_release()
     with open_store(home) as store:

@@ -27,11 +27,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical, parse_object
-from affiant.attestation.simulated.platform.errors import PlatformStoreError, StoreLockedError
 from affiant.attestation.simulated.platform.keys import SEED_SIZE
 from affiant.attestation.simulated.platform.pki import pem_chain
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.simulated.served.socket_path import platform_folder
+from affiant.errors import MalformedError, StateError
 
 __all__ = ["PlatformStore", "open_store"]
 
@@ -49,7 +49,7 @@ def open_store(home: Path) -> Iterator[PlatformStore]:
     """The platform's folder in ``home``, made where it is missing.
 
     Raises:
-        PlatformStoreError: it is a link, belongs to another user, or others may enter it.
+        ``platform.store``: it is a link, belongs to another user, or others may enter it.
     """
     path = platform_folder(home)
     try:
@@ -57,7 +57,9 @@ def open_store(home: Path) -> Iterator[PlatformStore]:
         path.mkdir(mode=0o700, exist_ok=True)
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        raise PlatformStoreError("the platform's folder cannot be used", where=str(path)) from error
+        raise MalformedError(
+            "the platform's folder cannot be used", where=str(path), code="platform.store"
+        ) from error
     try:
         _demand_private(os.fstat(folder), str(path))
         yield PlatformStore(path, folder)
@@ -78,7 +80,7 @@ class PlatformStore:
         """The platform of this folder; a new one, stored durably, where there is none yet.
 
         Raises:
-            PlatformStoreError: what is stored was not written by this program, or others can read it.
+            ``platform.store``: what is stored was not written by this program, or others can read it.
         """
         with self._lock(_STATE_LOCK):
             stored = self._read(_KEYS)
@@ -99,11 +101,15 @@ class PlatformStore:
             self.load_or_create(now=now, random_bytes=random_bytes)
         pem = self._read(_ROOT)
         if pem is None:
-            raise PlatformStoreError("the root certificate is gone", where=str(self.path / _ROOT))
+            raise MalformedError(
+                "the root certificate is gone", where=str(self.path / _ROOT), code="platform.store"
+            )
         try:
             key = x509.load_pem_x509_certificate(pem).public_key()
         except ValueError as error:
-            raise PlatformStoreError("not a certificate", where=str(self.path / _ROOT)) from error
+            raise MalformedError(
+                "not a certificate", where=str(self.path / _ROOT), code="platform.store"
+            ) from error
         return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
     def kept(self, name: str, *, limit: int) -> bytes | None:
@@ -123,7 +129,7 @@ class PlatformStore:
         """Be the one process that serves from this folder.
 
         Raises:
-            StoreLockedError: another one is.
+            ``store.locked``: another one is.
         """
         with self._lock(_SERVE_LOCK, wait=False):
             yield
@@ -146,10 +152,11 @@ class PlatformStore:
             fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(lock)
-            raise StoreLockedError(
+            raise StateError(
                 "a simulated platform already serves from this folder",
                 where=str(self.path),
                 hint="Use that one, stop it, or give --home another folder",
+                code="store.locked",
             ) from error
         try:
             yield
@@ -164,7 +171,9 @@ class PlatformStore:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise PlatformStoreError("a file cannot be opened", where=str(self.path / name)) from error
+            raise MalformedError(
+                "a file cannot be opened", where=str(self.path / name), code="platform.store"
+            ) from error
 
     def _exists(self, name: str) -> bool:
         try:
@@ -180,7 +189,7 @@ class PlatformStore:
             return None
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise PlatformStoreError("not a regular file", where=str(self.path / name))
+                raise MalformedError("not a regular file", where=str(self.path / name), code="platform.store")
             return file.read(_LIMIT)
 
     def _write(self, name: str, data: bytes) -> None:
@@ -211,17 +220,22 @@ def _decode(data: bytes, where: str) -> SimulatedPlatform:
                 from_b64u(seed, size=SEED_SIZE), created=datetime.fromtimestamp(created, UTC)
             )
         case _:
-            raise PlatformStoreError("not the keys of a simulated platform", where=where, expected=_TYP)
+            raise MalformedError(
+                "not the keys of a simulated platform", where=where, expected=_TYP, code="platform.store"
+            )
 
 
 def _demand_private(status: os.stat_result, where: str) -> None:
     """Refuse what belongs to somebody else (root may serve any owner) or what others may reach."""
     if status.st_uid != os.geteuid() and os.geteuid() != 0:
-        raise PlatformStoreError("belongs to another user", where=where, found=f"user {status.st_uid}")
+        raise MalformedError(
+            "belongs to another user", where=where, found=f"user {status.st_uid}", code="platform.store"
+        )
     if status.st_mode & _OTHERS:
-        raise PlatformStoreError(
+        raise MalformedError(
             "other users can reach it",
             where=where,
             found=f"mode {stat.S_IMODE(status.st_mode):04o}",
             hint="Take their access away: chmod go= on it",
+            code="platform.store",
         )

@@ -29,23 +29,18 @@ from affiant.attestation.tdx.pki.roots import EvidenceClass
 from affiant.attestation.tdx.quote.attributes import appraise_td_configuration
 from affiant.attestation.tdx.quote.checks import APPRAISAL_POINTS, Check, held, not_made
 from affiant.attestation.tdx.quote.errors import (
-    EvaluationTooOld,
-    EventLogMismatch,
-    EvidenceClassMismatch,
-    ExpectationInvalid,
+    AppraisalRefused,
     ImageNotAccepted,
     MRCONFIGIDMismatch,
-    MRCONFIGIDUnbound,
     ReportDataMismatch,
-    RootNotAccepted,
     RTMR3EventsRefused,
-    TCBStatusNotAccepted,
     TDAttributesRefused,
     XFAMRefused,
 )
 from affiant.attestation.tdx.quote.quote import TDReport
 from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
 from affiant.attestation.tdx.verify.verify import VerifiedQuote
+from affiant.errors import ConfigurationError, NotAuthenticError
 
 __all__ = [
     "SESSION_EVENT_ORDER",
@@ -124,8 +119,8 @@ def appraise(
 
     Raises:
         AppraisalRefused: one class for each of the steps below.
-        EventLogMismatch: the log does not replay to the registers.
-        ExpectationInvalid: an expected value has another length than its field.
+        ``eventlog.replay``: the log does not replay to the registers.
+        ``appraisal.expectation``: an expected value has another length than its field.
     """
     body = verified.quote.body
     _require_lengths(mrconfigid, report_data)
@@ -158,29 +153,39 @@ def appraise(
 def _require_lengths(mrconfigid: bytes, report_data: bytes) -> None:
     """41: an expected value is never padded or cut to fit (known mistake: trailing zeros that match)."""
     if len(mrconfigid) != 48:
-        raise ExpectationInvalid(
-            "expected MRCONFIGID has another length", expected="48 bytes", found=len(mrconfigid)
+        raise ConfigurationError(
+            "expected MRCONFIGID has another length",
+            expected="48 bytes",
+            found=len(mrconfigid),
+            code="appraisal.expectation",
         )
     if not any(mrconfigid):
-        raise ExpectationInvalid("expected MRCONFIGID is all zero, which binds nothing")
+        raise ConfigurationError(
+            "expected MRCONFIGID is all zero, which binds nothing", code="appraisal.expectation"
+        )
     if len(report_data) != 64:
-        raise ExpectationInvalid(
-            "expected REPORTDATA has another length", expected="64 bytes", found=len(report_data)
+        raise ConfigurationError(
+            "expected REPORTDATA has another length",
+            expected="64 bytes",
+            found=len(report_data),
+            code="appraisal.expectation",
         )
 
 
 def appraise_class(verified: VerifiedQuote, reference: ReferenceValues) -> None:
     """Class and root, as pinned: disagreement is refused both ways, never downgraded."""
     if verified.evidence_class is not reference.cls:
-        raise EvidenceClassMismatch(
+        raise AppraisalRefused(
             "evidence of another class than the one that was pinned",
             expected=str(reference.cls),
             found=str(verified.evidence_class),
+            code="appraisal.evidence_class",
         )
     if not reference.accepts_root(verified.root_digest):
-        raise RootNotAccepted(
+        raise AppraisalRefused(
             "the quote chains to another root than the reference values name",
             found=f"sha256:{verified.root_digest.hex()}",
+            code="appraisal.root",
         )
 
 
@@ -188,18 +193,20 @@ def appraise_tcb(verified: VerifiedQuote, reference: ReferenceValues) -> None:
     """TCB status and evaluation number, as pinned."""
     # 37: the merged status; Revoked was refused before and cannot be accepted.
     if verified.statuses.merged not in reference.statuses:
-        raise TCBStatusNotAccepted(
+        raise AppraisalRefused(
             "the TCB status is not an accepted one",
             expected=" or ".join(sorted(status.value for status in reference.statuses)),
             found=verified.statuses.merged.value,
             hint="Update the platform; its advisories: " + (", ".join(sorted(verified.advisories)) or "none"),
+            code="appraisal.tcb_status",
         )
     # 21: the policy's minimum.
     if verified.evaluation_number < reference.min_evaluation:
-        raise EvaluationTooOld(
+        raise AppraisalRefused(
             "the collateral is from an older TCB evaluation than required",
             expected=f"at least {reference.min_evaluation}",
             found=verified.evaluation_number,
+            code="appraisal.evaluation_number",
         )
 
 
@@ -224,7 +231,12 @@ def _appraise_image(body: TDReport, reference: ReferenceValues, image: ImageRole
     measured = ImageMeasurement(body.mrtd, body.rtmrs[0], body.rtmrs[1], body.rtmrs[2])
     accepted = reference.images.get(image)
     if accepted is None:
-        raise ExpectationInvalid("no such image", expected="gateway or session", found=str(image)[:32])
+        raise ConfigurationError(
+            "no such image",
+            expected="gateway or session",
+            found=str(image)[:32],
+            code="appraisal.expectation",
+        )
     if measured not in accepted:
         raise ImageNotAccepted(
             f"the TD runs no accepted {image} image",
@@ -238,7 +250,11 @@ def appraise_mrconfigid(body: TDReport, expected: bytes) -> None:
     """MRCONFIGID, as the launcher must have bound it."""
     # 40: all zero is unbound, never a match.
     if body.mrconfigid == _UNBOUND:
-        raise MRCONFIGIDUnbound("MRCONFIGID is all zero: the launcher bound nothing", expected=expected.hex())
+        raise AppraisalRefused(
+            "MRCONFIGID is all zero: the launcher bound nothing",
+            expected=expected.hex(),
+            code="appraisal.mrconfigid_unbound",
+        )
     if body.mrconfigid != expected:
         raise MRCONFIGIDMismatch(
             "MRCONFIGID is not the expected digest", expected=expected.hex(), found=body.mrconfigid.hex()
@@ -262,10 +278,11 @@ def _appraise_replay(body: TDReport, log: EventLog) -> None:
     for rtmr in range(4):
         events = log.events(rtmr)
         if (events or rtmr == 3) and replay(events) != body.rtmrs[rtmr]:
-            raise EventLogMismatch(
+            raise NotAuthenticError(
                 f"the event log does not replay to RTMR{rtmr}",
                 expected=body.rtmrs[rtmr].hex(),
                 found=f"{replay(events).hex()} after {len(events)} events",
+                code="eventlog.replay",
             )
 
 
@@ -300,10 +317,11 @@ def _appraise_rtmr3(
             )
     if expected is not None:
         if len(expected) != count:
-            raise ExpectationInvalid(
+            raise ConfigurationError(
                 "expected events are not those up to the barrier",
                 expected=f"{count} events",
                 found=len(expected),
+                code="appraisal.expectation",
             )
         _compare_events(boot, expected)
     if expected_later is not None:

@@ -12,8 +12,9 @@ from affiant.attestation.tdx.appraise.appraisal import appraise_mrconfigid, appr
 from affiant.attestation.tdx.event_log.eventlog import EMPTY_REGISTER
 from affiant.attestation.tdx.event_log.measured_log import Binding, MeasuredLog, verify_replay
 from affiant.attestation.tdx.quote.checks import Check, held_as, not_made
-from affiant.attestation.tdx.quote.errors import ExpectationInvalid, RTMR3EventsRefused
+from affiant.attestation.tdx.quote.errors import RTMR3EventsRefused
 from affiant.attestation.tdx.quote.quote import TDReport
+from affiant.errors import ConfigurationError
 
 __all__ = ["Expectations", "MetExpectations", "appraise_expectations"]
 
@@ -23,7 +24,7 @@ class Expectations:
     """What a reader expects of one TD. None: not asked.
 
     Raises:
-        ExpectationInvalid: a value of another length than its field, or an MRCONFIGID of zeros.
+        ``appraisal.expectation``: a value of another length than its field, or an MRCONFIGID of zeros.
     """
 
     image: str | None = None
@@ -39,11 +40,16 @@ class Expectations:
             ("RTMR3", self.rtmr3, 48),
         ):
             if value is not None and len(value) != size:
-                raise ExpectationInvalid(
-                    f"expected {name} has another length", expected=f"{size} bytes", found=len(value)
+                raise ConfigurationError(
+                    f"expected {name} has another length",
+                    expected=f"{size} bytes",
+                    found=len(value),
+                    code="appraisal.expectation",
                 )
         if self.mrconfigid is not None and not any(self.mrconfigid):
-            raise ExpectationInvalid("expected MRCONFIGID is all zero, which binds nothing")
+            raise ConfigurationError(
+                "expected MRCONFIGID is all zero, which binds nothing", code="appraisal.expectation"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ def appraise_expectations(
 
     Raises:
         AppraisalRefused: an expectation is not met.
-        EventLogMismatch: the log does not replay to the registers.
+        ``eventlog.replay``: the log does not replay to the registers.
     """
     if expected.mrconfigid is not None:
         appraise_mrconfigid(body, expected.mrconfigid)

@@ -25,10 +25,11 @@ from affiant.attestation.tdx.event_log.measured_log import MeasuredLog
 from affiant.attestation.tdx.pki.roots import EvidenceClass
 from affiant.attestation.tdx.quote.attributes import appraise_td_configuration
 from affiant.attestation.tdx.quote.checks import Check, held_as, not_made
-from affiant.attestation.tdx.quote.errors import AppraisalRefused, ExpectationInvalid, ImageNotAccepted
+from affiant.attestation.tdx.quote.errors import AppraisalRefused, ImageNotAccepted
 from affiant.attestation.tdx.quote.quote import TDReport
 from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
 from affiant.attestation.tdx.verify.verify import VerifiedQuote
+from affiant.errors import ConfigurationError
 
 __all__ = ["AskedAppraisal", "appraise_asked"]
 
@@ -65,7 +66,7 @@ def appraise_asked(
 
     Raises:
         AppraisalRefused: an expectation is not met; of several reference values, the first one's error.
-        EventLogMismatch: the log does not replay to the registers.
+        ``eventlog.replay``: the log does not replay to the registers.
     """
     body = verified.quote.body
     appraise_td_configuration(body)
@@ -103,7 +104,12 @@ def _images(body: TDReport, reference: ReferenceValues, asked: str | None) -> tu
     measured = ImageMeasurement(body.mrtd, *body.rtmrs[:3])
     candidates: tuple[ImageRole, ...] = tuple(role for role in _ROLES if asked is None or asked == role)
     if not candidates:
-        raise ExpectationInvalid("no such image", expected="gateway or session", found=str(asked)[:32])
+        raise ConfigurationError(
+            "no such image",
+            expected="gateway or session",
+            found=str(asked)[:32],
+            code="appraisal.expectation",
+        )
     roles: tuple[ImageRole, ...] = tuple(role for role in candidates if measured in reference.images[role])
     if not roles:
         raise ImageNotAccepted(

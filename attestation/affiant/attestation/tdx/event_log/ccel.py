@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from affiant.attestation.tdx.event_log.errors import EventLogMalformed
 from affiant.attestation.tdx.event_log.measured_log import (
     MAX_MEASURED_EVENTS,
     MAX_MEASURED_LOG_BYTES,
@@ -24,6 +23,7 @@ from affiant.attestation.tdx.event_log.tcg_events import (
     name_of_event,
     name_of_type,
 )
+from affiant.errors import MalformedError
 
 __all__ = ["is_ccel", "parse_ccel"]
 
@@ -43,16 +43,24 @@ def parse_ccel(data: bytes) -> MeasuredLog:
     """The log in ``data``, in linear time.
 
     Raises:
-        EventLogMalformed: cut, of other algorithms, beyond its bounds, or with something after its end.
-        EventPreimageMismatch: an event's content is not what its digest was made of.
+        ``eventlog.malformed``: cut, of other algorithms, beyond its bounds, or with something after its end.
+        ``eventlog.preimage``: an event's content is not what its digest was made of.
     """
     if len(data) > MAX_MEASURED_LOG_BYTES:
-        raise EventLogMalformed("event log too large", expected=f"at most {MAX_MEASURED_LOG_BYTES} bytes")
+        raise MalformedError(
+            "event log too large",
+            expected=f"at most {MAX_MEASURED_LOG_BYTES} bytes",
+            code="eventlog.malformed",
+        )
     algorithms, offset = _parse_spec_id(data)
     events: list[MeasuredEvent] = []
     while not _is_end(data, offset):
         if len(events) >= MAX_MEASURED_EVENTS:
-            raise EventLogMalformed("event log of too many events", expected=f"at most {MAX_MEASURED_EVENTS}")
+            raise MalformedError(
+                "event log of too many events",
+                expected=f"at most {MAX_MEASURED_EVENTS}",
+                code="eventlog.malformed",
+            )
         event, offset = _parse_event(data, offset, algorithms, where=f"event {len(events) + 1}")
         events.append(event)
     return MeasuredLog("CCEL", tuple(events))
@@ -61,26 +69,34 @@ def parse_ccel(data: bytes) -> MeasuredLog:
 def _number(data: bytes, offset: int, size: int) -> int:
     """A little-endian number, which must be there as a whole."""
     if offset + size > len(data):
-        raise EventLogMalformed("event log is cut", found=f"{len(data)} bytes")
+        raise MalformedError("event log is cut", found=f"{len(data)} bytes", code="eventlog.malformed")
     return int.from_bytes(data[offset : offset + size], "little")
 
 
 def _parse_spec_id(data: bytes) -> tuple[dict[int, int], int]:
     """Algorithm -> digest size, and where the first event begins (TCG_EfiSpecIdEvent)."""
     if not is_ccel(data) or _number(data, 4, 4) != EV_NO_ACTION or any(data[8:28]):
-        raise EventLogMalformed("not a TCG2 event log", expected="an event 'Spec ID Event03' first")
+        raise MalformedError(
+            "not a TCG2 event log", expected="an event 'Spec ID Event03' first", code="eventlog.malformed"
+        )
     end = 32 + _number(data, 28, 4)
     count = _number(data, 56, 4)
     if not 1 <= count <= len(_DIGEST_SIZES):
-        raise EventLogMalformed("event log of no, or too many, algorithms", found=count)
+        raise MalformedError(
+            "event log of no, or too many, algorithms", found=count, code="eventlog.malformed"
+        )
     algorithms = {_number(data, 60 + 4 * n, 2): _number(data, 62 + 4 * n, 2) for n in range(count)}
     vendor = 60 + 4 * count
     if vendor + 1 + _number(data, vendor, 1) != end or end > len(data):
-        raise EventLogMalformed("the first event does not end where it says")
+        raise MalformedError("the first event does not end where it says", code="eventlog.malformed")
     if len(algorithms) != count or any(_DIGEST_SIZES.get(each) != size for each, size in algorithms.items()):
-        raise EventLogMalformed("an algorithm is unknown, stands twice, or has another size")
+        raise MalformedError(
+            "an algorithm is unknown, stands twice, or has another size", code="eventlog.malformed"
+        )
     if _SHA384 not in algorithms:
-        raise EventLogMalformed("event log without SHA-384, which is what registers are extended with")
+        raise MalformedError(
+            "event log without SHA-384, which is what registers are extended with", code="eventlog.malformed"
+        )
     return algorithms, end
 
 
@@ -92,7 +108,11 @@ def _is_end(data: bytes, offset: int) -> bool:
         return False
     rest = data[offset:]
     if rest.strip(b"\0") and rest.strip(b"\xff"):
-        raise EventLogMalformed("something stands after the end of the event log", where=f"byte {offset}")
+        raise MalformedError(
+            "something stands after the end of the event log",
+            where=f"byte {offset}",
+            code="eventlog.malformed",
+        )
     return True
 
 
@@ -102,24 +122,36 @@ def _parse_event(
     """TCG_PCR_EVENT2: every algorithm's digest exactly once."""
     index, number, count = (_number(data, offset + 4 * n, 4) for n in range(3))
     if index > 4:
-        raise EventLogMalformed("no such register", where=where, expected="0 to 4", found=index)
+        raise MalformedError(
+            "no such register", where=where, expected="0 to 4", found=index, code="eventlog.malformed"
+        )
     if count != len(algorithms):
-        raise EventLogMalformed("an event without one digest for each algorithm", where=where, found=count)
+        raise MalformedError(
+            "an event without one digest for each algorithm",
+            where=where,
+            found=count,
+            code="eventlog.malformed",
+        )
     offset += _EVENT_HEADER
     digests: dict[int, bytes] = {}
     for _ in range(count):
         algorithm = _number(data, offset, 2)
         size = algorithms.get(algorithm)
         if size is None or algorithm in digests:
-            raise EventLogMalformed(
-                "a digest of another algorithm, or one twice", where=where, found=algorithm
+            raise MalformedError(
+                "a digest of another algorithm, or one twice",
+                where=where,
+                found=algorithm,
+                code="eventlog.malformed",
             )
         digests[algorithm] = data[offset + 2 : offset + 2 + size]
         offset += 2 + size
     length = _number(data, offset, 4)
     offset += 4
     if length > len(data) - offset:
-        raise EventLogMalformed("an event reaches beyond the log", where=where, found=f"{length} bytes")
+        raise MalformedError(
+            "an event reaches beyond the log", where=where, found=f"{length} bytes", code="eventlog.malformed"
+        )
     content = data[offset : offset + length]
     return _event(index, number, digests[_SHA384], content, where=where), offset + length
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
-from affiant.attestation.tdx.event_log.errors import EventLogMalformed
+from affiant.errors import MalformedError
 
 __all__ = [
     "EMPTY_REGISTER",
@@ -62,7 +62,7 @@ class Event:
     """One named fact with its payload.
 
     Raises:
-        EventLogMalformed: a name other than ``[a-z0-9][a-z0-9.-]{0,63}``.
+        ``eventlog.malformed``: a name other than ``[a-z0-9][a-z0-9.-]{0,63}``.
     """
 
     name: str
@@ -70,7 +70,9 @@ class Event:
 
     def __post_init__(self) -> None:
         if _NAME.match(self.name) is None:
-            raise EventLogMalformed("event name of another form", expected="[a-z0-9][a-z0-9.-]{0,63}")
+            raise MalformedError(
+                "event name of another form", expected="[a-z0-9][a-z0-9.-]{0,63}", code="eventlog.malformed"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,9 @@ class LoggedEvent:
 
     def __post_init__(self) -> None:
         if type(self.rtmr) is not int or not 0 <= self.rtmr <= 3:
-            raise EventLogMalformed("no such register", expected="0 to 3", where=self.event.name)
+            raise MalformedError(
+                "no such register", expected="0 to 3", where=self.event.name, code="eventlog.malformed"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +103,21 @@ class EventLog:
         """The log document.
 
         Raises:
-            EventLogMalformed: a payload has no canonical form, or the document would not be read again.
+            ``eventlog.malformed``: a payload has no canonical form, or the document would not be read again.
         """
         if len(self.entries) > MAX_EVENTS:
-            raise EventLogMalformed("event log of too many events", expected=f"at most {MAX_EVENTS}")
+            raise MalformedError(
+                "event log of too many events", expected=f"at most {MAX_EVENTS}", code="eventlog.malformed"
+            )
         events = [
             {"rtmr": entry.rtmr, "name": entry.event.name, "payload": entry.event.payload}
             for entry in self.entries
         ]
         data = _canonical({"typ": EVENT_LOG_TYPE, "events": events})
         if len(data) > MAX_LOG_BYTES:
-            raise EventLogMalformed("event log too large", expected=f"at most {MAX_LOG_BYTES} bytes")
+            raise MalformedError(
+                "event log too large", expected=f"at most {MAX_LOG_BYTES} bytes", code="eventlog.malformed"
+            )
         return data
 
 
@@ -117,7 +125,7 @@ def event_digest(event: Event) -> bytes:
     """The 48 bytes that are extended for ``event``.
 
     Raises:
-        EventLogMalformed: the payload has no canonical form.
+        ``eventlog.malformed``: the payload has no canonical form.
     """
     return hashlib.sha384(
         _canonical({"typ": EVENT_TYPE, "name": event.name, "payload": event.payload})
@@ -128,17 +136,17 @@ def _canonical(value: object) -> bytes:
     try:
         return canonical(value)
     except JSONError as error:
-        raise EventLogMalformed("an event payload has no canonical form") from error
+        raise MalformedError("an event payload has no canonical form", code="eventlog.malformed") from error
 
 
 def extend(register: bytes, digest: bytes) -> bytes:
     """The register's next value; both are 48 bytes.
 
     Raises:
-        EventLogMalformed: another length.
+        ``eventlog.malformed``: another length.
     """
     if len(register) != 48 or len(digest) != 48:
-        raise EventLogMalformed("a register is extended by exactly 48 bytes")
+        raise MalformedError("a register is extended by exactly 48 bytes", code="eventlog.malformed")
     return hashlib.sha384(register + digest).digest()
 
 
@@ -146,11 +154,13 @@ def replay(events: EventLog | Iterable[Event], rtmr: int | None = None) -> bytes
     """The 48 bytes that a register holds after ``events``; of a whole log, those of ``rtmr``. Linear time.
 
     Raises:
-        EventLogMalformed: a log without saying which register, or a payload without canonical form.
+        ``eventlog.malformed``: a log without saying which register, or a payload without canonical form.
     """
     if isinstance(events, EventLog):
         if rtmr is None:
-            raise EventLogMalformed("replay of a whole log needs to know the register")
+            raise MalformedError(
+                "replay of a whole log needs to know the register", code="eventlog.malformed"
+            )
         events = events.events(rtmr)
     register = EMPTY_REGISTER
     for event in events:
@@ -162,26 +172,37 @@ def parse_event_log(data: bytes) -> EventLog:
     """The log in ``data``.
 
     Raises:
-        EventLogMalformed: not the canonical form of an ``affiant-eventlog/1`` document, or beyond its bounds
+        ``eventlog.malformed``: not the canonical form of an ``affiant-eventlog/1`` document, or beyond its bounds
             (10,000 events, 8 MiB).
     """
     try:
         document = parse_object(data, limit=MAX_LOG_BYTES)
     except JSONError as error:
-        raise EventLogMalformed("event log is not canonical JSON") from error
+        raise MalformedError("event log is not canonical JSON", code="eventlog.malformed") from error
     events = document.get("events")
     if document.get("typ") != EVENT_LOG_TYPE or document.keys() != {"typ", "events"}:
-        raise EventLogMalformed("event log of another form", expected=f"typ {EVENT_LOG_TYPE} and events")
+        raise MalformedError(
+            "event log of another form",
+            expected=f"typ {EVENT_LOG_TYPE} and events",
+            code="eventlog.malformed",
+        )
     if not isinstance(events, list) or len(events) > MAX_EVENTS:
-        raise EventLogMalformed("events are no array, or too many", expected=f"at most {MAX_EVENTS}")
+        raise MalformedError(
+            "events are no array, or too many", expected=f"at most {MAX_EVENTS}", code="eventlog.malformed"
+        )
     return EventLog(tuple(_parse_entry(entry, index) for index, entry in enumerate(events)))
 
 
 def _parse_entry(entry: object, index: int) -> LoggedEvent:
     if not isinstance(entry, dict) or entry.keys() != {"rtmr", "name", "payload"}:
-        raise EventLogMalformed(
-            "event of another form", where=f"events[{index}]", expected="rtmr, name, payload"
+        raise MalformedError(
+            "event of another form",
+            where=f"events[{index}]",
+            expected="rtmr, name, payload",
+            code="eventlog.malformed",
         )
     if not isinstance(entry["name"], str) or not isinstance(entry["payload"], dict):
-        raise EventLogMalformed("name is no text, or payload no object", where=f"events[{index}]")
+        raise MalformedError(
+            "name is no text, or payload no object", where=f"events[{index}]", code="eventlog.malformed"
+        )
     return LoggedEvent(entry["rtmr"], Event(entry["name"], entry["payload"]))

@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Final
 
 from affiant.attestation.tdx.event_log.eventlog import EMPTY_REGISTER, EventLog, event_digest
-from affiant.attestation.tdx.quote.errors import EventLogMismatch
 from affiant.attestation.tdx.quote.quote import TDReport
+from affiant.errors import NotAuthenticError
 
 __all__ = [
     "MAX_MEASURED_EVENTS",
@@ -113,7 +113,7 @@ def verify_replay(log: MeasuredLog, body: TDReport) -> tuple[int, ...]:
     nothing for it is a log that was cut.
 
     Raises:
-        EventLogMismatch: a register holds something else.
+        ``eventlog.replay``: a register holds something else.
     """
     registers = (3,) if log.is_runtime_only else (0, 1, 2, 3)
     _compare(log, body, registers)
@@ -124,8 +124,9 @@ def _compare(log: MeasuredLog, body: TDReport, registers: Iterable[int]) -> None
     replayed = log.replay()
     for rtmr in registers:
         if replayed[rtmr] != body.rtmrs[rtmr]:
-            raise EventLogMismatch(
+            raise NotAuthenticError(
                 f"the event log does not replay to RTMR{rtmr}",
                 expected=body.rtmrs[rtmr].hex(),
                 found=f"{replayed[rtmr].hex()} after {len(log.of(rtmr))} events",
+                code="eventlog.replay",
             )

@@ -15,12 +15,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from affiant.attestation.encoding.canonical import JSONError, parse_strict
-from affiant.attestation.tdx.event_log.errors import (
-    EventDuplicated,
-    EventLogAmbiguous,
-    EventLogMalformed,
-    EventPreimageMismatch,
-)
 from affiant.attestation.tdx.event_log.measured_log import (
     MAX_MEASURED_EVENTS,
     MAX_MEASURED_LOG_BYTES,
@@ -34,6 +28,7 @@ from affiant.attestation.tdx.event_log.tcg_events import (
     name_of_event,
     name_of_type,
 )
+from affiant.errors import MalformedError, NotAuthenticError
 
 __all__ = ["READY", "RUNTIME_EVENT", "SYSTEM_EVENTS", "parse_runtime_log"]
 
@@ -64,18 +59,20 @@ def parse_runtime_log(data: bytes) -> MeasuredLog:
     """The log in ``data``, in linear time.
 
     Raises:
-        EventLogMalformed: another form, or beyond its bounds.
-        EventLogAmbiguous: a runtime event whose name holds the delimiter.
-        EventDuplicated: a system event that stands twice, or after the application took over.
-        EventPreimageMismatch: an event's content is not what its digest was made of.
+        ``eventlog.malformed``: another form, or beyond its bounds.
+        ``eventlog.ambiguous``: a runtime event whose name holds the delimiter.
+        ``eventlog.duplicate``: a system event that stands twice, or after the application took over.
+        ``eventlog.preimage``: an event's content is not what its digest was made of.
     """
     try:
         entries = parse_strict(data, limit=MAX_MEASURED_LOG_BYTES)
     except JSONError as error:
-        raise EventLogMalformed(f"event log is not strict JSON: {error}") from error
+        raise MalformedError(f"event log is not strict JSON: {error}", code="eventlog.malformed") from error
     if not isinstance(entries, list) or not entries or len(entries) > MAX_MEASURED_EVENTS:
-        raise EventLogMalformed(
-            "event log is no array, is empty, or has too many events", expected=f"1 to {MAX_MEASURED_EVENTS}"
+        raise MalformedError(
+            "event log is no array, is empty, or has too many events",
+            expected=f"1 to {MAX_MEASURED_EVENTS}",
+            code="eventlog.malformed",
         )
     events = tuple(_event(entry, where=f"[{index}]") for index, entry in enumerate(entries))
     _refuse_doubled(event for event in events if event.rtmr == 3)
@@ -84,24 +81,32 @@ def parse_runtime_log(data: bytes) -> MeasuredLog:
 
 def _event(entry: object, *, where: str) -> MeasuredEvent:
     if not isinstance(entry, dict) or entry.keys() != _MEMBERS:
-        raise EventLogMalformed("event of another form", where=where, expected=", ".join(sorted(_MEMBERS)))
+        raise MalformedError(
+            "event of another form",
+            where=where,
+            expected=", ".join(sorted(_MEMBERS)),
+            code="eventlog.malformed",
+        )
     register, number, name = entry["imr"], entry["event_type"], entry["event"]
     if type(register) is not int or not 0 <= register <= 3:
-        raise EventLogMalformed("no such register", where=where, expected="0 to 3")
+        raise MalformedError("no such register", where=where, expected="0 to 3", code="eventlog.malformed")
     if type(number) is not int or not 0 <= number < 1 << 32:
-        raise EventLogMalformed("event_type is no 32-bit number", where=where)
+        raise MalformedError("event_type is no 32-bit number", where=where, code="eventlog.malformed")
     if not isinstance(name, str):
-        raise EventLogMalformed("event is no text", where=where)
+        raise MalformedError("event is no text", where=where, code="eventlog.malformed")
     digest = _hexadecimal(entry["digest"], where)
     if len(digest) != 48:
-        raise EventLogMalformed("digest of another length", where=where, expected="48 bytes")
+        raise MalformedError(
+            "digest of another length", where=where, expected="48 bytes", code="eventlog.malformed"
+        )
     content = _hexadecimal(entry["event_payload"], where)
     if (register == 3) != (number == RUNTIME_EVENT):
-        raise EventLogMalformed(
+        raise MalformedError(
             "RTMR3 holds runtime events, and no other register does",
             where=where,
             expected=f"type 0x{RUNTIME_EVENT:08x} in RTMR3 alone",
             found=f"type 0x{number:08x} in RTMR{register}",
+            code="eventlog.malformed",
         )
     if register == 3:
         return _runtime_event(name, content, digest, where=where)
@@ -119,25 +124,31 @@ def _event(entry: object, *, where: str) -> MeasuredEvent:
 
 def _hexadecimal(value: object, where: str) -> bytes:
     if not isinstance(value, str) or _HEX.match(value) is None:
-        raise EventLogMalformed("not lower-case hexadecimal", where=where)
+        raise MalformedError("not lower-case hexadecimal", where=where, code="eventlog.malformed")
     return bytes.fromhex(value)
 
 
 def _runtime_event(name: str, payload: bytes, digest: bytes, *, where: str) -> MeasuredEvent:
     if not name or ":" in name:
-        raise EventLogAmbiguous(
-            "a runtime event's name is empty or holds the delimiter ':'", where=where, found=repr(name[:40])
+        raise MalformedError(
+            "a runtime event's name is empty or holds the delimiter ':'",
+            where=where,
+            found=repr(name[:40]),
+            code="eventlog.ambiguous",
         )
     try:
         named = name.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise EventLogMalformed("event holds a lone surrogate", where=where) from error
+        raise MalformedError(
+            "event holds a lone surrogate", where=where, code="eventlog.malformed"
+        ) from error
     preimage = RUNTIME_EVENT.to_bytes(4, "little") + b":" + named + b":" + payload
     if hashlib.sha384(preimage).digest() != digest:
-        raise EventPreimageMismatch(
+        raise NotAuthenticError(
             "a runtime event's name and payload are not what its digest was made of",
             where=where,
             found=repr(name[:40]),
+            code="eventlog.preimage",
         )
     return MeasuredEvent(3, RUNTIME_EVENT, "runtime event", name, payload, digest, Binding.CONTENT)
 
@@ -147,7 +158,9 @@ def _refuse_doubled(events: Iterable[MeasuredEvent]) -> None:
     seen: set[str] = set()
     for event in events:
         if event.name in SYSTEM_EVENTS and (event.name in seen or READY in seen):
-            raise EventDuplicated(
-                "a system event stands twice, or after the application took over", found=event.name
+            raise MalformedError(
+                "a system event stands twice, or after the application took over",
+                found=event.name,
+                code="eventlog.duplicate",
             )
         seen.add(event.name)

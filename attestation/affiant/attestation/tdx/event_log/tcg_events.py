@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from affiant.attestation.tdx.event_log.errors import EventPreimageMismatch
 from affiant.attestation.tdx.event_log.measured_log import Binding
+from affiant.errors import NotAuthenticError
 
 __all__ = ["EV_NO_ACTION", "bind_content", "name_of_event", "name_of_type"]
 
@@ -99,7 +99,7 @@ def bind_content(number: int, content: bytes, digest: bytes, *, where: str) -> B
     """How far ``digest`` (48 bytes) is recomputed from ``content``, by the rule of the event's type.
 
     Raises:
-        EventPreimageMismatch: the type has a rule, and the content does not hash to the digest.
+        ``eventlog.preimage``: the type has a rule, and the content does not hash to the digest.
     """
     rule = _PREIMAGES.get(number)
     preimages = tuple(rule(content)) if rule is not None else ()
@@ -108,8 +108,10 @@ def bind_content(number: int, content: bytes, digest: bytes, *, where: str) -> B
     for preimage in preimages:
         if hashlib.sha384(preimage).digest() == digest:
             return Binding.CONTENT if preimage == content else Binding.DATA
-    raise EventPreimageMismatch(
-        f"the content of a {name_of_type(number)} event is not what its digest was made of", where=where
+    raise NotAuthenticError(
+        f"the content of a {name_of_type(number)} event is not what its digest was made of",
+        where=where,
+        code="eventlog.preimage",
     )
 
 

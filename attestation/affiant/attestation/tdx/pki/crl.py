@@ -18,13 +18,10 @@ from affiant.attestation.tdx.pki.certificates import ECDSA_WITH_SHA256, Certific
 from affiant.attestation.tdx.pki.ecdsa import signature_holds
 from affiant.attestation.tdx.pki.times import Window
 from affiant.attestation.tdx.quote.errors import (
-    CertificateRevoked,
     CRLExpired,
-    CRLIssuerMismatch,
-    CRLMalformed,
     CRLNotYetValid,
-    CRLSignatureInvalid,
 )
+from affiant.errors import MalformedError, NotAuthenticError
 
 __all__ = ["RevocationList", "parse_crl"]
 
@@ -62,32 +59,39 @@ class RevocationList:
         """11 and 12: this list is ``issuer``'s own.
 
         Raises:
-            CRLIssuerMismatch: another name (compared as raw DER), or ``issuer`` may not sign lists.
-            CRLSignatureInvalid: not signed by its key.
+            ``crl.issuer``: another name (compared as raw DER), or ``issuer`` may not sign lists.
+            ``crl.signature``: not signed by its key.
         """
         if self.issuer != issuer.subject or not issuer.is_authority():
-            raise CRLIssuerMismatch(
-                f"{self.name} is another issuer's", expected=f"issued by {issuer.common_name!r}"
+            raise NotAuthenticError(
+                f"{self.name} is another issuer's",
+                expected=f"issued by {issuer.common_name!r}",
+                code="crl.issuer",
             )
         if not signature_holds(issuer.key, self.signature, self.tbs):
-            raise CRLSignatureInvalid(
-                f"{self.name}: the signature does not hold", expected=f"signed by {issuer.common_name!r}"
+            raise NotAuthenticError(
+                f"{self.name}: the signature does not hold",
+                expected=f"signed by {issuer.common_name!r}",
+                code="crl.signature",
             )
 
     def refuse_revoked(self, certificate: Certificate) -> None:
         """13: ``certificate`` (of the same issuer) is not on this list.
 
         Raises:
-            CRLIssuerMismatch: it has another issuer, so that the list says nothing about it.
-            CertificateRevoked: it is on the list.
+            ``crl.issuer``: it has another issuer, so that the list says nothing about it.
+            ``cert.revoked``: it is on the list.
         """
         if certificate.issuer != self.issuer:
-            raise CRLIssuerMismatch(
-                f"{self.name} does not cover certificate {certificate.common_name!r}: they differ in issuer"
+            raise NotAuthenticError(
+                f"{self.name} does not cover certificate {certificate.common_name!r}: they differ in issuer",
+                code="crl.issuer",
             )
         if certificate.serial in self.revoked_serials:
-            raise CertificateRevoked(
-                f"certificate {certificate.common_name!r} is revoked", found=f"serial {certificate.serial:x}"
+            raise NotAuthenticError(
+                f"certificate {certificate.common_name!r} is revoked",
+                found=f"serial {certificate.serial:x}",
+                code="cert.revoked",
             )
 
 
@@ -95,12 +99,15 @@ def parse_crl(der: bytes, *, name: str) -> RevocationList:
     """The revocation list in ``der``; ``name`` is what errors call it.
 
     Raises:
-        CRLMalformed: not DER of a v2 list; no nextUpdate; a delta or indirect list; an unknown critical
+        ``crl.malformed``: not DER of a v2 list; no nextUpdate; a delta or indirect list; an unknown critical
             extension.
     """
     if len(der) > MAX_CRL_BYTES:
-        raise CRLMalformed(
-            f"{name} is too large", expected=f"at most {MAX_CRL_BYTES} bytes", found=f"{len(der)} bytes"
+        raise MalformedError(
+            f"{name} is too large",
+            expected=f"at most {MAX_CRL_BYTES} bytes",
+            found=f"{len(der)} bytes",
+            code="crl.malformed",
         )
     try:
         return _parse_crl(der, name)
@@ -111,23 +118,23 @@ def parse_crl(der: bytes, *, name: str) -> RevocationList:
         x509.DuplicateExtension,
         x509.UnsupportedGeneralNameType,
     ) as error:
-        raise CRLMalformed(f"{name} is not a complete DER revocation list") from error
+        raise MalformedError(f"{name} is not a complete DER revocation list", code="crl.malformed") from error
 
 
 def _parse_crl(der: bytes, name: str) -> RevocationList:
     tbs, algorithm, signature = children(read_single(der, SEQUENCE))
     version, inner_algorithm, issuer, *_ = children(tbs.content)
     if version.tag != INTEGER or version.content != b"\x01":
-        raise CRLMalformed(f"{name} is not of version 2")
+        raise MalformedError(f"{name} is not of version 2", code="crl.malformed")
     if algorithm.encoded != ECDSA_WITH_SHA256 or inner_algorithm.encoded != ECDSA_WITH_SHA256:
-        raise CRLMalformed(f"{name}: signature algorithm is not ecdsa-with-SHA256")
+        raise MalformedError(f"{name}: signature algorithm is not ecdsa-with-SHA256", code="crl.malformed")
     if not signature.content.startswith(b"\0"):
         raise DERError("signature has unused bits")
     parsed = x509.load_der_x509_crl(der)
     _judge_extensions(parsed.extensions, name)
     next_update = parsed.next_update_utc
     if next_update is None:
-        raise CRLMalformed(f"{name} has no nextUpdate, so that it would never expire")
+        raise MalformedError(f"{name} has no nextUpdate, so that it would never expire", code="crl.malformed")
     return RevocationList(
         name=name,
         der=der,
@@ -143,11 +150,15 @@ def _parse_crl(der: bytes, name: str) -> RevocationList:
 def _judge_extensions(extensions: x509.Extensions, name: str) -> None:
     for extension in extensions:
         if extension.oid in _FORBIDDEN:
-            raise CRLMalformed(
-                f"{name} is a delta, partial or indirect list", expected="a complete, direct one"
+            raise MalformedError(
+                f"{name} is a delta, partial or indirect list",
+                expected="a complete, direct one",
+                code="crl.malformed",
             )
         if extension.critical and extension.oid not in _KNOWN_CRITICAL:
-            raise CRLMalformed(f"{name}: unknown critical extension", found=extension.oid.dotted_string)
+            raise MalformedError(
+                f"{name}: unknown critical extension", found=extension.oid.dotted_string, code="crl.malformed"
+            )
 
 
 def _revoked_serials(parsed: x509.CertificateRevocationList, tbs: bytes, name: str) -> frozenset[int]:
@@ -164,8 +175,16 @@ def _judge_entry(entry: x509.RevokedCertificate, name: str) -> None:
     for extension in entry.extensions:
         value = extension.value
         if isinstance(value, x509.CertificateIssuer):
-            raise CRLMalformed(f"{name}: an entry names another issuer (indirect list)")
+            raise MalformedError(
+                f"{name}: an entry names another issuer (indirect list)", code="crl.malformed"
+            )
         if isinstance(value, x509.CRLReason) and value.reason is x509.ReasonFlags.remove_from_crl:
-            raise CRLMalformed(f"{name}: an entry says removeFromCRL, which only a delta list may")
+            raise MalformedError(
+                f"{name}: an entry says removeFromCRL, which only a delta list may", code="crl.malformed"
+            )
         if extension.critical and not isinstance(value, x509.CRLReason):
-            raise CRLMalformed(f"{name}: unknown critical entry extension", found=extension.oid.dotted_string)
+            raise MalformedError(
+                f"{name}: unknown critical entry extension",
+                found=extension.oid.dotted_string,
+                code="crl.malformed",
+            )

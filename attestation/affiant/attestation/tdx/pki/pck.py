@@ -28,7 +28,8 @@ from affiant.attestation.encoding.der import (
 )
 from affiant.attestation.tdx.pki.certificates import Certificate, parse_chain
 from affiant.attestation.tdx.pki.times import Window
-from affiant.attestation.tdx.quote.errors import PCKChainInvalid, PCKExtensionInvalid, UntrustedRoot
+from affiant.attestation.tdx.quote.errors import PCKExtensionInvalid, UntrustedRoot
+from affiant.errors import NotAuthenticError
 
 __all__ = [
     "PCKCA",
@@ -103,21 +104,23 @@ def verify_pck_chain(pem: bytes, *, root: Certificate, authority: Certificate) -
 
     Raises:
         CertificateMalformed: not two or three certificates of the profile.
-        PCKChainInvalid: a signature, name or role does not hold.
+        ``pck.chain``: a signature, name or role does not hold.
         UntrustedRoot: the chain carries a root with another key.
         PCKExtensionInvalid: the leaf's SGX extension.
     """
     chain = parse_chain(pem, known=(root, authority))
     # 4 and 9: exactly leaf, intermediate and perhaps the root, in this order; no path search.
     if len(chain) < 2:
-        raise PCKChainInvalid("PCK chain is too short", expected="leaf, intermediate, root", found=len(chain))
+        raise NotAuthenticError(
+            "PCK chain is too short", expected="leaf, intermediate, root", found=len(chain), code="pck.chain"
+        )
     leaf, intermediate = chain[0], chain[1]
     hint = chain[2] if len(chain) == 3 else None
     # 6: the root in the quote is a hint; its key must be the trusted one.
     if hint is not None and (hint.spki != root.spki or hint.subject != root.subject):
         raise UntrustedRoot("the PCK chain ends in another root than the collateral")
     if hint is not None and hint != root and not (hint.is_authority() and hint.is_issued_by(hint)):
-        raise PCKChainInvalid("the root in the PCK chain is no self-signed authority")
+        raise NotAuthenticError("the root in the PCK chain is no self-signed authority", code="pck.chain")
     if intermediate != authority:
         verify_intermediate(intermediate, root)
     _verify_leaf(leaf, intermediate)
@@ -138,30 +141,37 @@ def verify_intermediate(intermediate: Certificate, root: Certificate) -> PCKCA:
     """7: one of the two PCK authorities, issued by ``root``, allowed to sign certificates and CRLs.
 
     Raises:
-        PCKChainInvalid: it is not.
+        ``pck.chain``: it is not.
     """
     try:
         ca = PCKCA(intermediate.common_name)
     except ValueError as error:
-        raise PCKChainInvalid(
+        raise NotAuthenticError(
             "the certificate above the PCK certificate is no PCK authority",
             expected=" or ".join(repr(ca.value) for ca in PCKCA),
+            code="pck.chain",
         ) from error
     if not intermediate.is_authority():
-        raise PCKChainInvalid(f"{ca.value!r} may not sign certificates and lists")
+        raise NotAuthenticError(f"{ca.value!r} may not sign certificates and lists", code="pck.chain")
     if not intermediate.is_issued_by(root):
-        raise PCKChainInvalid(f"{ca.value!r} is not signed by the root")
+        raise NotAuthenticError(f"{ca.value!r} is not signed by the root", code="pck.chain")
     return ca
 
 
 def _verify_leaf(leaf: Certificate, intermediate: Certificate) -> None:
     """8: named and used as a PCK certificate (known mistake: any leaf under the Platform CA accepted)."""
     if leaf.common_name != PCK_COMMON_NAME:
-        raise PCKChainInvalid("the leaf is not a PCK certificate", expected=repr(PCK_COMMON_NAME))
+        raise NotAuthenticError(
+            "the leaf is not a PCK certificate", expected=repr(PCK_COMMON_NAME), code="pck.chain"
+        )
     if not leaf.is_end_entity():
-        raise PCKChainInvalid("the PCK certificate is a certificate authority, or may not sign data")
+        raise NotAuthenticError(
+            "the PCK certificate is a certificate authority, or may not sign data", code="pck.chain"
+        )
     if not leaf.is_issued_by(intermediate):
-        raise PCKChainInvalid("the PCK certificate is not signed by the authority above it")
+        raise NotAuthenticError(
+            "the PCK certificate is not signed by the authority above it", code="pck.chain"
+        )
 
 
 def extension_of(leaf: Certificate) -> PCKExtension:

@@ -15,7 +15,8 @@ from typing import Final
 
 from affiant.attestation.tdx.pki.certificates import Certificate, parse_certificate
 from affiant.attestation.tdx.pki.ecdsa import P256_SPKI_PREFIX
-from affiant.attestation.tdx.quote.errors import NoTrustedRoots, PCKChainInvalid, UntrustedRoot
+from affiant.attestation.tdx.quote.errors import NoTrustedRoots, UntrustedRoot
+from affiant.errors import NotAuthenticError
 
 __all__ = [
     "INTEL_SGX_ROOT_CA_SPKI",
@@ -110,7 +111,7 @@ def verify_root(root: Certificate, trust: TrustRoots) -> None:
 
     Raises:
         UntrustedRoot: its key is not trusted.
-        PCKChainInvalid: another name, not self-signed, or not a certificate authority.
+        ``pck.chain``: another name, not self-signed, or not a certificate authority.
     """
     if root.spki not in trust:
         raise UntrustedRoot(
@@ -119,4 +120,6 @@ def verify_root(root: Certificate, trust: TrustRoots) -> None:
             found=f"sha256:{hashlib.sha256(root.spki).hexdigest()}",
         )
     if root.common_name != ROOT_COMMON_NAME or not root.is_authority() or not root.is_issued_by(root):
-        raise PCKChainInvalid("the root certificate is not a self-signed authority named as expected")
+        raise NotAuthenticError(
+            "the root certificate is not a self-signed authority named as expected", code="pck.chain"
+        )

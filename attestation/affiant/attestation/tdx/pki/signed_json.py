@@ -18,8 +18,7 @@ from affiant.attestation.encoding.canonical import JSONError, parse_object
 from affiant.attestation.tdx.pki.certificates import Certificate
 from affiant.attestation.tdx.pki.ecdsa import raw_signature_holds
 from affiant.attestation.tdx.pki.times import parse_rfc3339_utc
-from affiant.attestation.tdx.quote.errors import CollateralSignatureInvalid
-from affiant.errors import MalformedError
+from affiant.errors import MalformedError, NotAuthenticError
 
 __all__ = ["Members", "SignedJSON", "cut_signed_json"]
 
@@ -47,11 +46,13 @@ class SignedJSON:
         """15: ``signer``'s key signed the exact text.
 
         Raises:
-            CollateralSignatureInvalid: it did not.
+            ``collateral.signature``: it did not.
         """
         if not raw_signature_holds(signer.key, self.signature, self.text):
-            raise CollateralSignatureInvalid(
-                f"the signature over {self.name} does not hold", expected=f"signed by {signer.common_name!r}"
+            raise NotAuthenticError(
+                f"the signature over {self.name} does not hold",
+                expected=f"signed by {signer.common_name!r}",
+                code="collateral.signature",
             )
 
 

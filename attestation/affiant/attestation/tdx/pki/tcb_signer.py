@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from affiant.attestation.tdx.pki.certificates import Certificate, parse_chain
-from affiant.attestation.tdx.quote.errors import CertificateMalformed, CollateralIssuerInvalid
+from affiant.attestation.tdx.quote.errors import CertificateMalformed
+from affiant.errors import NotAuthenticError
 
 __all__ = ["TCB_SIGNING_COMMON_NAME", "parse_issuer_chain", "verify_tcb_signer"]
 
@@ -26,15 +27,20 @@ def parse_issuer_chain(
         known: certificates that are parsed already.
 
     Raises:
-        CollateralIssuerInvalid: it cannot be read, or has another length.
+        ``collateral.issuer``: it cannot be read, or has another length.
     """
     try:
         chain = parse_chain(pem, known=known)
     except CertificateMalformed as error:
-        raise CollateralIssuerInvalid(f"the issuer chain of {name} cannot be read") from error
+        raise NotAuthenticError(
+            f"the issuer chain of {name} cannot be read", code="collateral.issuer"
+        ) from error
     if len(chain) != 2:
-        raise CollateralIssuerInvalid(
-            f"the issuer chain of {name} has another length", expected="signer and root", found=len(chain)
+        raise NotAuthenticError(
+            f"the issuer chain of {name} has another length",
+            expected="signer and root",
+            found=len(chain),
+            code="collateral.issuer",
         )
     return chain[0], chain[1]
 
@@ -43,13 +49,16 @@ def verify_tcb_signer(signer: Certificate, root: Certificate) -> None:
     """16: ``signer`` is a TCB Signing certificate, no authority, issued directly by ``root``.
 
     Raises:
-        CollateralIssuerInvalid: another role, or another issuer.
+        ``collateral.issuer``: another role, or another issuer.
     """
     if signer.common_name != TCB_SIGNING_COMMON_NAME or not signer.is_end_entity():
-        raise CollateralIssuerInvalid(
+        raise NotAuthenticError(
             "collateral is signed by a certificate of another role",
             expected=repr(TCB_SIGNING_COMMON_NAME),
             found=repr(signer.common_name[:64]),
+            code="collateral.issuer",
         )
     if not signer.is_issued_by(root):
-        raise CollateralIssuerInvalid("the signer of the collateral is not issued by the root itself")
+        raise NotAuthenticError(
+            "the signer of the collateral is not issued by the root itself", code="collateral.issuer"
+        )

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from affiant.attestation.tdx.quote.errors import NaiveTime
-from affiant.errors import NotFreshError
+from affiant.errors import ConfigurationError, NotFreshError
 
 __all__ = ["Window", "check_windows", "earliest_expiry", "parse_rfc3339_utc", "utc"]
 
@@ -71,10 +70,15 @@ def utc(now: datetime) -> datetime:
     """``now`` in UTC.
 
     Raises:
-        NaiveTime: it has no zone; comparing it would silently assume one.
+        ``tdx.naive_time``: it has no zone; comparing it would silently assume one.
     """
     if now.tzinfo is None or now.utcoffset() is None:
-        raise NaiveTime("a time without a zone", expected="an aware datetime", hint="Use datetime.now(UTC).")
+        raise ConfigurationError(
+            "a time without a zone",
+            expected="an aware datetime",
+            hint="Use datetime.now(UTC).",
+            code="tdx.naive_time",
+        )
     return now.astimezone(UTC)
 
 

@@ -26,9 +26,9 @@ from affiant.attestation.tdx.policy.policies import POLICIES
 from affiant.attestation.tdx.policy.settings import AcceptedImage, AppraisalPolicy
 from affiant.attestation.tdx.policy.td import accepted_images
 from affiant.attestation.tdx.quote.checks import Check, held_as, not_made
-from affiant.attestation.tdx.quote.errors import ExpectationInvalid
 from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
 from affiant.attestation.tdx.verify.verify import VerifiedQuote
+from affiant.errors import ConfigurationError
 
 __all__ = ["PolicyAppraisal", "appraise_by_policy", "judge_by_policy"]
 
@@ -60,7 +60,7 @@ def judge_by_policy(
     """What every policy decides, errors included: a report for a reader, and no acceptance.
 
     Raises:
-        ExpectationInvalid: the policy knows no image of the expected name.
+        ``appraisal.expectation``: the policy knows no image of the expected name.
     """
     return judge_policies(verified, _narrowed(policy, expected), POLICIES)
 
@@ -82,8 +82,8 @@ def appraise_by_policy(
 
     Raises:
         AppraisalRefused: the first policy's error, or that of an expectation.
-        EventLogMismatch: the log does not replay to the registers.
-        ExpectationInvalid: the policy knows no image of the expected name.
+        ``eventlog.replay``: the log does not replay to the registers.
+        ``appraisal.expectation``: the policy knows no image of the expected name.
     """
     settings = _narrowed(policy, expected)
     outcomes = judge_policies(verified, settings, POLICIES)
@@ -105,10 +105,11 @@ def _narrowed(policy: AppraisalPolicy, expected: Expectations) -> AppraisalPolic
     if expected.image is None:
         return policy
     if expected.image not in policy.image_names:
-        raise ExpectationInvalid(
+        raise ConfigurationError(
             "the policy knows no such image",
             expected=" or ".join(policy.image_names),
             found=repr(expected.image[:64]),
+            code="appraisal.expectation",
         )
     return policy.for_image(expected.image)
 

@@ -12,20 +12,12 @@ A policy file is refused whole: there is no such thing as the part of it that co
 
 from __future__ import annotations
 
-from affiant.attestation.tdx.quote.errors import AppraisalRefused
-from affiant.errors import ConfigurationError, MalformedError
+from affiant.errors import MalformedError
 
 __all__ = [
-    "AdvisoryOpen",
-    "ExceptionLapsed",
-    "GraceOver",
-    "MachineNotAccepted",
-    "NoPolicy",
-    "PCKFlagRefused",
     "PolicyEmpty",
     "PolicyKeyRefused",
     "PolicyValueRefused",
-    "TDXModuleNotAccepted",
 ]
 
 
@@ -45,45 +37,3 @@ class PolicyEmpty(MalformedError):
     """A list of a policy file is empty: it would accept nothing, or everything."""
 
     code = "appraisal_policy.empty"
-
-
-class GraceOver(AppraisalRefused):
-    """The grace period of a TCB status is over."""
-
-    code = "appraisal.grace_over"
-
-
-class AdvisoryOpen(AppraisalRefused):
-    """An advisory is open for which there is no exception."""
-
-    code = "appraisal.advisory"
-
-
-class MachineNotAccepted(AppraisalRefused):
-    """The machine (PPID, FMSPC) is not on the list."""
-
-    code = "appraisal.machine"
-
-
-class PCKFlagRefused(AppraisalRefused):
-    """A flag of the PCK certificate is not as demanded, or not said."""
-
-    code = "appraisal.pck_flags"
-
-
-class TDXModuleNotAccepted(AppraisalRefused):
-    """MRSEAM is not on the list."""
-
-    code = "appraisal.tdx_module"
-
-
-class ExceptionLapsed(AppraisalRefused):
-    """There is an exception for what was found, and it does not count at this time."""
-
-    code = "appraisal.exception_lapsed"
-
-
-class NoPolicy(ConfigurationError):
-    """An empty set of policies, which would hold of everything."""
-
-    code = "appraisal.no_policy"

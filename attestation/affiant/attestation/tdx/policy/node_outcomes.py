@@ -16,10 +16,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
 
-from affiant.attestation.tdx.policy.errors import ExceptionLapsed, NoPolicy
 from affiant.attestation.tdx.policy.settings import AppraisalPolicy, Entry, counting
 from affiant.attestation.tdx.quote.errors import AppraisalRefused
 from affiant.attestation.tdx.verify.verify import VerifiedQuote
+from affiant.errors import ConfigurationError
 
 __all__ = [
     "Decision",
@@ -98,10 +98,12 @@ def judge_policies(
     """What each of ``policies`` decides, in their order; an error does not keep the next from being judged.
 
     Raises:
-        NoPolicy: none are given.
+        ``appraisal.no_policy``: none are given.
     """
     if not policies:
-        raise NoPolicy("an empty set of policies would hold of everything")
+        raise ConfigurationError(
+            "an empty set of policies would hold of everything", code="appraisal.no_policy"
+        )
     return tuple(_judge(policy, verified, settings) for policy in policies)
 
 
@@ -109,11 +111,11 @@ def require_accepted(outcomes: Sequence[PolicyOutcome]) -> None:
     """Refuse unless every outcome holds.
 
     Raises:
-        NoPolicy: there are no outcomes.
+        ``appraisal.no_policy``: there are no outcomes.
         AppraisalRefused: the first policy's that refused.
     """
     if not outcomes:
-        raise NoPolicy("no policy was applied")
+        raise ConfigurationError("no policy was applied", code="appraisal.no_policy")
     for outcome in outcomes:
         if outcome.refusal is not None:
             raise outcome.refusal
@@ -143,7 +145,7 @@ def excepting(entries: Iterable[_E], at: datetime, refusal: AppraisalRefused, wh
     """The exception among ``entries`` (all of them for what was found) that lasts longest.
 
     Raises:
-        ExceptionLapsed: there are only some that do not count at this time.
+        ``appraisal.exception_lapsed``: there are only some that do not count at this time.
         AppraisalRefused: ``refusal``, where there are none.
     """
     candidates = tuple(entries)
@@ -152,11 +154,12 @@ def excepting(entries: Iterable[_E], at: datetime, refusal: AppraisalRefused, wh
     if found := longest(counting(candidates, at)):
         return found
     last = candidates[-1]
-    raise ExceptionLapsed(
+    raise AppraisalRefused(
         f"the exception for {what} {last.lapse(at)}",
         where=last.where,
         found=f"{refusal.code} at {at:%Y-%m-%dT%H:%M:%SZ}",
         hint="What it excepted is still so: close it, or decide anew and write a new end.",
+        code="appraisal.exception_lapsed",
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from affiant.attestation.tdx.policy.errors import AdvisoryOpen, GraceOver, MachineNotAccepted, PCKFlagRefused
 from affiant.attestation.tdx.policy.node_outcomes import (
     Finding,
     excepting,
@@ -15,10 +14,7 @@ from affiant.attestation.tdx.policy.node_outcomes import (
 )
 from affiant.attestation.tdx.policy.settings import AcceptedStatus, AppraisalPolicy, Grace, counting
 from affiant.attestation.tdx.quote.errors import (
-    EvaluationTooOld,
-    EvidenceClassMismatch,
-    RootNotAccepted,
-    TCBStatusNotAccepted,
+    AppraisalRefused,
 )
 from affiant.attestation.tdx.verify.verify import VerifiedQuote
 
@@ -27,18 +23,20 @@ __all__ = ["advisories", "evaluation_number", "machine", "pck_flags", "root", "t
 
 def root(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     if verified.evidence_class is not settings.evidence_class:
-        raise EvidenceClassMismatch(
+        raise AppraisalRefused(
             "evidence of another class than the policy's",
             expected=str(settings.evidence_class),
             found=str(verified.evidence_class),
+            code="appraisal.evidence_class",
         )
     named = [root for root in settings.roots if root.digest == verified.root_digest]
     root = longest(counting(named, verified.judged_at))
     if root is None:
-        raise RootNotAccepted(
+        raise AppraisalRefused(
             "the quote chains to another root than the policy accepts now",
             found=f"sha256:{verified.root_digest.hex()}",
             hint=lapses(named, verified.judged_at),
+            code="appraisal.root",
         )
     return Finding(detail=f"{verified.evidence_class}, by an accepted root key", until=root.end)
 
@@ -50,12 +48,13 @@ def tcb_status(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     if accepted is not None:
         return Finding(detail=f"{status.value} is an accepted status", until=accepted.end)
     named = [entry for entry in settings.statuses if entry.status is status]
-    refusal = TCBStatusNotAccepted(
+    refusal = AppraisalRefused(
         "the TCB status is not an accepted one",
         expected=" or ".join(sorted(entry.status.value for entry in counting(settings.statuses, at))),
         found=status.value,
         hint=lapses(named, at)
         or "Update the platform; its advisories: " + (", ".join(sorted(verified.advisories)) or "none"),
+        code="appraisal.tcb_status",
     )
     entries = [entry for entry in settings.grace if entry.status is status]
     grace = excepting(entries, at, refusal, f"grace of {status.value}")
@@ -64,11 +63,12 @@ def tcb_status(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
         refusal.hint = "No grace: the collateral lists no newer level to count it from."
         raise refusal
     if at >= end:
-        raise GraceOver(
+        raise AppraisalRefused(
             f"the grace of {status.value} is over",
             where=grace.where,
             expected=f"an update before {_instant(end)}, {grace.days} days after it became due",
             found=f"{status.value} at {_instant(at)}",
+            code="appraisal.grace_over",
         )
     used = used_exception(f"grace of {status.value}", grace, until=end)
     return Finding(
@@ -110,10 +110,11 @@ def advisories(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
         return Finding(detail="open advisories are covered by the grace of the TCB status")
     used = []
     for advisory in sorted(left):
-        refusal = AdvisoryOpen(
+        refusal = AppraisalRefused(
             "an advisory is open",
             found=advisory,
             hint="Update the platform, or except it by its id with an end and a reason.",
+            code="appraisal.advisory",
         )
         entries = [entry for entry in settings.advisories if entry.advisory == advisory]
         used.append(used_exception(advisory, excepting(entries, verified.judged_at, refusal, advisory)))
@@ -127,10 +128,11 @@ def advisories(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
 
 def evaluation_number(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     if verified.evaluation_number < settings.minimum_evaluation:
-        raise EvaluationTooOld(
+        raise AppraisalRefused(
             "the collateral is from an older TCB evaluation than required",
             expected=f"at least {settings.minimum_evaluation}",
             found=verified.evaluation_number,
+            code="appraisal.evaluation_number",
         )
     return Finding(detail=f"evaluation {verified.evaluation_number}, at least {settings.minimum_evaluation}")
 
@@ -145,10 +147,11 @@ def machine(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     ]
     accepted = longest(counting(named, verified.judged_at))
     if accepted is None:
-        raise MachineNotAccepted(
+        raise AppraisalRefused(
             "the machine is not on the list",
             found=f"PPID {verified.ppid.hex()}, FMSPC {verified.fmspc.hex()}",
             hint=lapses(named, verified.judged_at),
+            code="appraisal.machine",
         )
     return Finding(detail="the machine is on the list", until=accepted.end)
 
@@ -167,8 +170,11 @@ def pck_flags(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     words = {True: "true", False: "false", None: "not said"}
     for name, wanted, found in flags:
         if wanted is not None and found is not wanted:
-            raise PCKFlagRefused(
-                f"the platform's flag {name} is not as demanded", expected=words[wanted], found=words[found]
+            raise AppraisalRefused(
+                f"the platform's flag {name} is not as demanded",
+                expected=words[wanted],
+                found=words[found],
+                code="appraisal.pck_flags",
             )
     names = ", ".join(f"{name} {words[wanted]}" for name, wanted, _ in flags if wanted is not None)
     return Finding(detail=f"as demanded: {names}")

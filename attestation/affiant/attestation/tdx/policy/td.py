@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from affiant.attestation.tdx.appraise.reference import ImageMeasurement
-from affiant.attestation.tdx.policy.errors import TDXModuleNotAccepted
 from affiant.attestation.tdx.policy.node_outcomes import (
     Finding,
     UsedException,
@@ -28,8 +27,8 @@ from affiant.attestation.tdx.quote.attributes import (
     with_sept_ve_disable,
 )
 from affiant.attestation.tdx.quote.errors import (
+    AppraisalRefused,
     ImageNotAccepted,
-    ServiceTDBound,
     TDAttributesRefused,
     XFAMRefused,
 )
@@ -89,7 +88,9 @@ def service_td(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
             "no service TD is bound" if body.mrservicetd is not None else "a TD 1.0 body has no MRSERVICETD"
         )
         return Finding(detail=said)
-    refusal = ServiceTDBound("a service TD is bound to this TD", found=(body.mrservicetd or b"").hex())
+    refusal = AppraisalRefused(
+        "a service TD is bound to this TD", found=(body.mrservicetd or b"").hex(), code="appraisal.service_td"
+    )
     name = AttributeExceptionName.SERVICE_TD
     entries = [
         exception
@@ -155,7 +156,10 @@ def tdx_module(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     named = [value for value in settings.mrseam if value.value == mrseam]
     accepted = longest(counting(named, verified.judged_at))
     if accepted is None:
-        raise TDXModuleNotAccepted(
-            "MRSEAM is not on the list", found=mrseam.hex(), hint=lapses(named, verified.judged_at)
+        raise AppraisalRefused(
+            "MRSEAM is not on the list",
+            found=mrseam.hex(),
+            hint=lapses(named, verified.judged_at),
+            code="appraisal.tdx_module",
         )
     return Finding(detail="MRSEAM is on the list", until=accepted.end)

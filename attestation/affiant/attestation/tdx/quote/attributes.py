@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from affiant.attestation.tdx.quote.errors import DebugTD, ServiceTDBound, TDAttributesRefused, XFAMRefused
+from affiant.attestation.tdx.quote.errors import (
+    AppraisalRefused,
+    DebugTD,
+    TDAttributesRefused,
+    XFAMRefused,
+)
 from affiant.attestation.tdx.quote.quote import TDReport
 
 __all__ = [
@@ -91,13 +96,17 @@ def appraise_td_configuration(body: TDReport) -> None:
         TDAttributesRefused: another forbidden bit, or SEPT_VE_DISABLE is not set: the host could then deliver
             exceptions on pages of its choice.
         XFAMRefused: XFAM is outside of its fixed masks.
-        ServiceTDBound: a service TD (of migration, for example) is bound.
+        ``appraisal.service_td``: a service TD (of migration, for example) is bound.
     """
     appraise_forbidden_bits(body)
     if not has_sept_ve_disable(body):
         raise TDAttributesRefused("TD_ATTRIBUTES lacks SEPT_VE_DISABLE (28)", found=body.td_attributes.hex())
     if has_service_td(body):
-        raise ServiceTDBound("a service TD is bound to this TD", found=(body.mrservicetd or b"").hex())
+        raise AppraisalRefused(
+            "a service TD is bound to this TD",
+            found=(body.mrservicetd or b"").hex(),
+            code="appraisal.service_td",
+        )
     appraise_xfam_masks(body)
 
 

@@ -27,87 +27,31 @@ from affiant.errors import (
 __all__ = [
     "AppraisalRefused",
     "CRLExpired",
-    "CRLIssuerMismatch",
-    "CRLMalformed",
     "CRLNotYetValid",
-    "CRLSignatureInvalid",
     "CertificateExpired",
     "CertificateMalformed",
     "CertificateNotYetValid",
-    "CertificateRevoked",
     "CollateralExpired",
-    "CollateralIssuerInvalid",
     "CollateralMalformed",
     "CollateralNotYetValid",
     "CollateralRollback",
-    "CollateralSignatureInvalid",
     "DebugTD",
-    "EvaluationTooOld",
-    "EventLogMismatch",
-    "EvidenceClassMismatch",
-    "ExpectationInvalid",
     "ImageNotAccepted",
-    "LocalReport",
     "MRCONFIGIDMismatch",
-    "MRCONFIGIDUnbound",
-    "NaiveTime",
-    "NoPCKChain",
     "NoTrustedRoots",
-    "NotTDXQuote",
-    "PCKChainInvalid",
     "PCKExtensionInvalid",
-    "QEBindingInvalid",
     "QEIdentityMalformed",
     "QEIdentityMismatch",
-    "QEReportSignatureInvalid",
-    "QuoteMalformed",
-    "QuoteSignatureInvalid",
-    "QuoteUnsupported",
     "RTMR3EventsRefused",
     "ReferenceValuesMalformed",
     "ReportDataMismatch",
-    "RootNotAccepted",
-    "ServiceTDBound",
     "TCBInfoMalformed",
-    "TCBMismatch",
     "TCBRevoked",
-    "TCBStatusNotAccepted",
     "TCBUnsupported",
     "TDAttributesRefused",
-    "TDXModuleMismatch",
     "UntrustedRoot",
     "XFAMRefused",
 ]
-
-
-class QuoteMalformed(MalformedError):
-    """The bytes are no TDX quote: a length, a reserved value or a structure is wrong."""
-
-    code = "quote.malformed"
-
-
-class QuoteUnsupported(MalformedError):
-    """A quote of a version or an attestation key type that no verifier supports."""
-
-    code = "quote.unsupported"
-
-
-class NotTDXQuote(MalformedError):
-    """A quote of another TEE (an SGX quote, for example)."""
-
-    code = "quote.not_tdx"
-
-
-class LocalReport(MalformedError):
-    """A TDREPORT, which only the CPU that made it can check; never remote evidence."""
-
-    code = "quote.local_report"
-
-
-class NoPCKChain(MalformedError):
-    """The quote carries no PCK certificate chain (certification data other than type 5)."""
-
-    code = "quote.no_pck_chain"
 
 
 class CertificateMalformed(MalformedError):
@@ -120,12 +64,6 @@ class PCKExtensionInvalid(MalformedError):
     """The SGX extension of the PCK certificate is absent, doubled or of a wrong length."""
 
     code = "pck.extension"
-
-
-class CRLMalformed(MalformedError):
-    """A revocation list is not DER of a complete, direct v2 CRL."""
-
-    code = "crl.malformed"
 
 
 class CollateralMalformed(MalformedError):
@@ -158,82 +96,10 @@ class UntrustedRoot(NotAuthenticError):
     code = "root.untrusted"
 
 
-class PCKChainInvalid(NotAuthenticError):
-    """The chain of the PCK certificate does not hold: signature, name, role or length."""
-
-    code = "pck.chain"
-
-
-class CertificateRevoked(NotAuthenticError):
-    """A certificate of the chain stands on its issuer's revocation list."""
-
-    code = "cert.revoked"
-
-
-class CRLIssuerMismatch(NotAuthenticError):
-    """A revocation list of another issuer than the one it is needed for."""
-
-    code = "crl.issuer"
-
-
-class CRLSignatureInvalid(NotAuthenticError):
-    """The signature of a revocation list does not hold."""
-
-    code = "crl.signature"
-
-
-class CollateralIssuerInvalid(NotAuthenticError):
-    """Collateral is signed by a certificate that has no business signing it."""
-
-    code = "collateral.issuer"
-
-
-class CollateralSignatureInvalid(NotAuthenticError):
-    """The signature over the exact bytes of TCB Info or QE Identity does not hold."""
-
-    code = "collateral.signature"
-
-
-class QEReportSignatureInvalid(NotAuthenticError):
-    """The PCK key did not sign the report of the quoting enclave."""
-
-    code = "qe.report_signature"
-
-
-class QEBindingInvalid(NotAuthenticError):
-    """The quoting enclave's report does not name the attestation key."""
-
-    code = "qe.binding"
-
-
 class QEIdentityMismatch(NotAuthenticError):
     """The quoting enclave is not the one that QE Identity describes."""
 
     code = "qe.identity"
-
-
-class QuoteSignatureInvalid(NotAuthenticError):
-    """The attestation key did not sign this header and body."""
-
-    code = "quote.signature"
-
-
-class TCBMismatch(NotAuthenticError):
-    """TCB Info speaks of another kind of platform (FMSPC or PCEID)."""
-
-    code = "tcb.mismatch"
-
-
-class TDXModuleMismatch(NotAuthenticError):
-    """The TDX module is none that TCB Info knows, or not Intel's."""
-
-    code = "tdx_module.mismatch"
-
-
-class EventLogMismatch(NotAuthenticError):
-    """Replaying the event log does not give the quote's registers."""
-
-    code = "eventlog.replay"
 
 
 class CertificateExpired(NotFreshError):
@@ -296,30 +162,6 @@ class AppraisalRefused(NotAllowedError):
     code = "appraisal.refused"
 
 
-class EvidenceClassMismatch(AppraisalRefused):
-    """Hardware evidence where simulated was pinned, or the other way round."""
-
-    code = "appraisal.evidence_class"
-
-
-class RootNotAccepted(AppraisalRefused):
-    """The root is trusted by the verifier, but not among the reference values."""
-
-    code = "appraisal.root"
-
-
-class TCBStatusNotAccepted(AppraisalRefused):
-    """The merged TCB status is not among the accepted ones."""
-
-    code = "appraisal.tcb_status"
-
-
-class EvaluationTooOld(AppraisalRefused):
-    """The collateral's tcbEvaluationDataNumber is below the required one."""
-
-    code = "appraisal.evaluation_number"
-
-
 class DebugTD(AppraisalRefused):
     """The TD is debuggable: its host can read its memory."""
 
@@ -338,22 +180,10 @@ class XFAMRefused(AppraisalRefused):
     code = "appraisal.xfam"
 
 
-class ServiceTDBound(AppraisalRefused):
-    """A service TD is bound to this TD, which nothing here expects."""
-
-    code = "appraisal.service_td"
-
-
 class ImageNotAccepted(AppraisalRefused):
     """MRTD with RTMR0-2 is not one of the accepted images."""
 
     code = "appraisal.image"
-
-
-class MRCONFIGIDUnbound(AppraisalRefused):
-    """MRCONFIGID is all zero: the launcher bound nothing."""
-
-    code = "appraisal.mrconfigid_unbound"
 
 
 class MRCONFIGIDMismatch(AppraisalRefused):
@@ -378,15 +208,3 @@ class NoTrustedRoots(ConfigurationError):
     """An empty set of trusted roots, which would trust nothing or everything."""
 
     code = "roots.empty"
-
-
-class NaiveTime(ConfigurationError):
-    """A time without its zone."""
-
-    code = "tdx.naive_time"
-
-
-class ExpectationInvalid(ConfigurationError):
-    """The caller expects a value of another length than the field has."""
-
-    code = "appraisal.expectation"

@@ -21,13 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.attestation.tdx.quote.certification import CertificationType, name_certification
-from affiant.attestation.tdx.quote.errors import (
-    LocalReport,
-    NoPCKChain,
-    NotTDXQuote,
-    QuoteMalformed,
-    QuoteUnsupported,
-)
+from affiant.errors import MalformedError
 
 __all__ = [
     "MAX_QUOTE_BYTES",
@@ -144,14 +138,16 @@ class QuoteAuthentication:
         """PEM: leaf, intermediate and usually root; may end in NUL or newline.
 
         Raises:
-            NoPCKChain: 4: certification data of another type, which names a platform whose certificate would
+            ``quote.no_pck_chain``: 4: certification data of another type, which names a platform whose certificate
+                would
                 have to be fetched.
         """
         if self.certification_type != CertificationType.PCK_CHAIN:
-            raise NoPCKChain(
+            raise MalformedError(
                 "the quote carries no PCK certificate chain",
                 expected="certification data of type 5 (PEM chain)",
                 found=f"type {self.certification_type} ({name_certification(self.certification_type)})",
+                code="quote.no_pck_chain",
             )
         return self.certification_data
 
@@ -180,11 +176,11 @@ def parse_quote(data: bytes) -> TDQuote:
     """The quote in ``data``.
 
     Raises:
-        QuoteMalformed: a length or a structure is wrong.
-        QuoteUnsupported: a version other than 4 or 5, or an attestation key other than ECDSA P-256.
-        NotTDXQuote: a quote of another TEE.
-        LocalReport: a TDREPORT.
-        NoPCKChain: certification data of another type than a PEM chain.
+        ``quote.malformed``: a length or a structure is wrong.
+        ``quote.unsupported``: a version other than 4 or 5, or an attestation key other than ECDSA P-256.
+        ``quote.not_tdx``: a quote of another TEE.
+        ``quote.local_report``: a TDREPORT.
+        ``quote.no_pck_chain``: certification data of another type than a PEM chain.
     """
     quote = dissect_quote(data)
     # 4: demanded here, so that what cannot be verified is refused before anything is.
@@ -196,27 +192,35 @@ def dissect_quote(data: bytes) -> TDQuote:
     """As :func:`parse_quote`, whatever type the certification data has: for a reader's eyes.
 
     Raises:
-        QuoteMalformed, QuoteUnsupported, NotTDXQuote, LocalReport: as there.
+        ``quote.malformed``, ``quote.unsupported``, ``quote.not_tdx``, ``quote.local_report``: as there.
     """
     # 1: bounds before anything is read.
     if len(data) > MAX_QUOTE_BYTES:
-        raise QuoteMalformed(
-            "quote too large", expected=f"at most {MAX_QUOTE_BYTES} bytes", found=f"{len(data)} bytes"
+        raise MalformedError(
+            "quote too large",
+            expected=f"at most {MAX_QUOTE_BYTES} bytes",
+            found=f"{len(data)} bytes",
+            code="quote.malformed",
         )
     _refuse_local_report(data)
     header = _parse_header(data)
     body_type, body_start, body_size = _locate_body(data, header)
     signed_end = body_start + body_size
     if len(data) < signed_end + 4:
-        raise QuoteMalformed("quote is cut within its body", expected=f"at least {signed_end + 4} bytes")
+        raise MalformedError(
+            "quote is cut within its body",
+            expected=f"at least {signed_end + 4} bytes",
+            code="quote.malformed",
+        )
     # 3: the authentication data lies within the buffer; what follows it is ignored.
     auth_start = signed_end + 4
     auth_length = int.from_bytes(data[signed_end:auth_start], "little")
     if auth_length > len(data) - auth_start:
-        raise QuoteMalformed(
+        raise MalformedError(
             "authentication data reaches beyond the quote",
             expected=f"at most {len(data) - auth_start} bytes",
             found=f"{auth_length} bytes",
+            code="quote.malformed",
         )
     auth_end = auth_start + auth_length
     return TDQuote(
@@ -233,17 +237,21 @@ def dissect_quote(data: bytes) -> TDQuote:
 def _refuse_local_report(data: bytes) -> None:
     """A TDREPORT is 1024 bytes with type 0x81 in its first (TDX module ABI, REPORTMACSTRUCT)."""
     if len(data) == _TDREPORT_BYTES and data[0] == _TEE_TDX:
-        raise LocalReport(
+        raise MalformedError(
             "this is a TDREPORT, which can be checked on its own CPU only",
             expected="a quote",
             hint="Have the quoting enclave turn it into a quote.",
+            code="quote.local_report",
         )
 
 
 def _parse_header(data: bytes) -> QuoteHeader:
     if len(data) < _HEADER_BYTES:
-        raise QuoteMalformed(
-            "quote is cut within its header", expected=f"{_HEADER_BYTES} bytes", found=f"{len(data)} bytes"
+        raise MalformedError(
+            "quote is cut within its header",
+            expected=f"{_HEADER_BYTES} bytes",
+            found=f"{len(data)} bytes",
+            code="quote.malformed",
         )
     header = QuoteHeader(
         version=int.from_bytes(data[0:2], "little"),
@@ -254,22 +262,36 @@ def _parse_header(data: bytes) -> QuoteHeader:
     )
     # 2: version, TEE type, key type, vendor. An SGX quote gets its own answer.
     if header.tee_type == _TEE_SGX and header.version in (3, 4, 5):
-        raise NotTDXQuote("this is an SGX quote", expected="TEE type 0x81 (TDX)", found="TEE type 0 (SGX)")
+        raise MalformedError(
+            "this is an SGX quote",
+            expected="TEE type 0x81 (TDX)",
+            found="TEE type 0 (SGX)",
+            code="quote.not_tdx",
+        )
     if header.version not in (4, 5):
-        raise QuoteUnsupported("quote of an unknown version", expected="4 or 5", found=header.version)
+        raise MalformedError(
+            "quote of an unknown version", expected="4 or 5", found=header.version, code="quote.unsupported"
+        )
     if header.tee_type != _TEE_TDX:
-        raise NotTDXQuote("quote of another TEE", expected="0x81 (TDX)", found=f"0x{header.tee_type:x}")
+        raise MalformedError(
+            "quote of another TEE",
+            expected="0x81 (TDX)",
+            found=f"0x{header.tee_type:x}",
+            code="quote.not_tdx",
+        )
     if header.attestation_key_type != _KEY_ECDSA_P256:
-        raise QuoteUnsupported(
+        raise MalformedError(
             "attestation key of an unsupported type",
             expected="2 (ECDSA P-256)",
             found=header.attestation_key_type,
+            code="quote.unsupported",
         )
     if header.qe_vendor_id != INTEL_QE_VENDOR:
-        raise QuoteMalformed(
+        raise MalformedError(
             "quoting enclave of an unknown vendor",
             expected=INTEL_QE_VENDOR.hex(),
             found=header.qe_vendor_id.hex(),
+            code="quote.malformed",
         )
     return header
 
@@ -279,18 +301,24 @@ def _locate_body(data: bytes, header: QuoteHeader) -> tuple[int, int, int]:
     if header.version == 4:
         return 2, _HEADER_BYTES, _BODY_BYTES[2]
     if len(data) < 54:
-        raise QuoteMalformed(
-            "quote is cut within its header", expected="54 bytes", found=f"{len(data)} bytes"
+        raise MalformedError(
+            "quote is cut within its header",
+            expected="54 bytes",
+            found=f"{len(data)} bytes",
+            code="quote.malformed",
         )
     body_type = int.from_bytes(data[48:50], "little")
     size = int.from_bytes(data[50:54], "little")
     if body_type == 1:
-        raise NotTDXQuote("quote v5 with an SGX body", expected="body type 2, 3 or 4", found=body_type)
+        raise MalformedError(
+            "quote v5 with an SGX body", expected="body type 2, 3 or 4", found=body_type, code="quote.not_tdx"
+        )
     if _BODY_BYTES.get(body_type) != size:
-        raise QuoteMalformed(
+        raise MalformedError(
             "unknown body type, or not of its size",
             expected=", ".join(f"type {kind} with {length} bytes" for kind, length in _BODY_BYTES.items()),
             found=f"type {body_type} with {size} bytes",
+            code="quote.malformed",
         )
     return body_type, 54, size
 
@@ -299,10 +327,14 @@ def parse_td_report(body: bytes, *, body_type: int) -> TDReport:
     """The TD report in ``body``, whose length is that of ``body_type`` (2: 584, 3: 648, 4: 885 bytes).
 
     Raises:
-        QuoteMalformed: another type or length.
+        ``quote.malformed``: another type or length.
     """
     if _BODY_BYTES.get(body_type) != len(body):
-        raise QuoteMalformed("TD report of another length than its type has", found=f"{len(body)} bytes")
+        raise MalformedError(
+            "TD report of another length than its type has",
+            found=f"{len(body)} bytes",
+            code="quote.malformed",
+        )
     return TDReport(
         tee_tcb_svn=body[0:16],
         mrseam=body[16:64],
@@ -340,21 +372,32 @@ def _parse_extension(body: bytes) -> TDReport15Extension:
 def _parse_authentication(auth: bytes) -> QuoteAuthentication:
     """3: every length reaches exactly the end of what holds it (known mistake: junk in the type 6 blob)."""
     if len(auth) < 584:
-        raise QuoteMalformed(
-            "authentication data is cut short", expected="at least 584 bytes", found=f"{len(auth)} bytes"
+        raise MalformedError(
+            "authentication data is cut short",
+            expected="at least 584 bytes",
+            found=f"{len(auth)} bytes",
+            code="quote.malformed",
         )
     outer_type = int.from_bytes(auth[128:130], "little")
     if outer_type != CertificationType.QE_REPORT:
-        raise QuoteMalformed("outer certification data of another type", expected=6, found=outer_type)
+        raise MalformedError(
+            "outer certification data of another type", expected=6, found=outer_type, code="quote.malformed"
+        )
     if int.from_bytes(auth[130:134], "little") != len(auth) - 134:
-        raise QuoteMalformed("outer certification data does not end with the authentication data")
+        raise MalformedError(
+            "outer certification data does not end with the authentication data", code="quote.malformed"
+        )
     qe_auth_end = 584 + int.from_bytes(auth[582:584], "little")
     if len(auth) < qe_auth_end + 6:
-        raise QuoteMalformed("authentication data of the quoting enclave reaches beyond its container")
+        raise MalformedError(
+            "authentication data of the quoting enclave reaches beyond its container", code="quote.malformed"
+        )
     inner_type = int.from_bytes(auth[qe_auth_end : qe_auth_end + 2], "little")
     chain = auth[qe_auth_end + 6 :]
     if int.from_bytes(auth[qe_auth_end + 2 : qe_auth_end + 6], "little") != len(chain):
-        raise QuoteMalformed("inner certification data does not end with the authentication data")
+        raise MalformedError(
+            "inner certification data does not end with the authentication data", code="quote.malformed"
+        )
     return QuoteAuthentication(
         signature=auth[0:64],
         attestation_key=auth[64:128],

@@ -70,7 +70,7 @@ class VerifiedCollateral:
 
         Raises:
             NotFreshError: the first part that is not valid yet, or not any more.
-            NaiveTime: ``now`` has no zone.
+            ``tdx.naive_time``: ``now`` has no zone.
         """
         check_windows(self.windows, utc(now))
 
@@ -87,7 +87,7 @@ def verify_collateral(collateral: Collateral, *, now: datetime, trust: TrustRoot
         MalformedError: an item cannot be read.
         NotAuthenticError: a chain, a signature or an issuer does not hold, or a certificate is revoked.
         NotFreshError: an item is outside of its window.
-        NaiveTime: ``now`` has no zone.
+        ``tdx.naive_time``: ``now`` has no zone.
     """
     now = utc(now)
     # 14: both lists are parsed here or refused; there is no collateral without them.

@@ -109,7 +109,7 @@ def verify_evaluation_numbers(
         MalformedError: one of the three cannot be read.
         NotAuthenticError: chain, role, revocation list or signature do not hold, or the signer is revoked.
         NotFreshError: a part is outside of its window.
-        NaiveTime: ``now`` has no zone.
+        ``tdx.naive_time``: ``now`` has no zone.
     """
     now = utc(now)
     document, crl = parse_evaluation_numbers(body), parse_crl(root_ca_crl, name="root CA CRL")

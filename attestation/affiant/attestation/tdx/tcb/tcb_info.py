@@ -18,12 +18,11 @@ from affiant.attestation.tdx.quote.errors import (
     CollateralExpired,
     CollateralNotYetValid,
     TCBInfoMalformed,
-    TCBMismatch,
     TCBUnsupported,
-    TDXModuleMismatch,
 )
 from affiant.attestation.tdx.quote.quote import TDReport
 from affiant.attestation.tdx.tcb.tcb_status import DOCUMENT_STATUSES, ComponentStatus, TCBStatus
+from affiant.errors import NotAuthenticError
 
 __all__ = [
     "ModuleIdentity",
@@ -87,20 +86,22 @@ class ModuleIdentity:
         mask and are all zero, whatever the mask hides.
 
         Raises:
-            TDXModuleMismatch: they differ, or are not zero.
+            ``tdx_module.mismatch``: they differ, or are not zero.
         """
         if body.mrsignerseam != self.mrsigner or any(body.mrsignerseam):
-            raise TDXModuleMismatch(
+            raise NotAuthenticError(
                 f"TDX module {self.identifier} has another signer",
                 expected=f"{self.mrsigner.hex()}, and all zero: Intel's",
                 found=body.mrsignerseam.hex(),
+                code="tdx_module.mismatch",
             )
         masked = bytes(a & m for a, m in zip(body.seam_attributes, self.attributes_mask, strict=True))
         if masked != self.attributes or any(body.seam_attributes):
-            raise TDXModuleMismatch(
+            raise NotAuthenticError(
                 f"TDX module {self.identifier} has other attributes",
                 expected="all zero",
                 found=body.seam_attributes.hex(),
+                code="tdx_module.mismatch",
             )
 
 
@@ -130,22 +131,28 @@ class TCBInfo:
         """19: this document speaks of the platform of ``pck`` (known mistake: PCEID not compared).
 
         Raises:
-            TCBMismatch: another FMSPC or PCEID.
+            ``tcb.mismatch``: another FMSPC or PCEID.
         """
         if pck.fmspc != self.fmspc:
-            raise TCBMismatch(
-                "TCB Info is for another FMSPC", expected=pck.fmspc.hex(), found=self.fmspc.hex()
+            raise NotAuthenticError(
+                "TCB Info is for another FMSPC",
+                expected=pck.fmspc.hex(),
+                found=self.fmspc.hex(),
+                code="tcb.mismatch",
             )
         if pck.pceid != self.pceid:
-            raise TCBMismatch(
-                "TCB Info is for another PCEID", expected=pck.pceid.hex(), found=self.pceid.hex()
+            raise NotAuthenticError(
+                "TCB Info is for another PCEID",
+                expected=pck.pceid.hex(),
+                found=self.pceid.hex(),
+                code="tcb.mismatch",
             )
 
     def module_identity(self, tee_tcb_svn: bytes) -> ModuleIdentity:
         """28: the identity of the module version in ``tee_tcb_svn[1]``; hexadecimal, not decimal.
 
         Raises:
-            TDXModuleMismatch: that version is not listed.
+            ``tdx_module.mismatch``: that version is not listed.
         """
         version = tee_tcb_svn[1]
         if version == 0:
@@ -153,10 +160,11 @@ class TCBInfo:
         identifier = f"TDX_{version:02X}"
         identity = self.module_identities.get(identifier)
         if identity is None:
-            raise TDXModuleMismatch(
+            raise NotAuthenticError(
                 "TCB Info does not know this TDX module",
                 expected=" or ".join(sorted(self.module_identities)) or "no module version",
                 found=identifier,
+                code="tdx_module.mismatch",
             )
         return identity
 
@@ -204,17 +212,21 @@ def parse_tcb_info(body: bytes) -> TCBInfo:
 
     Raises:
         TCBInfoMalformed: it is not a TDX TCB Info v3 in which every member has its form.
-        TCBMismatch: TCB Info of another TEE.
+        ``tcb.mismatch``: TCB Info of another TEE.
     """
     signed = cut_signed_json(body, member="tcbInfo", refusal=TCBInfoMalformed)
     members = signed.members
     # 19: id TDX, version 3, tcbType 0.
     if (identifier := members.text("id")) != "TDX":
-        raise TCBMismatch("TCB Info of another TEE", expected="id TDX", found=identifier[:16])
+        raise NotAuthenticError(
+            "TCB Info of another TEE", expected="id TDX", found=identifier[:16], code="tcb.mismatch"
+        )
     if members.integer("version", maximum=255) != 3 or members.integer("tcbType", maximum=255) != 0:
         raise TCBInfoMalformed("TCB Info of another version or type", expected="version 3, tcbType 0")
     if "tdxModule" not in members:
-        raise TDXModuleMismatch("TCB Info without tdxModule cannot judge a TDX quote")
+        raise NotAuthenticError(
+            "TCB Info without tdxModule cannot judge a TDX quote", code="tdx_module.mismatch"
+        )
     return TCBInfo(
         signed=signed,
         fmspc=members.hexadecimal("fmspc", size=6),

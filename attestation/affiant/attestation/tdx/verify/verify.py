@@ -23,10 +23,6 @@ from affiant.attestation.tdx.pki.roots import EvidenceClass
 from affiant.attestation.tdx.pki.times import check_windows, earliest_expiry, utc
 from affiant.attestation.tdx.quote.checks import APPRAISAL_POINTS, Check, held, not_made
 from affiant.attestation.tdx.quote.errors import (
-    QEBindingInvalid,
-    QEReportSignatureInvalid,
-    QuoteMalformed,
-    QuoteSignatureInvalid,
     TCBRevoked,
 )
 from affiant.attestation.tdx.quote.quote import TDQuote
@@ -41,6 +37,7 @@ from affiant.attestation.tdx.tcb.tcb_status import (
     judge_relaunch,
 )
 from affiant.attestation.tdx.verify.cache import VerificationCache
+from affiant.errors import MalformedError, NotAuthenticError
 
 __all__ = ["AuthenticQuote", "TCBStatuses", "VerifiedQuote", "authenticate_quote", "verify_quote"]
 
@@ -195,7 +192,7 @@ def verify_quote(
             certificate is revoked, or the collateral is another platform's.
         NotFreshError: a part is outside of its window, or older than ``seen``.
         TCBUnsupported, TCBRevoked: the TCB.
-        NaiveTime: ``now`` has no zone.
+        ``tdx.naive_time``: ``now`` has no zone.
     """
     authentic = authenticate_quote(quote, collateral, now=now, cache=cache, seen=seen)
     chain, pck = authentic.chain, authentic.chain.extension
@@ -253,12 +250,15 @@ def _verify_qe(quote: TDQuote, chain: VerifiedPCKChain) -> None:
     authentication = quote.authentication
     report = authentication.qe_report
     if not raw_signature_holds(chain.leaf.key, authentication.qe_report_signature, report.raw):
-        raise QEReportSignatureInvalid("the PCK key did not sign the report of the quoting enclave")
+        raise NotAuthenticError(
+            "the PCK key did not sign the report of the quoting enclave", code="qe.report_signature"
+        )
     binding = hashlib.sha256(authentication.attestation_key + authentication.qe_auth_data).digest()
     if not compare_digest(report.report_data, binding + bytes(32)):
-        raise QEBindingInvalid(
+        raise NotAuthenticError(
             "the quoting enclave's report does not name this attestation key",
             expected="SHA-256 of key and authentication data, then 32 zero bytes",
+            code="qe.binding",
         )
 
 
@@ -268,9 +268,11 @@ def _verify_signature(quote: TDQuote) -> None:
     try:
         key = public_key_of_point(authentication.attestation_key)
     except ValueError as error:
-        raise QuoteMalformed("the attestation key is not a point of P-256") from error
+        raise MalformedError("the attestation key is not a point of P-256", code="quote.malformed") from error
     if not raw_signature_holds(key, authentication.signature, quote.signed):
-        raise QuoteSignatureInvalid("the attestation key did not sign this header and body")
+        raise NotAuthenticError(
+            "the attestation key did not sign this header and body", code="quote.signature"
+        )
 
 
 def _match_levels(quote: TDQuote, tcb_info: TCBInfo, pck: PCKExtension) -> tuple[_Level, _Level | None]:

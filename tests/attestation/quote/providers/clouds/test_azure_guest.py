@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.attestation.quote.providers.azure import FakeIMDS, reply
 from tests.attestation.quote.providers.paravisor import Paravisor
 from tests.attestation.quote.providers.software_tpm import SoftwareTPM
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.quote.providers.base.errors import (
-    AzureNonceMismatch,
     ProviderAbsent,
     ProviderBusy,
     ResponseRefused,
@@ -61,7 +61,7 @@ def test_what_is_taken_is_what_the_profile_verifies(
     assert str(found.platform.evidence_class) == "simulated"
     assert sorted(found.pcrs) == list(range(24))
     assert any(found.pcrs[9])
-    with pytest.raises(AzureNonceMismatch):
+    with raises_code("azure.nonce"):
         verify_azure_vtpm(taken.evidence, verified(machine, taken.td_quote), nonce=bytes(32))
 
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from tests.attestation.quote.providers.conftest import REPORT_DATA
 from tests.attestation.quote.providers.fake_kernel import td_report
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.attestation.quote.providers.base.errors import ResponseRefused
 from affiant.attestation.quote.providers.kernel.local_td_report import parse_local_td_report
 from affiant.attestation.statements.evidence_source import TDRegisters
-from affiant.attestation.tdx.quote.errors import LocalReport
 from affiant.attestation.tdx.quote.quote import parse_quote
 
 REGISTERS = TDRegisters(
@@ -73,7 +73,7 @@ def test_the_mac_is_in_no_representation() -> None:
 
 
 def test_it_is_no_remote_evidence() -> None:
-    with pytest.raises(LocalReport):
+    with raises_code("quote.local_report"):
         parse_quote(REPORT)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.attestation.quote.providers.fake_kernel import FakeRTMRs
+from tests.raising import raises_code
 
 from affiant.attestation.quote.providers.base.errors import (
     LogDamaged,
@@ -21,7 +22,6 @@ from affiant.attestation.quote.providers.base.errors import (
 )
 from affiant.attestation.quote.providers.kernel import rtmr
 from affiant.attestation.quote.providers.kernel.rtmr import LoggedRTMR
-from affiant.attestation.tdx.event_log.errors import EventLogMalformed
 from affiant.attestation.tdx.event_log.eventlog import Event, event_digest, extend, parse_event_log, replay
 
 EVENTS = tuple(Event(f"affiant-{index}", {"number": index, "text": "a:b\n\u00e9"}) for index in range(4))
@@ -206,7 +206,7 @@ def test_another_file_is_left_alone(log: Path, kernel: FakeRTMRs, content: bytes
 
 
 def test_an_event_without_canonical_form_touches_nothing(log: Path, kernel: FakeRTMRs) -> None:
-    with pytest.raises(EventLogMalformed):
+    with raises_code("eventlog.malformed"):
         opened(log, kernel).extend(Event("affiant-x", {"half": 0.5}))
     assert (log.exists(), kernel.writes) == (False, 0)
 

@@ -27,17 +27,12 @@ from affiant.errors import (
     MalformedError,
     NotAllowedError,
     NotAuthenticError,
-    NotFreshError,
     UnreachableError,
 )
 
 __all__ = [
-    "AzureAppraisalRefused",
-    "AzureBindingInvalid",
     "AzureEvidenceMalformed",
-    "AzureNonceMismatch",
     "AzurePCRsInvalid",
-    "AzureSignatureInvalid",
     "LogDamaged",
     "ProviderAbsent",
     "ProviderBusy",
@@ -113,31 +108,7 @@ class AzureEvidenceMalformed(MalformedError):
     code = "azure.malformed"
 
 
-class AzureBindingInvalid(NotAuthenticError):
-    """REPORTDATA of the TD quote is not the digest of the HCL report's runtime data."""
-
-    code = "azure.binding"
-
-
-class AzureSignatureInvalid(NotAuthenticError):
-    """The vTPM's attestation key, as the runtime data names it, did not sign the TPM quote."""
-
-    code = "azure.signature"
-
-
 class AzurePCRsInvalid(NotAuthenticError):
     """The PCR values are not those whose digest the TPM quote carries."""
 
     code = "azure.pcrs"
-
-
-class AzureNonceMismatch(NotFreshError):
-    """The TPM quote was made for another nonce."""
-
-    code = "azure.nonce"
-
-
-class AzureAppraisalRefused(NotAllowedError):
-    """A pinned PCR has another value or was not quoted, or nothing was pinned."""
-
-    code = "azure.appraisal"

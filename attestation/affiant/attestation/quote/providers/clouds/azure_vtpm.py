@@ -27,14 +27,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.attestation.quote.providers.base.errors import (
-    AzureAppraisalRefused,
-    AzureBindingInvalid,
-    AzureNonceMismatch,
     SettingsInvalid,
 )
 from affiant.attestation.quote.providers.clouds.azure_hcl import parse_hcl_report
 from affiant.attestation.quote.providers.tpm.tpm_quote import parse_tpm_quote
 from affiant.attestation.tdx.verify.verify import VerifiedQuote
+from affiant.errors import NotAllowedError, NotAuthenticError, NotFreshError
 
 __all__ = [
     "PROFILE",
@@ -91,13 +89,14 @@ class VerifiedAzureVTPM:
         """Return if the guest gave the paravisor exactly these 64 bytes.
 
         Raises:
-            AzureAppraisalRefused: it gave none, or others.
+            ``azure.appraisal``: it gave none, or others.
         """
         if self.user_data is None or not hmac.compare_digest(self.user_data, expected):
-            raise AzureAppraisalRefused(
+            raise NotAllowedError(
                 "the guest's user data are others",
                 expected=expected.hex(),
                 found="none" if self.user_data is None else self.user_data.hex(),
+                code="azure.appraisal",
             )
 
 
@@ -112,25 +111,26 @@ def verify_azure_vtpm(
     Raises:
         SettingsInvalid: a nonce of another size.
         AzureEvidenceMalformed: a part has another form.
-        AzureBindingInvalid: step 2. AzureSignatureInvalid: step 4. AzurePCRsInvalid: step 5.
-        AzureNonceMismatch: step 6.
+        ``azure.binding``: step 2. ``azure.signature``: step 4. AzurePCRsInvalid: step 5.
+        ``azure.nonce``: step 6.
     """
     if not _MIN_NONCE <= len(nonce) <= _MAX_NONCE:
         raise SettingsInvalid("a nonce of another size", expected=f"{_MIN_NONCE} to {_MAX_NONCE} bytes")
     report = parse_hcl_report(evidence.hcl_report)
     # 2: all 64 bytes; a tail that is not zero would be somebody else's format.
     if not hmac.compare_digest(report.report_data, platform.quote.body.report_data):
-        raise AzureBindingInvalid(
+        raise NotAuthenticError(
             "the TD quote does not vouch for this HCL report",
             expected=report.report_data.hex(),
             found=platform.quote.body.report_data.hex(),
+            code="azure.binding",
         )
     # 3 to 5.
     quote = parse_tpm_quote(evidence.tpm_quote, evidence.tpm_signature)
     quote.verify(report.attestation_key, evidence.pcrs)
     # 6.
     if not hmac.compare_digest(quote.nonce, nonce):
-        raise AzureNonceMismatch("the TPM quote is over another nonce")
+        raise NotFreshError("the TPM quote is over another nonce", code="azure.nonce")
     return VerifiedAzureVTPM(
         platform=platform, pcrs=dict(evidence.pcrs), nonce=nonce, user_data=report.user_data
     )
@@ -140,15 +140,16 @@ def appraise_azure_vtpm(verified: VerifiedAzureVTPM, pinned: Mapping[int, frozen
     """Hold the PCRs against what is accepted; every pinned one must have been quoted.
 
     Raises:
-        AzureAppraisalRefused: nothing is pinned, or a PCR is not as pinned.
+        ``azure.appraisal``: nothing is pinned, or a PCR is not as pinned.
     """
     if not pinned or not all(pinned.values()):
-        raise AzureAppraisalRefused("nothing is pinned, which would accept anything")
+        raise NotAllowedError("nothing is pinned, which would accept anything", code="azure.appraisal")
     for number, accepted in sorted(pinned.items()):
         value = verified.pcrs.get(number)
         if value is None or value not in accepted:
-            raise AzureAppraisalRefused(
+            raise NotAllowedError(
                 f"PCR {number} is not as pinned",
                 expected=" or ".join(sorted(each.hex() for each in accepted)),
                 found="not quoted" if value is None else value.hex(),
+                code="azure.appraisal",
             )

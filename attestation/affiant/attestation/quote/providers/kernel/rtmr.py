@@ -114,7 +114,7 @@ class LoggedRTMR:
         """Log ``event``, then extend the register by its digest. An earlier crash is recovered from first.
 
         Raises:
-            As :meth:`recover`; and EventLogMalformed: the payload has no canonical form.
+            As :meth:`recover`; and ``eventlog.malformed``: the payload has no canonical form.
         """
         digest = event_digest(event)
         line = _line({"name": event.name, "payload": event.payload})

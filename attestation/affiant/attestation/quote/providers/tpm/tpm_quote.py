@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from affiant.attestation.quote.providers.base.errors import (
     AzureEvidenceMalformed,
     AzurePCRsInvalid,
-    AzureSignatureInvalid,
 )
 from affiant.attestation.quote.providers.tpm.tpm_fields import TPMFields
+from affiant.errors import NotAuthenticError
 
 __all__ = ["TPMQuote", "parse_tpm_quote"]
 
@@ -53,13 +53,15 @@ class TPMQuote:
         """``key`` signed this, and ``pcrs`` (32 bytes each) are exactly the values that it is about.
 
         Raises:
-            AzureSignatureInvalid: it did not sign it.
+            ``azure.signature``: it did not sign it.
             AzurePCRsInvalid: other values, one too many or one too few.
         """
         try:
             key.verify(self.signature, self.message, PKCS1v15(), SHA256())
         except InvalidSignature as error:
-            raise AzureSignatureInvalid("the vTPM's attestation key did not sign this TPM quote") from error
+            raise NotAuthenticError(
+                "the vTPM's attestation key did not sign this TPM quote", code="azure.signature"
+            ) from error
         if tuple(sorted(pcrs)) != self.selected or any(len(value) != 32 for value in pcrs.values()):
             raise AzurePCRsInvalid(
                 "PCR values of another selection than the quote's",

@@ -1,0 +1,189 @@
+"""Lists the codes of this package's errors that no program catches by a class of their own.
+
+Each is raised as its family with ``code=``. An error that a program catches has a class; its docstring is its meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["ERROR_CODES"]
+
+ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
+    "anchor.expired": ("NotFreshError", "The authority's certificate was not valid at the token's own time."),
+    "anchor.imprint": ("NotAuthenticError", "The token holds, and is about other bytes."),
+    "anchor.nonce": (
+        "NotFreshError",
+        "The token has another nonce than the request: an answer to somebody else, or an old one.",
+    ),
+    "anchor.order": ("NotAuthenticError", "A renewal names an earlier time than the token that it renews."),
+    "anchor.policy": ("NotAllowedError", "Issued under another policy than the reader pins for this root."),
+    "anchor.purpose": (
+        "NotAuthenticError",
+        "The signer's certificate is not one for timestamps, or not the one that the token names.",
+    ),
+    "anchor.refused": ("NotAllowedError", "The authority's answer is an error."),
+    "anchor.token": (
+        "MalformedError",
+        "Not an RFC 3161 response with one token, or not of the strict form that is read.",
+    ),
+    "anchor.unavailable": ("UnreachableError", "The authority answered that it has no answer."),
+    "anchor.unreachable": ("UnreachableError", "No connection to the authority, or no whole answer in time."),
+    "appraisal.advisory": ("AppraisalRefused", "An advisory is open for which there is no exception."),
+    "appraisal.evaluation_number": (
+        "AppraisalRefused",
+        "The collateral's tcbEvaluationDataNumber is below the required one.",
+    ),
+    "appraisal.evidence_class": (
+        "AppraisalRefused",
+        "Hardware evidence where simulated was pinned, or the other way round.",
+    ),
+    "appraisal.exception_lapsed": (
+        "AppraisalRefused",
+        "There is an exception for what was found, and it does not count at this time.",
+    ),
+    "appraisal.expectation": (
+        "ConfigurationError",
+        "The caller expects a value of another length than the field has.",
+    ),
+    "appraisal.grace_over": ("AppraisalRefused", "The grace period of a TCB status is over."),
+    "appraisal.machine": ("AppraisalRefused", "The machine (PPID, FMSPC) is not on the list."),
+    "appraisal.mrconfigid_unbound": (
+        "AppraisalRefused",
+        "MRCONFIGID is all zero: the launcher bound nothing.",
+    ),
+    "appraisal.no_policy": (
+        "ConfigurationError",
+        "An empty set of policies, which would hold of everything.",
+    ),
+    "appraisal.pck_flags": (
+        "AppraisalRefused",
+        "A flag of the PCK certificate is not as demanded, or not said.",
+    ),
+    "appraisal.root": (
+        "AppraisalRefused",
+        "The root is trusted by the verifier, but not among the reference values.",
+    ),
+    "appraisal.service_td": (
+        "AppraisalRefused",
+        "A service TD is bound to this TD, which nothing here expects.",
+    ),
+    "appraisal.tcb_status": ("AppraisalRefused", "The merged TCB status is not among the accepted ones."),
+    "appraisal.tdx_module": ("AppraisalRefused", "MRSEAM is not on the list."),
+    "azure.appraisal": (
+        "NotAllowedError",
+        "A pinned PCR has another value or was not quoted, or nothing was pinned.",
+    ),
+    "azure.binding": (
+        "NotAuthenticError",
+        "REPORTDATA of the TD quote is not the digest of the HCL report's runtime data.",
+    ),
+    "azure.nonce": ("NotFreshError", "The TPM quote was made for another nonce."),
+    "azure.signature": (
+        "NotAuthenticError",
+        "The vTPM's attestation key, as the runtime data names it, did not sign the TPM quote.",
+    ),
+    "cert.revoked": (
+        "NotAuthenticError",
+        "A certificate of the chain stands on its issuer's revocation list.",
+    ),
+    "collateral.issuer": (
+        "NotAuthenticError",
+        "Collateral is signed by a certificate that has no business signing it.",
+    ),
+    "collateral.signature": (
+        "NotAuthenticError",
+        "The signature over the exact bytes of TCB Info or QE Identity does not hold.",
+    ),
+    "crl.issuer": ("NotAuthenticError", "A revocation list of another issuer than the one it is needed for."),
+    "crl.malformed": ("MalformedError", "A revocation list is not DER of a complete, direct v2 CRL."),
+    "crl.signature": ("NotAuthenticError", "The signature of a revocation list does not hold."),
+    "eventlog.ambiguous": (
+        "MalformedError",
+        "A runtime event's name holds the delimiter, so that its digest stands for several events.",
+    ),
+    "eventlog.duplicate": (
+        "MalformedError",
+        "An event that counts once stands twice, or where software may write whatever it likes.",
+    ),
+    "eventlog.malformed": (
+        "MalformedError",
+        "The event log is of no known form, is cut, or is beyond its bounds.",
+    ),
+    "eventlog.preimage": ("NotAuthenticError", "An event's content is not what its digest was made of."),
+    "eventlog.replay": ("NotAuthenticError", "Replaying the event log does not give the quote's registers."),
+    "log.denied": ("UnreachableError", "A store of objects refuses these credentials, or what they ask for."),
+    "log.no_such_leaf": ("StateError", "The log has no such leaf."),
+    "monitor.settings": ("ConfigurationError", "What the operator gave does not fit together."),
+    "monitor.state": ("StateError", "The state is damaged, or of another log."),
+    "pck.chain": (
+        "NotAuthenticError",
+        "The chain of the PCK certificate does not hold: signature, name, role or length.",
+    ),
+    "platform.store": (
+        "MalformedError",
+        "The stored state of the platform is not what this program wrote, or others could read it.",
+    ),
+    "platform.td_ended": (
+        "StateError",
+        "The TD behind a descriptor is gone: the platform ended, or the TD did.",
+    ),
+    "publish.conflict": ("StateError", "An object that never changes has another content."),
+    "publish.foreign": ("StateError", "The store holds another log."),
+    "publish.fork": ("NotAuthenticError", "Two trees under one origin."),
+    "publish.unconditional": ("ConfigurationError", "The store does not heed a condition."),
+    "published.content": (
+        "NotAuthenticError",
+        "The content has another digest than the statement's subject.",
+    ),
+    "published.kind": (
+        "NotAllowedError",
+        "A signed file of another kind than the one that is asked for here.",
+    ),
+    "published.signing": (
+        "UnreachableError",
+        "The certificate authority, the log or the timestamp authority did not answer, or refused to.",
+    ),
+    "qe.binding": ("NotAuthenticError", "The quoting enclave's report does not name the attestation key."),
+    "qe.report_signature": (
+        "NotAuthenticError",
+        "The PCK key did not sign the report of the quoting enclave.",
+    ),
+    "quote.local_report": (
+        "MalformedError",
+        "A TDREPORT, which only the CPU that made it can check; never remote evidence.",
+    ),
+    "quote.malformed": (
+        "MalformedError",
+        "The bytes are no TDX quote: a length, a reserved value or a structure is wrong.",
+    ),
+    "quote.no_pck_chain": (
+        "MalformedError",
+        "The quote carries no PCK certificate chain (certification data other than type 5).",
+    ),
+    "quote.not_tdx": ("MalformedError", "A quote of another TEE (an SGX quote, for example)."),
+    "quote.signature": ("NotAuthenticError", "The attestation key did not sign this header and body."),
+    "quote.unsupported": (
+        "MalformedError",
+        "A quote of a version or an attestation key type that no verifier supports.",
+    ),
+    "store.locked": ("StateError", "Another process serves from this folder."),
+    "tcb.mismatch": ("NotAuthenticError", "TCB Info speaks of another kind of platform (FMSPC or PCEID)."),
+    "tdx.naive_time": ("ConfigurationError", "A time without its zone."),
+    "tdx_module.mismatch": (
+        "NotAuthenticError",
+        "The TDX module is none that TCB Info knows, or not Intel's.",
+    ),
+    "witness.conflict": (
+        "UnreachableError",
+        "The size that the witness names changed between two questions.",
+    ),
+    "witness.exists": ("StateError", "A key or database stands there already."),
+    "witness.settings": ("ConfigurationError", "What the operator gave does not fit together."),
+    "witness.state_lost": (
+        "StateError",
+        "A key whose database is missing or another's. Starting empty would cosign a second history.",
+    ),
+}
+"""Code -> the family that is raised, and its meaning."""
