@@ -6,6 +6,8 @@ import ast
 import importlib
 import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,15 @@ def test_an_error_without_a_class_is_raised_as_the_family_that_its_table_says(pa
     assert found == {(family, code) for code, (family, _) in table.items()}
     assert all(meaning.endswith(".") for _, meaning in table.values())
     assert list(table) == sorted(table)
+
+
+def test_the_error_reference_is_made_from_the_source() -> None:
+    made = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "error_reference.py", "--print"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    hint = "write it again: python scripts/error_reference.py"
+    assert (ROOT / "docs" / "errors.md").read_text(encoding="utf-8") == made.stdout, hint
