@@ -21,6 +21,7 @@ from affiant.attestation.tdx.pki.crl_encoding import decode_revocation_list
 from affiant.attestation.tdx.quote.errors import CollateralMalformed
 from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.errors import NotAuthenticError
 
 __all__ = [
     "SINGLE_FILE",
