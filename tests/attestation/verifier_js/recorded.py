@@ -15,7 +15,7 @@ from tests.attestation.verifier_js.conftest import Question
 
 from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file
 from affiant.attestation.verdict.verdict import Verdict
-from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
+from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 
@@ -47,11 +47,12 @@ def recorded(
     found: list[Recorded] = []
     name = ""
 
-    def record(data: bytes, trust: TrustFile, *, at: Any, build: str, **more: Any) -> Verdict:
+    def record(
+        data: bytes, trust: TrustFile, *, verifiers: StatementVerifiers, at: Any, build: str, **more: Any
+    ) -> Verdict:
         question = asking(Question(data, trust.raw, at, **more))
-        verdict = verify_bundle(
-            data, parse_trust_file(question.trust), verifiers=STANDARD_VERIFIERS, at=at, build=build, **more
-        )
+        asked = parse_trust_file(question.trust)
+        verdict = verify_bundle(data, asked, verifiers=verifiers, at=at, build=build, **more)
         found.append(Recorded(name, question, verdict))
         return verdict
 
