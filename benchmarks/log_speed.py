@@ -27,8 +27,9 @@ from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical, parse_canonical
 from affiant.attestation.encoding.keys import public_jwk
 from affiant.attestation.records.receipt import Issued
-from affiant.attestation.tlog.note_keys import LogSigner
-from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash, verify_inclusion
+from affiant.attestation.tlog.note_signing import LogSigner
+from affiant.attestation.tlog.tree import verify_inclusion
+from affiant.attestation.tlog.tree_paths import MemoryNodes, inclusion_path, range_hash
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle

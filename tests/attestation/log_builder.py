@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.entry import LogEntry
 from affiant.attestation.tlog.note import Note, NoteSigner, signed
-from affiant.attestation.tlog.note_keys import Cosigner, LogSigner, MLDSACosigner
+from affiant.attestation.tlog.note_signing import Cosigner, LogSigner, MLDSACosigner
 from affiant.attestation.tlog.tiles import TILE_WIDTH, Tile, bundles_of, encode_bundle, tiles_of
-from affiant.attestation.tlog.tree import MemoryNodes, consistency_path, range_hash
+from affiant.attestation.tlog.tree_paths import MemoryNodes, consistency_path, range_hash
 
 ORIGIN = "log.example/affiant"
 NOW = 1_780_000_000

@@ -13,7 +13,7 @@ from affiant.attestation.records.receipt import Issued
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import signed
 from affiant.attestation.tlog.proof import LogProof
-from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash
+from affiant.attestation.tlog.tree_paths import MemoryNodes, inclusion_path, range_hash
 
 
 def leaves_of(records: list[Issued]) -> MemoryNodes:

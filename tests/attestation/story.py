@@ -52,9 +52,9 @@ from affiant.attestation.tdx.event_log.eventlog import extend
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.entry import LogEntry
 from affiant.attestation.tlog.note import signed
-from affiant.attestation.tlog.note_keys import LogSigner
+from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.attestation.tlog.proof import LogProof
-from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash
+from affiant.attestation.tlog.tree_paths import MemoryNodes, inclusion_path, range_hash
 from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file, simulated_trust_file
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)

@@ -23,6 +23,7 @@ from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.records.sealed_disclosures import open_sealed, recipient, seal
 from affiant.attestation.records.session_summary import session_root
 from affiant.attestation.schema import records
+from affiant.attestation.schema.records_page import record_page
 from affiant.attestation.schema.shapes import ShapeMismatch
 from affiant.attestation.statements.ear import issue_ear, verify_ear
 from affiant.attestation.statements.evidence import (
@@ -344,7 +345,7 @@ def test_a_sessions_root_is_over_its_numbers_not_its_arrival() -> None:
 
 
 def test_the_published_table_is_the_code() -> None:
-    assert (ROOT / "docs/formats/records.md").read_text() == records._page()
+    assert (ROOT / "docs/formats/records.md").read_text() == record_page()
 
 
 def test_leaf_codes_are_unique_and_never_change() -> None:

@@ -23,7 +23,8 @@ from affiant.attestation.tlog.entry import parse_entry
 from affiant.attestation.tlog.note import parse_note, verify_note
 from affiant.attestation.tlog.proof import parse_log_proof, verify_log_proof
 from affiant.attestation.tlog.tiles import Tile, TileNodes, bundles_of, decode_bundle
-from affiant.attestation.tlog.tree import consistency_path, range_hash, verify_consistency
+from affiant.attestation.tlog.tree import verify_consistency
+from affiant.attestation.tlog.tree_paths import consistency_path, range_hash
 from affiant.gateway.log.log_key import load_log_signer
 from affiant.gateway.log.transparency_log import log_folder
 from affiant.gateway.store.leaves import leaf_of

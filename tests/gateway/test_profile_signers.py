@@ -27,7 +27,8 @@ from tests.sigstore_authority.authority import Authority, encoded
 from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
 from affiant.attestation.records.receipt import parse_receipt
 from affiant.attestation.signatures.profiles.envelope import sign_envelope
-from affiant.attestation.signatures.profiles.signing_keys import ProfileKey, SigningKey
+from affiant.attestation.signatures.profiles.private_keys import SigningKey
+from affiant.attestation.signatures.profiles.signing_keys import ProfileKey
 from affiant.attestation.signatures.profiles.statement import SignedProfiles
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.evidence import Admission, wrap_admission

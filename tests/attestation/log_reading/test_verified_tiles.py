@@ -14,7 +14,8 @@ from affiant.attestation.log_reading.errors import TreeWrong
 from affiant.attestation.log_reading.verified_tiles import VerifiedTiles, tile_root
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.attestation.tlog.tiles import TILE_HEIGHT, TILE_WIDTH, Tile, tiles_of
-from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash, verify_inclusion
+from affiant.attestation.tlog.tree import verify_inclusion
+from affiant.attestation.tlog.tree_paths import MemoryNodes, inclusion_path, range_hash
 
 SIZES = (1, 2, 255, 256, 257, 511, 512, 700, TILE_WIDTH**2 - 1, TILE_WIDTH**2, TILE_WIDTH**2 + 257)
 LEAVES = [hashlib.sha256(number.to_bytes(4, "big")).digest() for number in range(SIZES[-1])]

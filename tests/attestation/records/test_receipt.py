@@ -19,15 +19,15 @@ from affiant.attestation.encoding import jws
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.encoding.keys import Signer, public_jwk
+from affiant.attestation.records.issuing import conceal, issue_receipt
 from affiant.attestation.records.receipt import (
     Issued,
     RoleMismatch,
-    issue_receipt,
     parse_receipt,
     recall_receipt,
     verify_receipt,
 )
-from affiant.attestation.schema.disclosure import DisclosureInvalid, conceal, disclosure_digest
+from affiant.attestation.schema.disclosure import DisclosureInvalid, disclosure_digest
 from affiant.attestation.schema.records import shape_of
 from affiant.attestation.schema.shapes import Obj, ShapeMismatch
 from affiant.errors import AffiantError

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 from affiant.attestation.encoding.merkle import leaf_hash, root
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import Note, NoteSigner, signed
-from affiant.attestation.tlog.note_keys import Cosigner, LogSigner, MLDSACosigner
-from affiant.attestation.tlog.tree import MemoryNodes
+from affiant.attestation.tlog.note_signing import Cosigner, LogSigner, MLDSACosigner
+from affiant.attestation.tlog.tree_paths import MemoryNodes
 
 ORIGIN = "log.example/affiant"
 NOW = 1_780_000_000

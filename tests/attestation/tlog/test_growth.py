@@ -20,7 +20,8 @@ from affiant.attestation.tlog.tiles import (
     decode_bundle,
     tiles_of,
 )
-from affiant.attestation.tlog.tree import EMPTY_ROOT, MemoryNodes, range_hash
+from affiant.attestation.tlog.tree import EMPTY_ROOT
+from affiant.attestation.tlog.tree_paths import MemoryNodes, range_hash
 
 
 def leaves(count: int, start: int = 0) -> list[bytes]:

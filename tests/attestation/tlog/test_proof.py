@@ -19,7 +19,7 @@ from affiant.attestation.tlog.errors import (
 )
 from affiant.attestation.tlog.note import signed
 from affiant.attestation.tlog.proof import LogProof, VerifiedInclusion, parse_log_proof, verify_log_proof
-from affiant.attestation.tlog.tree import inclusion_path
+from affiant.attestation.tlog.tree_paths import inclusion_path
 from affiant.errors import AffiantError
 
 KEYS = [log_signer().verifier]

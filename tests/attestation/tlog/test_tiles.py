@@ -19,7 +19,7 @@ from affiant.attestation.tlog.tiles import (
     parse_path,
     tiles_of,
 )
-from affiant.attestation.tlog.tree import consistency_path, inclusion_path, range_hash
+from affiant.attestation.tlog.tree_paths import consistency_path, inclusion_path, range_hash
 
 
 def read(tile: Tile) -> bytes:

@@ -15,12 +15,14 @@ from affiant.attestation.tlog.errors import ConsistencyInvalid, InclusionInvalid
 from affiant.attestation.tlog.tree import (
     EMPTY_ROOT,
     MAX_SIZE,
+    verify_consistency,
+    verify_inclusion,
+)
+from affiant.attestation.tlog.tree_paths import (
     MemoryNodes,
     consistency_path,
     inclusion_path,
     range_hash,
-    verify_consistency,
-    verify_inclusion,
 )
 
 SIZES = range(1, 24)

@@ -23,7 +23,7 @@ from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import signed
-from affiant.attestation.tlog.tree import MemoryNodes, range_hash
+from affiant.attestation.tlog.tree_paths import MemoryNodes, range_hash
 from affiant.attestation.verdict.errors import NotMade
 from affiant.attestation.verdict.since_archived import Changed, QuoteChanged
 from affiant.attestation.verdict.verdict import State, Verdict

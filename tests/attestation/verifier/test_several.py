@@ -19,7 +19,7 @@ from affiant.attestation.bundle.bundle import objects_by_digest
 from affiant.attestation.bundle.bundle_anchors import Anchors, PublishedCheckpoint, StampedCheckpoint
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.tlog.note import Note
-from affiant.attestation.tlog.note_keys import LogSigner
+from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.attestation.verdict.verdict import Check, State, Tier
 from affiant.attestation.verifier.across import Across
 from affiant.attestation.verifier.combined import CombinedVerdict

@@ -19,7 +19,8 @@ from tests.sigstore_authority.authority import Authority, encoded
 from affiant.attestation.bundle.bundle import Bundle, objects_by_digest
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.signatures.profiles.envelope import sign_envelope
-from affiant.attestation.signatures.profiles.signing_keys import ProfileKey, SigningKey
+from affiant.attestation.signatures.profiles.private_keys import SigningKey
+from affiant.attestation.signatures.profiles.signing_keys import ProfileKey
 from affiant.attestation.signatures.profiles.statement import SignedProfiles
 from affiant.attestation.verdict.trust_file import TrustFileMalformed
 from affiant.attestation.verdict.verdict import Check, State

@@ -36,7 +36,7 @@ from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfi
 from affiant.attestation.statements.manifest import GatewayIdentity
 from affiant.attestation.statements.statement import LogIdentity, gateway_statement
 from affiant.attestation.tdx import EvidenceClass
-from affiant.attestation.tlog.note_keys import LogSigner
+from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.attestation.verdict.codes import CODES
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier import verify_bundle as verify_bundle_module

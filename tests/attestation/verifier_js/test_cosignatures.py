@@ -14,7 +14,8 @@ from tests.attestation.verifier_js.test_foundations import Probe, probe, questio
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.errors import QuorumMissed
 from affiant.attestation.tlog.note import NoteSignature, parse_note, signed
-from affiant.attestation.tlog.note_keys import Cosigner, MLDSACosigner, MLDSACosignerKey
+from affiant.attestation.tlog.note_keys import MLDSACosignerKey
+from affiant.attestation.tlog.note_signing import Cosigner, MLDSACosigner
 from affiant.attestation.tlog.quorum import parse_witness_policy, verify_quorum
 from affiant.errors import AffiantError
 

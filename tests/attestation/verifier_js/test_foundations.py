@@ -22,7 +22,7 @@ from affiant.attestation.signatures.profiles.signing_keys import ProfileKey
 from affiant.attestation.statements.gateway_config import DEV_ECHO, make_gateway_config, parse_gateway_config
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import from_base64, parse_note, signed, verify_note
-from affiant.attestation.tlog.note_keys import LogSigner
+from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.attestation.verdict.trust_file import parse_instant, parse_trust_file
 from affiant.command_line import printable
 from affiant.errors import AffiantError

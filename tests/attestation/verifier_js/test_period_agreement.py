@@ -23,7 +23,7 @@ from tests.attestation.verifier_js.test_vectors import NOT_APPRAISED, NOT_STAMPE
 
 from affiant.attestation.encoding.keys import public_jwk
 from affiant.attestation.records.receipt import Issued
-from affiant.attestation.tlog.note_keys import Cosigner
+from affiant.attestation.tlog.note_signing import Cosigner
 from affiant.attestation.verdict.trust_file import parse_instant
 
 period_vectors = importlib.import_module("tests.attestation.vectors.test_period_vectors")

@@ -20,7 +20,7 @@ from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.entry import parse_entry
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.attestation.tlog.note import parse_note, signed
-from affiant.attestation.tlog.note_keys import LogSigner
+from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.attestation.tlog.proof import verify_log_proof
 from affiant.attestation.tlog.tiles import EntryBundle, Tile, bundles_of, decode_bundle, tiles_of
 from affiant.attestation.tlog.tree import verify_consistency
@@ -154,7 +154,7 @@ def test_the_next_boot_goes_on_and_what_it_signs_is_consistent(tmp_path: Path, s
     run(tmp_path, second)
     old, new = heads
     leaves = leaves_in(tmp_path)
-    from affiant.attestation.tlog.tree import MemoryNodes, consistency_path
+    from affiant.attestation.tlog.tree_paths import MemoryNodes, consistency_path
 
     path = consistency_path(MemoryNodes(map(leaf_hash, leaves)), old.size, new.size)
     verify_consistency(old=old.size, old_root=old.root, new=new.size, new_root=new.root, path=path)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.errors import QuorumMissed
 from affiant.attestation.tlog.note import Note, signed
-from affiant.attestation.tlog.note_keys import Cosigner, LogSigner
+from affiant.attestation.tlog.note_signing import Cosigner, LogSigner
 from affiant.attestation.tlog.quorum import Witnessed, parse_witness_policy
 from affiant.gateway.log.witnesses import WitnessBounds, Witnesses
 

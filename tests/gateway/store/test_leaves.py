@@ -20,7 +20,8 @@ from tests.properties import thorough
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.canonical import MAX_INTEGER
 from affiant.attestation.encoding.keys import Signer
-from affiant.attestation.records.receipt import issue_receipt, parse_receipt, verify_receipt
+from affiant.attestation.records.issuing import issue_receipt
+from affiant.attestation.records.receipt import parse_receipt, verify_receipt
 from affiant.attestation.schema.records import KINDS, shape_of
 from affiant.attestation.schema.shapes import Array, Const, Enum, Int, MapOf, Obj, Pattern, Text
 from affiant.attestation.simulated.served.client import PlatformClient
@@ -32,7 +33,7 @@ from affiant.attestation.statements.statement import (
     session_statement,
 )
 from affiant.attestation.tlog.entry import parse_entry
-from affiant.attestation.tlog.note_keys import LogSigner
+from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.gateway.log.transparency_log import TransparencyLog
 from affiant.gateway.store.entries import PeerEntry, RecordEntry
 from affiant.gateway.store.journal import Place

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from affiant.attestation.signatures.profiles.envelope import sign_envelope
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureOther
-from affiant.attestation.signatures.profiles.signing_keys import ProfileKey, SigningKey
+from affiant.attestation.signatures.profiles.private_keys import SigningKey
+from affiant.attestation.signatures.profiles.signing_keys import ProfileKey
 from affiant.errors import AffiantError
 from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.signing.signatures import signed_profiles

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from affiant.attestation.bundle.bundle import Bundle, BundleMalformed, parse_bundle
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.keys import Signer
-from affiant.attestation.records.receipt import Issued, issue_receipt, parse_receipt, verify_receipt
+from affiant.attestation.records.issuing import issue_receipt
+from affiant.attestation.records.receipt import Issued, parse_receipt, verify_receipt
 from affiant.attestation.records.sealed_disclosures import SealedDisclosureInvalid, recipient, seal
 from affiant.attestation.statements.statement import (
     LogIdentity,

@@ -26,7 +26,8 @@ from affiant.attestation.tlog.tiles import (
     bundles_of,
     decode_bundle,
 )
-from affiant.attestation.tlog.tree import HASH_SIZE, consistency_path, inclusion_path, range_hash
+from affiant.attestation.tlog.tree import HASH_SIZE
+from affiant.attestation.tlog.tree_paths import consistency_path, inclusion_path, range_hash
 from affiant.errors import StateError
 
 __all__ = ["LogTree", "read_bundle", "read_checkpoint", "read_tile"]

@@ -18,7 +18,8 @@ from affiant.attestation.encoding.merkle import node_hash
 from affiant.attestation.log_reading.errors import TreeWrong
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.attestation.tlog.tiles import TILE_HEIGHT, TILE_WIDTH, Tile, TileNodes
-from affiant.attestation.tlog.tree import HASH_SIZE, range_hash
+from affiant.attestation.tlog.tree import HASH_SIZE
+from affiant.attestation.tlog.tree_paths import range_hash
 
 __all__ = ["VerifiedTiles", "tile_root"]
 

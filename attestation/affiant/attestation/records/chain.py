@@ -9,28 +9,16 @@ head when it signs, and a signed record that was not kept would be a gap.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.keys import Signer
-from affiant.attestation.records.receipt import Issued, issue_receipt
+from affiant.attestation.records.head import Head
+from affiant.attestation.records.issuing import issue_receipt
+from affiant.attestation.records.receipt import Issued
 from affiant.attestation.statements.statement import KeysetStatement
 
 __all__ = ["ChainSigner", "Head"]
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The last record of a chain: what ``peer``, ``head`` and ``lst`` hold."""
-
-    chn: str
-    seq: int
-    rh: str
-
-    def to_json(self) -> Mapping[str, object]:
-        """``{chn, seq, rh}``."""
-        return {"chn": self.chn, "seq": self.seq, "rh": self.rh}
 
 
 class ChainSigner:

@@ -17,17 +17,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final
 
 from affiant.attestation.encoding import jws
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.jws import SplitJWS
-from affiant.attestation.encoding.keys import Signer
-from affiant.attestation.schema.disclosure import Disclosed, conceal, open_disclosures
-from affiant.attestation.schema.records import KINDS, PROFILES, objects_with_digests, shape_of
+from affiant.attestation.schema.disclosure import Disclosed, open_disclosures
+from affiant.attestation.schema.records import KINDS, shape_of
 from affiant.attestation.schema.shapes import ShapeMismatch
 from affiant.attestation.statements.statement import KeysetStatement
 from affiant.attestation.tlog.entry import LogEntry
@@ -39,7 +37,6 @@ __all__ = [
     "ReceiptText",
     "RoleMismatch",
     "VerifiedReceipt",
-    "issue_receipt",
     "parse_receipt",
     "recall_receipt",
     "receipt_hash",
@@ -146,72 +143,6 @@ class Issued:
 def receipt_hash(text: str) -> str:
     """SHA-256 of the JWS's ASCII bytes: 43 characters."""
     return b64u(hashlib.sha256(text.encode("ascii")).digest())
-
-
-def issue_receipt(
-    *,
-    signer: Signer,
-    statement: KeysetStatement,
-    kind: str,
-    chn: str,
-    seq: int,
-    prev: str,
-    evd: str,
-    jti: str,
-    now: datetime,
-    members: Mapping[str, object],
-    hidden: Mapping[str, Mapping[str, object]],
-    random_bytes: Callable[[int], bytes],
-) -> Issued:
-    """Sign one record.
-
-    Args:
-        members: the kind's clear members, and optionally ``agt``, ``peer``, ``par``, ``lim``, ``eat_nonce``.
-            Objects that hide something may be given without ``_sd``.
-        hidden: path of the object (``req``, ``sec[0]``, ``""`` for the payload) -> its hidden values.
-
-    Raises:
-        ShapeMismatch: the result would not be of this kind's closed shape; nothing is signed.
-    """
-    shape = shape_of(kind, role=statement.role, cls=statement.cls)
-    payload: dict[str, object] = {
-        **_thawed(members),
-        "eat_profile": PROFILES[statement.cls],
-        "iss": statement.iss,
-        "jti": jti,
-        "iat": int(now.timestamp()),
-        "kind": kind,
-        "cls": statement.cls,
-        "role": statement.role,
-        "chn": chn,
-        "seq": seq,
-        "prev": prev,
-        "evd": evd,
-    }
-    if "_sd_alg" in shape.required:
-        payload["_sd_alg"] = "sha-256"
-    disclosures: list[str] = []
-    unused = dict(hidden)
-    for path, node, node_shape in objects_with_digests(payload, shape):
-        node["_sd"], made = conceal(node_shape, unused.pop(path, {}), random_bytes=random_bytes)
-        disclosures += made
-    if unused:
-        raise ShapeMismatch("hidden values for objects that the record does not have", found=sorted(unused))
-    shape.check(payload, kind)
-    return Issued(jws.sign(signer, payload, typ=RECEIPT_TYPE), tuple(disclosures), payload)
-
-
-def _thawed(value: Mapping[str, object]) -> dict[str, object]:
-    """A deep copy made of dicts and lists, to which digests can be added."""
-    return {name: _thaw(item) for name, item in value.items()}
-
-
-def _thaw(value: object) -> object:
-    if isinstance(value, Mapping):
-        return _thawed(value)
-    if isinstance(value, (list, tuple)):
-        return [_thaw(item) for item in value]
-    return value
 
 
 def parse_receipt(text: str) -> ReceiptText:

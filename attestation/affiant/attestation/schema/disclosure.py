@@ -9,18 +9,16 @@ nobody can tell from real ones. Erasing a value is destroying its disclosure.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
-from affiant.attestation.encoding.canonical import canonical, parse_canonical
+from affiant.attestation.encoding.canonical import parse_canonical
 from affiant.attestation.schema.records import objects_with_digests
-from affiant.attestation.schema.shapes import Obj, ShapeMismatch
+from affiant.attestation.schema.shapes import Obj
 from affiant.errors import NotAuthenticError
 
-__all__ = ["Disclosed", "DisclosureInvalid", "conceal", "disclosure_digest", "open_disclosures"]
-
-RandomBytes = Callable[[int], bytes]
+__all__ = ["Disclosed", "DisclosureInvalid", "disclosure_digest", "open_disclosures"]
 
 
 class DisclosureInvalid(NotAuthenticError):
@@ -48,32 +46,6 @@ class Disclosed:
 def disclosure_digest(disclosure: str) -> str:
     """43 characters: SHA-256 of the disclosure's ASCII text (RFC 9901, section 4.2.3)."""
     return b64u(hashlib.sha256(disclosure.encode("ascii")).digest())
-
-
-def conceal(
-    shape: Obj, values: Mapping[str, object], *, random_bytes: RandomBytes
-) -> tuple[list[str], list[str]]:
-    """The ``_sd`` array and the disclosures for one object.
-
-    Args:
-        shape: the object's row in the table; every name in ``values`` must be one of its hidden members.
-        values: hidden members that have a value now; members without one are covered by decoys.
-        random_bytes: the operating system's generator; salts and decoys are never derived.
-    """
-    digests: list[str] = []
-    disclosures: list[str] = []
-    for name, value in values.items():
-        hidden = shape.hidden.get(name)
-        if hidden is None:
-            raise ShapeMismatch("not a hidden member of this object", found=name)
-        hidden.check(value, name)
-        disclosure = b64u(canonical([b64u(random_bytes(16)), name, value]))
-        disclosures.append(disclosure)
-        digests.append(disclosure_digest(disclosure))
-    if len(digests) > shape.sd:
-        raise ShapeMismatch("more hidden members than digests", expected=shape.sd, found=len(digests))
-    digests += [b64u(hashlib.sha256(random_bytes(32)).digest()) for _ in range(shape.sd - len(digests))]
-    return sorted(digests), disclosures
 
 
 def _read(disclosure: str) -> tuple[str, object]:

@@ -18,7 +18,16 @@ from typing import Final
 
 from affiant.attestation.schema.shapes import Array, Const, Enum, Int, MapOf, Obj, Pattern, Shape, Text
 
-__all__ = ["ISOLATIONS", "KINDS", "PROFILES", "Kind", "objects_with_digests", "shape_of"]
+__all__ = [
+    "CONCEALING",
+    "ISOLATIONS",
+    "KINDS",
+    "PROFILES",
+    "Kind",
+    "common_members",
+    "objects_with_digests",
+    "shape_of",
+]
 
 PROFILES: Final[Mapping[str, str]] = {
     "hardware": "tag:affiant.dev,2026:receipt/1",
@@ -121,6 +130,17 @@ def _kind(
     return Kind(leaf, frozenset(signers.split()), required, optional or {}, of_session)
 
 
+CONCEALING: Final[Mapping[str, Obj]] = {
+    "agt": _AGT,
+    "pol": _POL,
+    "req": _REQ,
+    "res": _RES,
+    "mdl": _MDL,
+    "act": _ACT,
+    "use": _USE,
+}
+"""The members that hold hidden values in objects of one shape."""
+
 KINDS: Final[Mapping[str, Kind]] = {
     "boot": _kind(
         1, "gateway session", {"ks": _LINK, "bld": _SHA256}, {"gks": _LINK, "col": _LINK}, of_session=False
@@ -218,7 +238,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 """Kind -> row. Members of every record, and ``agt`` and ``peer`` of a session's, are added by :func:`shape_of`."""
 
 
-def _common(kind: str, role: str, cls: str) -> dict[str, Shape]:
+def common_members(kind: str, role: str, cls: str) -> dict[str, Shape]:
+    """The members that every record has."""
     return {
         "eat_profile": Const(PROFILES[cls]),
         "iss": Text(),
@@ -242,7 +263,7 @@ def shape_of(kind: str, *, role: str, cls: str) -> Obj:
         KeyError: no such kind or class; the caller refuses the record.
     """
     row = KINDS[kind]
-    required = {**_common(kind, role, cls), **row.required}
+    required = {**common_members(kind, role, cls), **row.required}
     optional: dict[str, Shape] = {
         "eat_nonce": _LINK,
         "par": Array(_ID, least=1, most=16),
@@ -282,41 +303,3 @@ def objects_with_digests(
             for index, item in enumerate(value):
                 found.extend(objects_with_digests(item, inner.item, f"{path}[{index}]"))
     return found
-
-
-def _page() -> str:  # pragma: no cover - exercised by the test that compares the published page
-    lines = [
-        "# Record kinds",
-        "",
-        "Generated from `affiant.attestation.schema.records`; the table there is normative. `?` marks an optional",
-        "member, `_sd[n]` the fixed number of salted digests that an object always carries.",
-        "",
-        "Common to all: `"
-        + "`, `".join(_common("boot", "gateway", "simulated"))
-        + "`; optional `eat_nonce`,",
-        "`par`, `lim`, `ext`. Records of a session also carry `agt`, `_sd_alg`, `_sd[1]` (hidden: `trc`) and",
-        "`peer` once there is one.",
-        "",
-        "| kind | leaf | signer | members |",
-        "|---|---|---|---|",
-    ]
-    for name, row in KINDS.items():
-        members = [f"`{m}` {s.describe()}" for m, s in row.required.items()]
-        members += [f"`{m}`? {s.describe()}" for m, s in row.optional.items()]
-        text = "; ".join(members).replace("|", "\\|")
-        lines.append(f"| `{name}` | {row.leaf} | {', '.join(sorted(row.signers))} | {text} |")
-    lines += ["", "## Hidden members", "", "| object | digests | may be disclosed |", "|---|---|---|"]
-    named = {"agt": _AGT, "pol": _POL, "req": _REQ, "res": _RES, "mdl": _MDL, "act": _ACT, "use": _USE}
-    for name, shape in named.items():
-        hidden = "; ".join(f"`{m}` {s.describe()}" for m, s in shape.hidden.items())
-        lines.append(f"| `{name}` | {shape.sd} | {hidden} |")
-    lines.append("| `sec[]` | 2 | `ref`, `rule` text |")
-    lines.append("| `ini` | 1 | `sub` text |")
-    lines.append("| (payload) | 1 | `trc` {t, s} |")
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":  # pragma: no cover
-    import sys
-
-    sys.stdout.write(_page())

@@ -1,12 +1,13 @@
 """Writes the table of records as JSON, for readers in other languages.
 
-``python -m affiant.attestation.schema.records --json`` prints ``attestation/verifier-js/records.json``.
+``python -m affiant.attestation.schema.records_json`` prints ``attestation/verifier-js/records.json``.
 Patterns are in the common subset of Python's and ECMAScript's regular expressions, to be matched as a whole.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Final
 
@@ -83,6 +84,4 @@ def _as_json(shape: Shape) -> dict[str, object]:
 
 
 if __name__ == "__main__":  # pragma: no cover
-    import sys
-
     sys.stdout.write(record_table())

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -36,10 +36,12 @@ from affiant.attestation.signatures.profiles.accepted_signers import (
     signers_document,
 )
 from affiant.attestation.signatures.profiles.errors import SignersInvalid
-from affiant.attestation.tdx.appraise.reference import ReferenceValues
 from affiant.attestation.tlog.errors import QuorumMalformed
 from affiant.attestation.tlog.quorum import OWN_WITNESS_URL, WitnessPolicy, parse_witness_policy
 from affiant.errors import MalformedError
+
+if TYPE_CHECKING:
+    from affiant.attestation.tdx.appraise.reference import ReferenceValues
 
 __all__ = [
     "DEV_ECHO",

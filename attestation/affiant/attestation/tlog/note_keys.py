@@ -14,25 +14,25 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey, MLDSA44PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
 
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.errors import CheckpointMalformed, NoteMalformed
-from affiant.attestation.tlog.note import KeyName, NoteSignature, from_base64, key_id, to_base64
+from affiant.attestation.tlog.note import KeyName, from_base64, key_id, to_base64
 
 __all__ = [
     "COSIGNATURE_ED25519",
     "COSIGNATURE_MLDSA44",
     "LOG_ED25519",
-    "Cosigner",
     "CosignerKey",
     "LogKey",
-    "LogSigner",
-    "MLDSACosigner",
     "MLDSACosignerKey",
     "VerifierKey",
+    "ed25519_message",
+    "mldsa_message",
     "parse_vkey",
+    "time_bytes",
     "timestamp_of",
 ]
 
@@ -96,7 +96,7 @@ class CosignerKey:
             return False
         when = timestamp_of(signature)
         return when is not None and _ed25519_holds(
-            self.public_key, signature[_TIME_SIZE:], _ed25519_message(text, when)
+            self.public_key, signature[_TIME_SIZE:], ed25519_message(text, when)
         )
 
 
@@ -122,7 +122,7 @@ class MLDSACosignerKey:
             return False
         when = timestamp_of(signature)
         try:
-            message = None if when is None else _mldsa_message(self.name, parse_checkpoint(text), when)
+            message = None if when is None else mldsa_message(self.name, parse_checkpoint(text), when)
             if message is None:
                 return False
             MLDSA44PublicKey.from_public_bytes(self.public_key).verify(signature[_TIME_SIZE:], message)
@@ -132,74 +132,6 @@ class MLDSACosignerKey:
 
 
 VerifierKey = LogKey | CosignerKey | MLDSACosignerKey
-
-
-@dataclass(frozen=True, slots=True)
-class LogSigner:
-    """The private key of a log."""
-
-    name: str
-    private_key: Ed25519PrivateKey = field(repr=False)
-
-    @property
-    def verifier(self) -> LogKey:
-        """Its public key."""
-        return LogKey(self.name, self.private_key.public_key().public_bytes_raw())
-
-    def sign(self, text: str) -> NoteSignature:
-        """The log's line over ``text``."""
-        return NoteSignature(self.verifier.key, self.private_key.sign(text.encode("utf-8")))
-
-
-@dataclass(frozen=True, slots=True)
-class Cosigner:
-    """The private Ed25519 key of a witness, at one time.
-
-    Args:
-        seconds: since 1970, when the witness looked; not zero.
-    """
-
-    name: str
-    private_key: Ed25519PrivateKey = field(repr=False)
-    seconds: int
-
-    @property
-    def verifier(self) -> CosignerKey:
-        """Its public key."""
-        return CosignerKey(self.name, self.private_key.public_key().public_bytes_raw())
-
-    def sign(self, text: str) -> NoteSignature:
-        """The witness's line over the checkpoint ``text``.
-
-        Raises:
-            CheckpointMalformed: it is none.
-        """
-        parse_checkpoint(text)
-        signature = self.private_key.sign(_ed25519_message(text, self.seconds))
-        return NoteSignature(self.verifier.key, _time_bytes(self.seconds) + signature)
-
-
-@dataclass(frozen=True, slots=True)
-class MLDSACosigner:
-    """The private ML-DSA-44 key of a witness, at one time; as :class:`Cosigner`."""
-
-    name: str
-    private_key: MLDSA44PrivateKey = field(repr=False)
-    seconds: int
-
-    @property
-    def verifier(self) -> MLDSACosignerKey:
-        """Its public key."""
-        return MLDSACosignerKey(self.name, self.private_key.public_key().public_bytes_raw())
-
-    def sign(self, text: str) -> NoteSignature:
-        """The witness's line over the checkpoint ``text``.
-
-        Raises:
-            CheckpointMalformed: it is none, or its origin has more than 255 bytes.
-        """
-        message = _mldsa_message(self.name, parse_checkpoint(text), self.seconds)
-        return NoteSignature(self.verifier.key, _time_bytes(self.seconds) + self.private_key.sign(message))
 
 
 def parse_vkey(text: str) -> VerifierKey:
@@ -240,18 +172,19 @@ def timestamp_of(signature: bytes) -> int | None:
     return when if 0 < when <= _MAX_TIME else None
 
 
-def _time_bytes(seconds: int) -> bytes:
+def time_bytes(seconds: int) -> bytes:
+    """The 8 bytes of an instant in a cosignature."""
     if not 0 < seconds <= _MAX_TIME:
         raise NoteMalformed("a cosignature needs a time", expected="seconds since 1970", found=seconds)
     return seconds.to_bytes(_TIME_SIZE, "big")
 
 
-def _ed25519_message(text: str, seconds: int) -> bytes:
+def ed25519_message(text: str, seconds: int) -> bytes:
     """Two lines before the whole text of the checkpoint, its extension lines included."""
     return f"cosignature/v1\ntime {seconds}\n{text}".encode()
 
 
-def _mldsa_message(name: str, checkpoint: Checkpoint, seconds: int) -> bytes:
+def mldsa_message(name: str, checkpoint: Checkpoint, seconds: int) -> bytes:
     """``cosigned_message``: the whole tree, from 0 to its size. Extension lines are not in it."""
     witness, origin = name.encode("utf-8"), checkpoint.origin.encode("utf-8")
     if max(len(witness), len(origin)) > 255:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical, parse_object
-from affiant.attestation.tlog.note_keys import LogSigner
+from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.errors import AffiantError
 from affiant.files import ExposedFile, read_private, write_whole
 from affiant.folders import make_private

@@ -29,7 +29,8 @@ from affiant.attestation.tlog.entry import LogEntry, parse_entry
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.attestation.tlog.growth import Grown, Growth
 from affiant.attestation.tlog.note import Note, parse_note, signed, verify_note
-from affiant.attestation.tlog.note_keys import LogKey, LogSigner
+from affiant.attestation.tlog.note_keys import LogKey
+from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.attestation.tlog.proof import LogProof
 from affiant.attestation.tlog.tiles import (
     TILE_HEIGHT,
@@ -41,7 +42,8 @@ from affiant.attestation.tlog.tiles import (
     decode_bundle,
     parse_path,
 )
-from affiant.attestation.tlog.tree import EMPTY_ROOT, consistency_path, inclusion_path
+from affiant.attestation.tlog.tree import EMPTY_ROOT
+from affiant.attestation.tlog.tree_paths import consistency_path, inclusion_path
 from affiant.errors import AffiantError, MalformedError, NotAuthenticError
 from affiant.gateway.log.log_files import CHECKPOINT, LogFiles
 from affiant.gateway.log.log_index import LogIndex

@@ -95,7 +95,7 @@ def sign(
 
 def _by_key(statement: bytes, path: Path) -> tuple[bytes, ProfileSigner]:
     from affiant.attestation.signatures.profiles.envelope import sign_envelope  # noqa: PLC0415 - help must stay cheap
-    from affiant.attestation.signatures.profiles.signing_keys import read_signing_key  # noqa: PLC0415 - as above
+    from affiant.attestation.signatures.profiles.private_keys import read_signing_key  # noqa: PLC0415 - as above
 
     key = read_signing_key(path)
     return sign_envelope(statement, key), key.public

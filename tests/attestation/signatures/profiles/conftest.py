@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from tests.sigstore_authority.authority import Authority
 
-from affiant.attestation.signatures.profiles.signing_keys import SigningKey, read_signing_key
+from affiant.attestation.signatures.profiles.private_keys import SigningKey, read_signing_key
 from affiant.attestation.signatures.profiles.statement import SignedProfiles
 
 AT = datetime(2026, 5, 4, 12, tzinfo=UTC)

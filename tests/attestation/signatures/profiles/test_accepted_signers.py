@@ -18,7 +18,7 @@ from affiant.attestation.signatures.profiles.accepted_signers import (
     signers_document,
 )
 from affiant.attestation.signatures.profiles.errors import SignersInvalid
-from affiant.attestation.signatures.profiles.signing_keys import SigningKey
+from affiant.attestation.signatures.profiles.private_keys import SigningKey
 from affiant.attestation.signatures.sigstore.sigstore_root import SigstoreRoot
 from affiant.attestation.verdict.trust_file import TrustFileMalformed
 

@@ -16,7 +16,7 @@ from tests.properties import thorough
 from affiant.attestation.signatures.in_toto import PAYLOAD_TYPE
 from affiant.attestation.signatures.profiles.envelope import parse_envelope, sign_envelope
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureInvalid, ProfileSignatureMalformed
-from affiant.attestation.signatures.profiles.signing_keys import SigningKey
+from affiant.attestation.signatures.profiles.private_keys import SigningKey
 from affiant.errors import AffiantError
 
 LIMIT = 256 << 10

@@ -26,13 +26,8 @@ from affiant.attestation.signatures.profiles.errors import (
     SignersInvalid,
     SigningKeyInvalid,
 )
-from affiant.attestation.signatures.profiles.signing_keys import (
-    ProfileKey,
-    SigningKey,
-    parse_key_jwk,
-    parse_public_pem,
-    read_signing_key,
-)
+from affiant.attestation.signatures.profiles.private_keys import SigningKey, read_signing_key
+from affiant.attestation.signatures.profiles.signing_keys import ProfileKey, parse_key_jwk, parse_public_pem
 
 
 def test_a_key_is_named_by_its_subject_public_key_info(key: SigningKey) -> None:

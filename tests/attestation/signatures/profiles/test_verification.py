@@ -14,7 +14,7 @@ from tests.sigstore_authority.authority import Authority, encoded
 from affiant.attestation.signatures.profiles.accepted_signers import parse_signers
 from affiant.attestation.signatures.profiles.envelope import sign_envelope
 from affiant.attestation.signatures.profiles.errors import ProfileSignerRefused
-from affiant.attestation.signatures.profiles.signing_keys import SigningKey
+from affiant.attestation.signatures.profiles.private_keys import SigningKey
 from affiant.attestation.signatures.profiles.verification import (
     MAX_SIGNATURE,
     ProfileSignature,

@@ -14,7 +14,7 @@ from affiant.attestation.bundle.bundle import objects_by_digest
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.records.receipt import Issued
 from affiant.attestation.tlog.proof import LogProof
-from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path
+from affiant.attestation.tlog.tree_paths import MemoryNodes, inclusion_path
 from affiant.attestation.verdict.time_bounds import Unwitnessed
 from affiant.attestation.verdict.verdict import Tier
 from affiant.attestation.verifier.report.html import render_html

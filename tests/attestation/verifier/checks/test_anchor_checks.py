@@ -26,8 +26,8 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.signatures.timestamps.imprint import message
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import Note, signed
-from affiant.attestation.tlog.note_keys import LogSigner
-from affiant.attestation.tlog.tree import MemoryNodes, consistency_path, range_hash
+from affiant.attestation.tlog.note_signing import LogSigner
+from affiant.attestation.tlog.tree_paths import MemoryNodes, consistency_path, range_hash
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.report.text import render
 

@@ -14,9 +14,9 @@ from tests.attestation.verifier.test_verify_bundle import judge, row
 from affiant.attestation.bundle.bundle import Bundle
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import signed
-from affiant.attestation.tlog.note_keys import LogSigner
+from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.attestation.tlog.proof import LogProof, parse_log_proof
-from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash
+from affiant.attestation.tlog.tree_paths import MemoryNodes, inclusion_path, range_hash
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 
 STRANGER = LogSigner("log.example/stranger", Ed25519PrivateKey.from_private_bytes(b"s" * 32))

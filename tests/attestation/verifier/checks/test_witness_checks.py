@@ -17,9 +17,10 @@ from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.records.receipt import Issued
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import Note, signed
-from affiant.attestation.tlog.note_keys import Cosigner, CosignerKey
+from affiant.attestation.tlog.note_keys import CosignerKey
+from affiant.attestation.tlog.note_signing import Cosigner
 from affiant.attestation.tlog.proof import LogProof
-from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash
+from affiant.attestation.tlog.tree_paths import MemoryNodes, inclusion_path, range_hash
 from affiant.attestation.verdict.trust_file import TrustFileMalformed
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.report.text import render

@@ -23,7 +23,7 @@ from tests.attestation.verifier.checks.test_witness_checks import policy as watc
 from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.encoding.keys import public_jwk
 from affiant.attestation.records.receipt import Issued
-from affiant.attestation.tlog.note_keys import Cosigner
+from affiant.attestation.tlog.note_signing import Cosigner
 from affiant.attestation.verdict.errors import NotMade
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.period.log.coverage import Coverage

@@ -22,7 +22,7 @@ from affiant.attestation.tlog.tiles import (
     bundles_of,
     encode_bundle,
 )
-from affiant.attestation.tlog.tree import range_hash
+from affiant.attestation.tlog.tree_paths import range_hash
 
 __all__ = ["ReadyLog", "count_of", "implied_by", "resources_of"]
 

@@ -25,7 +25,8 @@ from affiant.attestation.encoding.canonical import JSONError, parse_object
 from affiant.attestation.encoding.key_file import read_key_content
 from affiant.attestation.log.witness.errors import WitnessKeyMalformed
 from affiant.attestation.tlog.note import KeyName, NoteSignature
-from affiant.attestation.tlog.note_keys import Cosigner, CosignerKey, MLDSACosigner, MLDSACosignerKey
+from affiant.attestation.tlog.note_keys import CosignerKey, MLDSACosignerKey
+from affiant.attestation.tlog.note_signing import Cosigner, MLDSACosigner
 from affiant.errors import AffiantError
 
 __all__ = ["KINDS", "WitnessKeys", "make_keys", "read_key_file"]

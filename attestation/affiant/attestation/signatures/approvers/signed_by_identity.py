@@ -37,9 +37,10 @@ from affiant.attestation.signatures.approvers.errors import (
 from affiant.attestation.signatures.approvers.identities import MAX_SIGNED, ApproverIdentity, NamedIdentities
 from affiant.attestation.signatures.in_toto import InTotoStatement, parse_in_toto
 from affiant.attestation.signatures.sigstore.bundle import SignedBundle, parse_bundle
+from affiant.attestation.signatures.sigstore.certificate_identity import certificate_of, signer_of
 from affiant.attestation.signatures.sigstore.errors import ExtraMissing, TrustedRootUnusable
 from affiant.attestation.signatures.sigstore.signed_statement import verify_signed_statement
-from affiant.attestation.signatures.sigstore.trusted_identity import Signer, certificate_of, signer_of
+from affiant.attestation.signatures.sigstore.trusted_identity import Signer
 from affiant.errors import AffiantError
 
 __all__ = [

@@ -19,7 +19,8 @@ from typing import Final
 from affiant.attestation.encoding.canonical import JSONError, parse_object
 from affiant.attestation.signatures.in_toto import PAYLOAD_TYPE
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureInvalid, ProfileSignatureMalformed
-from affiant.attestation.signatures.profiles.signing_keys import ProfileKey, SigningKey
+from affiant.attestation.signatures.profiles.private_keys import SigningKey
+from affiant.attestation.signatures.profiles.signing_keys import ProfileKey
 from affiant.attestation.signatures.profiles.statement import MAX_STATEMENT
 
 __all__ = ["Envelope", "parse_envelope", "sign_envelope"]

@@ -1,4 +1,4 @@
-"""Reads the plain keys that sign profiles: P-256, P-384 and Ed25519, as PEM files and as JWKs.
+"""Reads the plain keys that verify profiles: P-256, P-384 and Ed25519, as PEM files and as JWKs.
 
 A key is named by the SHA-256 of its DER SubjectPublicKeyInfo, so that anybody can compute the name::
 
@@ -11,38 +11,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
-    load_pem_private_key,
     load_pem_public_key,
 )
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u, sha256_name
 from affiant.attestation.encoding.ed25519_points import is_nobodys_key
-from affiant.attestation.encoding.key_file import read_key_content
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureInvalid, SigningKeyInvalid
 from affiant.errors import MalformedError
 
 __all__ = [
+    "CURVES",
+    "KINDS",
     "MAX_KEY_FILE",
     "ProfileKey",
-    "SigningKey",
     "parse_key_jwk",
     "parse_public_pem",
-    "read_signing_key",
 ]
 
 MAX_KEY_FILE: Final = 16 << 10
-_KINDS: Final = "a P-256, P-384 or Ed25519 key"
-_CURVES: Final[Mapping[str, tuple[ec.EllipticCurve, hashes.HashAlgorithm, int]]] = {
+KINDS: Final = "a P-256, P-384 or Ed25519 key"
+CURVES: Final[Mapping[str, tuple[ec.EllipticCurve, hashes.HashAlgorithm, int]]] = {
     "P-256": (ec.SECP256R1(), hashes.SHA256(), 32),
     "P-384": (ec.SECP384R1(), hashes.SHA384(), 48),
 }
@@ -74,7 +71,7 @@ class ProfileKey:
                     expected="a point of large order, in its canonical form (RFC 8032)",
                 )
             return cls(key, _name(key))
-        raise SigningKeyInvalid("a key of another kind", expected=_KINDS)
+        raise SigningKeyInvalid("a key of another kind", expected=KINDS)
 
     @property
     def kind(self) -> str:
@@ -91,7 +88,7 @@ class ProfileKey:
             if isinstance(self.key, Ed25519PublicKey):
                 self.key.verify(signature, message)
             else:
-                self.key.verify(signature, message, ec.ECDSA(_CURVES[self.kind][1]))
+                self.key.verify(signature, message, ec.ECDSA(CURVES[self.kind][1]))
         except InvalidSignature as error:
             raise ProfileSignatureInvalid(
                 "the signature does not hold under this key", expected=f"a signature by the key {self.id}"
@@ -101,51 +98,13 @@ class ProfileKey:
         """The key as a JWK (RFC 7518, section 6.2.1; RFC 8037, section 2)."""
         if isinstance(self.key, Ed25519PublicKey):
             return {"crv": "Ed25519", "kty": "OKP", "x": b64u(self.key.public_bytes_raw())}
-        numbers, size = self.key.public_numbers(), _CURVES[self.kind][2]
+        numbers, size = self.key.public_numbers(), CURVES[self.kind][2]
         return {
             "crv": self.kind,
             "kty": "EC",
             "x": b64u(numbers.x.to_bytes(size, "big")),
             "y": b64u(numbers.y.to_bytes(size, "big")),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class SigningKey:
-    """A private key; never shown."""
-
-    _key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey = field(repr=False, compare=False)
-    public: ProfileKey
-
-    def sign(self, message: bytes) -> bytes:
-        """The signature over ``message``: the same bytes for the same message."""
-        if isinstance(self._key, Ed25519PrivateKey):
-            return self._key.sign(message)
-        digest = _CURVES[self.public.kind][1]
-        return self._key.sign(message, ec.ECDSA(digest, deterministic_signing=True))
-
-    def __reduce__(self) -> str:
-        raise TypeError("a signing key is not copied or pickled")
-
-
-def read_signing_key(path: Path) -> SigningKey:
-    """The private key in the PEM file at ``path``, which only its owner may read.
-
-    Raises:
-        SigningKeyInvalid: a link, a file that others can reach, an encrypted key, or no key of a kind used here.
-    """
-    content = read_key_content(path, limit=MAX_KEY_FILE, error=SigningKeyInvalid)
-    try:
-        key = load_pem_private_key(content, password=None)
-    except TypeError:
-        raise SigningKeyInvalid(
-            "the key is encrypted, and no passphrase is asked for here", where=str(path)
-        ) from None
-    except (ValueError, UnsupportedAlgorithm):  # their texts may quote the key
-        raise SigningKeyInvalid("not a private key in PEM form", where=str(path), expected=_KINDS) from None
-    if not isinstance(key, (ec.EllipticCurvePrivateKey, Ed25519PrivateKey)):
-        raise SigningKeyInvalid("a key of another kind", where=str(path), expected=_KINDS)
-    return SigningKey(key, ProfileKey.of(key.public_key()))
 
 
 def parse_public_pem(content: bytes) -> ProfileKey:
@@ -159,7 +118,7 @@ def parse_public_pem(content: bytes) -> ProfileKey:
     try:
         return ProfileKey.of(load_pem_public_key(content[: MAX_KEY_FILE + 1]))
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise SigningKeyInvalid("not a public key in PEM form", expected=_KINDS) from error
+        raise SigningKeyInvalid("not a public key in PEM form", expected=KINDS) from error
 
 
 def parse_key_jwk(jwk: object) -> ProfileKey:
@@ -168,7 +127,7 @@ def parse_key_jwk(jwk: object) -> ProfileKey:
     Raises:
         SigningKeyInvalid: other members, another kind, or a point that is not on the curve.
     """
-    refused = SigningKeyInvalid("not a public key as a JWK", expected=_KINDS)
+    refused = SigningKeyInvalid("not a public key as a JWK", expected=KINDS)
     try:
         match jwk:
             case {"kty": "OKP", "crv": "Ed25519", "x": str() as x, **rest} if not rest:
@@ -180,7 +139,7 @@ def parse_key_jwk(jwk: object) -> ProfileKey:
                 "y": str() as y,
                 **rest,
             } if not rest:
-                curve, _, size = _CURVES[name]
+                curve, _, size = CURVES[name]
                 left, right = (int.from_bytes(from_b64u(each, size=size), "big") for each in (x, y))
                 return ProfileKey.of(ec.EllipticCurvePublicNumbers(left, right, curve).public_key())
     except (ValueError, MalformedError) as error:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from affiant.attestation.signatures.in_toto import InTotoStatement, parse_in_toto
 from affiant.attestation.signatures.sigstore.bundle import parse_bundle
+from affiant.attestation.signatures.sigstore.certificate_identity import certificate_of, signer_of
 from affiant.attestation.signatures.sigstore.errors import (
     ExtraMissing,
     NotLogged,
@@ -31,7 +32,7 @@ from affiant.attestation.signatures.sigstore.errors import (
 )
 from affiant.attestation.signatures.sigstore.signed_statement import LogRecord, verify_signed_statement
 from affiant.attestation.signatures.sigstore.sigstore_root import SigstoreRoot
-from affiant.attestation.signatures.sigstore.trusted_identity import Signer, certificate_of, signer_of
+from affiant.attestation.signatures.sigstore.trusted_identity import Signer
 from affiant.attestation.signatures.timestamps.errors import (
     AnchorExtraMissing,
     AnchorUntrusted,

@@ -18,9 +18,10 @@ from sigstore.sign import SigningContext
 
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
 from affiant.attestation.signatures.sigstore.bundle import parse_bundle
+from affiant.attestation.signatures.sigstore.certificate_identity import certificate_of, signer_of
 from affiant.attestation.signatures.sigstore.errors import SettingsInvalid
 from affiant.attestation.signatures.sigstore.statement import SignedFile, file_statement
-from affiant.attestation.signatures.sigstore.trusted_identity import Signer, certificate_of, signer_of
+from affiant.attestation.signatures.sigstore.trusted_identity import Signer
 from affiant.attestation.signatures.sigstore.verification import VerifiedFile, verify_signed_file
 from affiant.errors import UnreachableError
 

@@ -32,6 +32,7 @@ from sigstore_models.trustroot.v1 import TrustedRoot as TrustedRootDocument
 from affiant.attestation.encoding.canonical import JSONError, parse_object
 from affiant.attestation.signatures.in_toto import PAYLOAD_TYPE
 from affiant.attestation.signatures.sigstore.bundle import SignedBundle
+from affiant.attestation.signatures.sigstore.certificate_identity import certificate_of, signer_of
 from affiant.attestation.signatures.sigstore.errors import (
     BundleMalformed,
     NotLogged,
@@ -40,12 +41,7 @@ from affiant.attestation.signatures.sigstore.errors import (
     SignatureNotAuthentic,
     TrustedRootUnusable,
 )
-from affiant.attestation.signatures.sigstore.trusted_identity import (
-    MAX_TRUSTED_ROOT,
-    Signer,
-    certificate_of,
-    signer_of,
-)
+from affiant.attestation.signatures.sigstore.trusted_identity import MAX_TRUSTED_ROOT, Signer
 from affiant.errors import AffiantError
 
 __all__ = ["require_usable", "verify_signatures"]

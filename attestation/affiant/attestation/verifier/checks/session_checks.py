@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from affiant.attestation.records.chain import Head
+from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.records.session_summary import session_counts, session_root
 from affiant.attestation.verdict.errors import NotMade, SessionBroken

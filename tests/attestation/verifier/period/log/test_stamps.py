@@ -26,7 +26,7 @@ from tests.sigstore_authority.timestamps import TimestampAuthority
 from affiant.attestation.signatures.sigstore.sigstore_anchor import checkpoint_statement
 from affiant.attestation.signatures.timestamps.errors import NotCovering
 from affiant.attestation.tlog.note import Note
-from affiant.attestation.tlog.note_keys import Cosigner
+from affiant.attestation.tlog.note_signing import Cosigner
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.case.statement_verifiers import Word
 from affiant.attestation.verifier.checks.anchor_checks import TOKENS
