@@ -57,9 +57,9 @@ def test_a_decision_log_is_told_what_the_profile_decides_and_nothing_that_the_ga
     found = catalogue("x, {name: y, args: {n: {max: 1}}}", tool("x"), tool("y"), tool("z"), seen=seen)
     for name, arguments in (("x", {}), ("x", {"n": "no integer"}), ("y", {"n": 2}), ("z", {}), ("gone", {})):
         with suppress(ToolNotAllowed, ToolArgumentsRefused):
-            found.judge(name, arguments, json.dumps(arguments), note=note)
+            found.judge(name, arguments, json.dumps(arguments), sink=note)
     with pytest.raises(ToolSchemaChanged):
-        catalogue("x", tool("x", "a", "Says something else."), seen=seen).judge("x", {}, "{}", note=note)
+        catalogue("x", tool("x", "a", "Says something else."), seen=seen).judge("x", {}, "{}", sink=note)
     assert [(request.partition("#")[0], reason) for request, reason in told] == [
         ("tool:x@a", "allowed"),
         ("tool:y@a", "tool_argument_refused"),
@@ -75,7 +75,7 @@ def test_L5_a_call_that_cannot_be_told_is_not_made() -> None:
     found = catalogue("x", tool("x"), tool("y"))
     for name in ("x", "y"):
         with pytest.raises(DecisionsUnavailable):
-            found.judge(name, {}, "{}", note=down)
+            found.judge(name, {}, "{}", sink=down)
 
 
 def test_one_name_on_two_servers_is_none_unless_a_rule_says_which() -> None:

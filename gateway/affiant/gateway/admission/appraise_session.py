@@ -189,7 +189,7 @@ class Appraiser:
         _require_after("activation", request.activation.expires, now)
         if not reaches_floor(request.activation.isolation, request.manifest.isolation_floor):
             raise IsolationBelowFloor(
-                "the session's isolation is below its manifest's floor",
+                "the session's isolation is weaker than its manifest's minimum",
                 expected=request.manifest.isolation_floor,
                 found=request.activation.isolation,
             )

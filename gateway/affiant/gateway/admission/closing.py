@@ -1,6 +1,6 @@
 """How sessions and the gateway's own chain end, and the epochs in between.
 
-A close waits until no request of the session is under way (a little while; then they are given up), so that its
+A close waits until no request of the session is under way (a little while; then they are abandoned), so that its
 record is the session's last: count, head and root cover everything. ``lost`` is said only by the gateway that
 admitted the session, and only when its supervisor is gone: at the lease's end without a sign of life, or when
 this gateway itself is stopped.

@@ -43,7 +43,7 @@ class Narrowings:
 
     Args:
         grace_s: seconds that requests under way get to end by themselves.
-        recorded_s: seconds that those which are given up have until their records, and the journal for what is kept.
+        recorded_s: seconds that those which are abandoned have until their records, and the journal for what is kept.
     """
 
     admissions: Admissions

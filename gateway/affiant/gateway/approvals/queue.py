@@ -78,7 +78,7 @@ class Post:
 
 @dataclass(slots=True)
 class _Box:
-    """One session's desk, and which statements are recorded: statement -> id of the record, by action."""
+    """One session's queue, and which statements are recorded: statement -> id of the record, by action."""
 
     session: Session
     desk: ApprovalQueue

@@ -310,7 +310,7 @@ def _line(said: Mapping[str, Any]) -> str:
     """One line of a list: all of it the gateway's word."""
     state, plane = str(said.get("state"))[:20], str(said.get("plane"))[:20]
     agent = said.get("agent")
-    who = "agent not told" if agent is None else f"agent {str(agent)[:64]}"
+    who = "agent not named" if agent is None else f"agent {str(agent)[:64]}"
     name = str(said.get("action"))[:80]
     return printed(
         f"{name}  {state}  {plane}, {who}, session {str(said.get('session'))[:40]}, {_votes(said)}, {_until(said)}"

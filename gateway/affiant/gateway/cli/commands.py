@@ -198,7 +198,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT. Without --upstream, prompts go to the embedded echo.
 
-    Clients pin the key that the gateway's evidence names; its address stands in gateway/gateway.json. Sessions are
+    Clients pin the key that the gateway's evidence names; its address is in gateway/gateway.json. Sessions are
     admitted only while a quorum of its witnesses has cosigned the transparency log in the last five minutes.
 
     \b

@@ -35,13 +35,13 @@ BODIES_MAX = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one server process is told.
+    """The settings of one server process.
 
     Args:
         store: the folder of journal, index and control socket.
         host, port: where to listen; port 0: any.
         config: the configuration that the TD was launched for.
-        reference: what session quotes are appraised against; its digest stands in the configuration.
+        reference: what session quotes are appraised against; its digest is in the configuration.
         collateral: in force at start; the launcher renews it in ``store/collateral.json``.
         boot_log: event log of the gateway's own TD, as the platform gives it.
         build: ``sha256:`` name of the release that runs.

@@ -28,15 +28,15 @@ from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.openai.chat import ChatRequest, parse_chat, without_tools
 from affiant.gateway.openai.relay import Relay, Step, usage_in, usage_of
 from affiant.gateway.openai.tool_filter import Judge, ToolCall, judge_answer, judge_error, read_answer
-from affiant.gateway.requests.account import Account, Verdict
+from affiant.gateway.requests.account import Account, RequestDecision
 from affiant.gateway.requests.authentication import Authenticator
 from affiant.gateway.requests.policy_gate import (
     OriginOf,
     decide_model,
+    decide_tools,
     judge_of,
     may_offer,
     own_origin,
-    tools_verdict,
 )
 from affiant.gateway.requests.request_run import NOTHING, RefusalBudget, SessionRequest
 from affiant.gateway.service.tool_offers import ToolOffers
@@ -165,11 +165,11 @@ class InferenceRequest(SessionRequest):
 
     def _decide(self, session: Session, request: ChatRequest) -> bytes:
         body, policy = self._request_body, session.admitted.policy
-        note = self._decisions.of(session)
-        rules = decide_model(policy, request, self._account, note=note)
-        verdict = tools_verdict(policy, request.tools, rules, self._origin_of, note=note)
+        sink = self._decisions.of(session)
+        rules = decide_model(policy, request, self._account, sink=sink)
+        decided = decide_tools(policy, request.tools, rules, self._origin_of, sink=sink)
         allowed = may_offer(policy, self._origin_of)
-        forwarded = without_tools(body, allowed) if verdict.decision == "redact" else body
+        forwarded = without_tools(body, allowed) if decided.decision == "redact" else body
         self._account.reservation = session.limits.reserve(
             request.model,
             request.answer,
@@ -177,7 +177,7 @@ class InferenceRequest(SessionRequest):
             size=len(forwarded),
             now=nanoseconds(self._route.seconds()),
         )
-        self._account.request, self._account.verdict = request, verdict
+        self._account.request, self._account.decided = request, decided
         self._account.forwarded = sha256_name(forwarded)
         return forwarded
 
@@ -293,8 +293,8 @@ class InferenceRequest(SessionRequest):
         policy = self._account.session.admitted.policy
         if not policy.restricts_tools:
             return None
-        note = self._decisions.of(self._account.session)
-        return judge_of(policy, self._account.request.tools, self._origin_of, note=note)
+        sink = self._decisions.of(self._account.session)
+        return judge_of(policy, self._account.request.tools, self._origin_of, sink=sink)
 
     # -- how it ends otherwise -----------------------------------------------------------------------------
 
@@ -308,17 +308,17 @@ class InferenceRequest(SessionRequest):
         await self._client.body(event, more=False)
 
     def failure(
-        self, error: AffiantError, told: bytes, hidden: Mapping[str, object], *, status: int
+        self, error: AffiantError, body: bytes, hidden: Mapping[str, object], *, status: int
     ) -> Recorded:
         """As :meth:`~.request_run.SessionRequest.failure`: from where it is forwarded on, of the inference."""
         account = self._account
         if isinstance(error, LimitReached):
-            fired = () if account.verdict is None else account.verdict.rules
-            account.verdict = Verdict("deny", (*fired, *error.rules))
-        elif isinstance(error, ToolNotAllowed) and account.verdict is not None:
-            account.verdict = Verdict("deny", account.verdict.rules)
+            fired = () if account.decided is None else account.decided.rules
+            account.decided = RequestDecision("deny", (*fired, *error.rules))
+        elif isinstance(error, ToolNotAllowed) and account.decided is not None:
+            account.decided = RequestDecision("deny", account.decided.rules)
         if not account.forwarding:
-            return account.refusal(error, told)
+            return account.refusal(error, body)
         return account.inference(end_of(error), status=status, hidden=hidden)
 
     @property

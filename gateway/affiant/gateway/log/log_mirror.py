@@ -5,7 +5,7 @@ cloud, and its environment stays empty. It shows the checkpoint that the gateway
 witnesses, and reads the tiles from the log's folder, which stays the truth: a copy that lags, fails or has stopped
 never keeps a session from being admitted.
 
-What may be otherwise later is tried again, less and less often. Where another content stands in the store the mirror
+What may be otherwise later is tried again, less and less often. Where the store has other content the mirror
 stops, and says so: it never writes over what was published.
 """
 

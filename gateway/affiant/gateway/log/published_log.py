@@ -205,7 +205,7 @@ class PublishedLog:
         }
 
     async def close(self) -> None:
-        """End the rounds and let go of the connections; the log itself is its maker's to close."""
+        """End the rounds and release the connections; the log itself is its maker's to close."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -1,8 +1,9 @@
 """Asking the witnesses that the gateway's configuration names: all at once, until their quorum has cosigned.
 
 A round asks every witness for its cosignatures over one checkpoint. As soon as those that came are a quorum, the rest
-get a moment and are given up; a round whose quorum is missed changes nothing. What each witness last did is kept for
-the operator, and a change of it is logged once: a witness that finds another tree than ours is not something to retry.
+get a moment and are then abandoned; a round whose quorum is missed changes nothing. What each witness last did is kept
+for the operator, and a change of it is logged once: a witness that finds another tree than ours is not something to
+retry.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Witnesses:
         """``note``, a checkpoint over ``size`` leaves, with the cosignatures of a quorum.
 
         Raises:
-            QuorumMissed: too few have cosigned; what each did stands in :meth:`report`.
+            QuorumMissed: too few have cosigned; what each did is in :meth:`report`.
         """
         asking = {
             asyncio.create_task(self._ask(address, note, size, proof)): address for address in self._keys

@@ -39,7 +39,7 @@ _PARAMETERS: Final = (
     "top_k",
     "top_p",
 )
-"""Members that shape sampling; disclosed as ``mdl.prm``, each in its own spelling, cut at 64 characters."""
+"""Members that shape sampling; disclosed as ``mdl.prm``, each as it was written, cut at 64 characters."""
 
 _MEMBERS: Final = folded(
     "function_call",
@@ -124,7 +124,7 @@ def parse_chat(body: bytes) -> ChatRequest:
 
 
 def _require_exact(value: Mapping[str, object]) -> None:
-    """Return if what is judged stands in ``value`` in its exact spelling only; a tool's own schema is free."""
+    """Return if every member of ``value`` that is judged has exactly its name; a tool's own schema is free."""
     held = [
         *_array(value, "tools"),
         *_array(value, "functions"),
@@ -138,7 +138,7 @@ def _require_exact(value: Mapping[str, object]) -> None:
         found = found or inexact(inner, _TOOL_MEMBERS)
     if found is not None:
         raise RequestMalformed(
-            "a member in another spelling",
+            "a member whose name is only like one that is judged",
             expected=found,
             where=found,
             hint="Two readers would see two requests",

@@ -104,7 +104,7 @@ def require_calls_in_place(answer: object) -> None:
 
 
 def require_no_calls(answer: object) -> None:
-    """Return if ``answer``, which tells of an error, holds no call at all.
+    """Return if ``answer``, which reports an error, holds no call at all.
 
     Raises:
         UpstreamResponseRefused: a reader could find one.
@@ -125,7 +125,7 @@ def _walk(answer: object, place: str) -> None:
 def _members(value: Mapping[str, object], place: str) -> list[tuple[object, str]]:
     """What ``value``, an object at ``place``, holds, each with its place."""
     if place != _OTHER and (exact := inexact(value, CHAT_MEMBERS)) is not None:
-        _refuse("a member in another spelling", exact)
+        _refuse("a member whose name is only like one that is judged", exact)
     found: list[tuple[object, str]] = []
     for name, member in value.items():
         if isinstance(member, (dict, list)):

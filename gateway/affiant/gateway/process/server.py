@@ -69,7 +69,7 @@ _log = logging.getLogger("affiant.gateway")
 
 def gateway_app(service: Service, decisions: DecisionFile | None = None) -> GatewayApp:
     """The public application; ``decisions``: the log of what policy decides, if one was asked for."""
-    told = GatewayDecisions(decisions, service.clock)
+    log = GatewayDecisions(decisions, service.clock)
     chat = ChatCompletions(
         recorder=service.recorder,
         log=service.log,
@@ -82,11 +82,11 @@ def gateway_app(service: Service, decisions: DecisionFile | None = None) -> Gate
         draining=lambda: service.draining,
         seconds=service.seconds,
         tools=service.tools,
-        decisions=told,
+        decisions=log,
     )
     routes: dict[tuple[str, str], Application] = {("POST", "/v1/chat/completions"): chat}
     if service.tools is not None:
-        routes["POST", "/mcp"] = service.tools.route(service, told)
+        routes["POST", "/mcp"] = service.tools.route(service, log)
     return GatewayApp(routes, control_plane(service))
 
 

@@ -26,7 +26,7 @@ from affiant.gateway.upstream.upstream import Attempt
 from affiant.gateway.wire.errors import UpstreamUnreachable
 from affiant.gateway.wire.errors_http import status_of
 
-__all__ = ["Account", "GateCall", "Verdict"]
+__all__ = ["Account", "GateCall", "RequestDecision"]
 
 _MAX_RULES: Final = 256
 """Rules that a record can name (its table's bound for ``pol.rules``)."""
@@ -35,7 +35,7 @@ _MAX_RULES_SIZE: Final = 12 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RequestDecision:
     """What policy said: ``allow``, ``redact`` or ``deny``, and the rules that fired."""
 
     decision: str
@@ -62,11 +62,11 @@ class GateCall:
 
 
 class Formed(NamedTuple):
-    """Clear and hidden members of a record, and the verdict that they say."""
+    """Clear and hidden members of a record, and the decided that they say."""
 
     members: Mapping[str, object]
     hidden: Mapping[str, Mapping[str, object]]
-    verdict: Verdict
+    decided: RequestDecision
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Account:
     """One request's account. Each field is set by the step that establishes it.
 
     Args:
-        jti: its receipt id, told to the client before anything else.
+        jti: its receipt id, sent to the client before anything else.
         trace: what its ``traceparent`` says; recorded, and nothing is decided by it.
         number: its ``agt.seq``; None until a proof by the session's key was seen.
         cseq: the counter of its proof; None unless the proof holds, or where the supervisor's refusal has it.
@@ -99,7 +99,7 @@ class Account:
     digest: str | None = None
     size: int | None = None
     unread: bool = False
-    verdict: Verdict | None = None
+    decided: RequestDecision | None = None
     request: ChatRequest | None = None
     forwarded: str | None = None
     forwarding: bool = False
@@ -138,7 +138,7 @@ class Account:
 
     @property
     def _sends(self) -> int:
-        """How often the request may have gone upstream: an attempt of which nothing is told yet may have."""
+        """How often the request may have gone upstream: an attempt without a result yet may have."""
         if not self.forwarding:
             return 0
         if not self.attempts:
@@ -170,9 +170,9 @@ class Account:
         }
         if self.session is None or self.number is None:
             return self._keep(self.recorder.record("refusal", members, hidden, jti=self.jti))
-        if self.verdict is not None:
-            members["pol"] = policy_members(self.session, self.verdict.decision)
-            hidden["pol"] = {"rules": _bounded(self.verdict.rules)}
+        if self.decided is not None:
+            members["pol"] = policy_members(self.session, self.decided.decision)
+            hidden["pol"] = {"rules": _bounded(self.decided.rules)}
         return self._of_session("refusal", members, hidden)
 
     def last_refusal(self, error: AffiantError, body: bytes) -> Recorded:
@@ -204,8 +204,8 @@ class Account:
             hidden: ``dig``, ``len``, and of a stream ``evs`` and ``evr``, of the bytes handed to the client.
         """
         assert self.formed is not None
-        assert self.verdict is not None
-        clear, secret, verdict = self.formed
+        assert self.decided is not None
+        clear, secret, decided = self.formed
         use: dict[str, object] = {}
         if self.usage.prompt is not None:
             use["in"] = self.usage.prompt
@@ -213,22 +213,22 @@ class Account:
             use["out"] = self.usage.completion
         members = {**clear, "res": {"st": status, "end": end}, "up": _entries(self.attempts), "use": {}}
         concealed = {**secret, "res": hidden, "use": use}
-        if self.verdict is not verdict:  # it was cut short by policy
+        if self.decided is not decided:  # it was cut short by policy
             assert self.session is not None
-            members["pol"] = policy_members(self.session, self.verdict.decision)
-            concealed["pol"] = {"rules": _bounded(self.verdict.rules)}
+            members["pol"] = policy_members(self.session, self.decided.decision)
+            concealed["pol"] = {"rules": _bounded(self.decided.rules)}
         return self._of_session("inference", members, concealed)
 
     def _form(self) -> Formed:
         """What :meth:`inference` says of the request itself."""
         assert self.session is not None
         assert self.request is not None
-        assert self.verdict is not None
+        assert self.decided is not None
         admitted = self.session.admitted
         members = {
             "req": self._req(),
             "mdl": {"id": self.request.model},
-            "pol": policy_members(self.session, self.verdict.decision),
+            "pol": policy_members(self.session, self.decided.decision),
             "att": {"ses": {"ear": admitted.ear_digest, "tier": admitted.tier}},
             **self._nonce(),
         }
@@ -236,9 +236,9 @@ class Account:
             **self._trace(),
             "req": self._hidden_req(),
             "mdl": {"prm": dict(self.request.parameters)},
-            "pol": {"rules": _bounded(self.verdict.rules)},
+            "pol": {"rules": _bounded(self.decided.rules)},
         }
-        return Formed(members, hidden, self.verdict)
+        return Formed(members, hidden, self.decided)
 
     def tool(self, call: ToolCall) -> Recorded:
         """Sign that one tool call is let through, before it is."""
@@ -280,7 +280,7 @@ class Account:
 
         Args:
             intent: the id of its intent. end: complete, refused, failed or aborted.
-            answer: what the agent is told of it; empty where it is told nothing.
+            answer: what the agent receives of it; empty where it receives nothing.
             last: whether this is the record of the whole request, with its counter.
         """
         assert self.session is not None
@@ -299,19 +299,19 @@ class Account:
             return self._of_session("tool", {**members, **self._nonce()}, hidden)
         return self.recorder.session_record(self.session, "tool", members, hidden, number=None)
 
-    def gate_answer(self, methods: str, answer: bytes, verdict: Verdict) -> Recorded:
+    def gate_answer(self, methods: str, answer: bytes, decided: RequestDecision) -> Recorded:
         """Sign what the tool gate itself answered: a listing, a handshake, nothing."""
         assert self.session is not None
         members: dict[str, object] = {
             "act": {"typ": "tool", "end": "complete"},
-            "pol": policy_members(self.session, verdict.decision),
+            "pol": policy_members(self.session, decided.decision),
             **self._nonce(),
         }
         told = {"tgt": methods, "arg": self.digest, "out": sha256_name(answer)}
         hidden = {
             **self._trace(),
             "act": {name: value for name, value in told.items() if value is not None},
-            "pol": {"rules": _bounded(verdict.rules)},
+            "pol": {"rules": _bounded(decided.rules)},
         }
         return self._of_session("tool", members, hidden)
 

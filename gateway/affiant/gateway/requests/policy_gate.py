@@ -11,8 +11,8 @@ from typing import Final
 
 from affiant.gateway.openai.chat import ChatRequest, Offered
 from affiant.gateway.openai.tool_filter import Judge
-from affiant.gateway.requests.account import Account, Verdict
-from affiant.gateway.sessions.decisions import SILENT, Note
+from affiant.gateway.requests.account import Account, RequestDecision
+from affiant.gateway.sessions.decisions import SILENT, DecisionSink
 from affiant.gateway.wire.errors import ModelNotAllowed, ToolNeedsApproval, UpstreamNotAttested
 from affiant.policy.canonical.tool_origin import Origin
 from affiant.policy.decision.compiled import CompiledPolicy
@@ -20,7 +20,7 @@ from affiant.policy.decision.decide import Decision, Effect
 from affiant.policy.decision.questions import ModelQuestion, ToolQuestion
 from affiant.policy.decision_log.record import NAMELESS
 
-__all__ = ["OriginOf", "decide_call", "decide_model", "judge_of", "may_offer", "own_origin", "tools_verdict"]
+__all__ = ["OriginOf", "decide_call", "decide_model", "decide_tools", "judge_of", "may_offer", "own_origin"]
 
 _UNKNOWN: Final = Origin()
 
@@ -47,14 +47,14 @@ def judge_of(
     offered: Sequence[Offered] = (),
     origin_of: OriginOf = own_origin,
     *,
-    note: Note = SILENT,
+    sink: DecisionSink = SILENT,
 ) -> Judge:
     """By which rules a tool of a name may be called with its arguments.
 
     Args:
         offered: what the request offered; a call means each of them that has its name and may be called.
         origin_of: where they come from.
-        note: takes each decision before it has any effect; the arguments of a call are not told.
+        sink: takes each decision before it has any effect; without the arguments of a call.
 
     What it returns raises :class:`~.errors.ToolNeedsApproval` of a call that a person would have to approve: an answer
     is not held.
@@ -68,7 +68,7 @@ def judge_of(
         found = []
         for origin in origins.get(name, [_UNKNOWN]):
             decision = decide_call(policy, name, arguments, origin)
-            note(ToolQuestion(name, arguments or "", origin), decision)
+            sink(ToolQuestion(name, arguments or "", origin), decision)
             found.append(decision)
         asking = next((decision for decision in found if decision.effect is Effect.ASK), None)
         if asking is not None:
@@ -91,7 +91,7 @@ def may_offer(policy: CompiledPolicy, origin_of: OriginOf = own_origin) -> Calla
 
 
 def decide_model(
-    policy: CompiledPolicy, request: ChatRequest, account: Account, *, note: Note = SILENT
+    policy: CompiledPolicy, request: ChatRequest, account: Account, *, sink: DecisionSink = SILENT
 ) -> tuple[str, ...]:
     """The rules that allow the model of ``request``; a denial is kept in ``account`` for the record.
 
@@ -103,10 +103,10 @@ def decide_model(
     unclear = request.other_models if listed else None
     model = request.model if unclear is None else NAMELESS
     decision = policy.decide_model(model, attested=False)
-    note(ModelQuestion(model), decision)
+    sink(ModelQuestion(model), decision)
     if decision.allowed:
         return decision.rules
-    account.verdict = Verdict("deny", decision.rules)
+    account.decided = RequestDecision("deny", decision.rules)
     if decision.reason == "model_upstream_unattested":
         raise UpstreamNotAttested(decision.text, hint="Configure an upstream that can be attested")
     if unclear is not None:
@@ -118,27 +118,27 @@ def decide_model(
     raise ModelNotAllowed(decision.text, found=model[:64])
 
 
-def tools_verdict(
+def decide_tools(
     policy: CompiledPolicy,
     tools: Sequence[Offered],
     rules: tuple[str, ...],
     origin_of: OriginOf = own_origin,
     *,
-    note: Note = SILENT,
-) -> Verdict:
+    sink: DecisionSink = SILENT,
+) -> RequestDecision:
     """Whether the offered tools stand (``allow``) or some must go (``redact``).
 
     Args:
         rules: those that fired before.
     """
     if not tools or not policy.restricts_tools:
-        return Verdict("allow", rules)
+        return RequestDecision("allow", rules)
     decisions = []
     for tool in tools:
         name, origin = tool.name or "", origin_of(tool)
         decision = policy.decide_tool(name, origin)
-        note(ToolQuestion(name, None, origin), decision, offered=True)
+        sink(ToolQuestion(name, None, origin), decision, offered=True)
         decisions.append(decision)
     fired = sorted({rule for decision in decisions if decision.allowed for rule in decision.rules})
     redacted = not all(decision.allowed for decision in decisions)
-    return Verdict("redact" if redacted else "allow", (*rules, *fired))
+    return RequestDecision("redact" if redacted else "allow", (*rules, *fired))

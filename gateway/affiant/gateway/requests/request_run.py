@@ -83,7 +83,7 @@ class RefusalBudget:
         """Take one token for one record.
 
         Raises:
-            Busy: there is none; the refusal is told and counted, and not recorded.
+            Busy: there is none; the error is returned and counted, and not recorded.
         """
         now = self._seconds()
         self._left = min(self._left + (now - self._then) * self._per_second, float(self._burst))
@@ -164,17 +164,17 @@ class SessionRequest(ABC):
         """Answer what ``session`` asks, with a record; or raise, and it is refused with one."""
 
     def failure(
-        self, error: AffiantError, told: bytes, hidden: Mapping[str, object], *, status: int
+        self, error: AffiantError, body: bytes, hidden: Mapping[str, object], *, status: int
     ) -> Recorded:
-        """Sign that the request ended with ``error`` and the answer ``told``.
+        """Sign that the request ended with ``error`` and the response ``body``.
 
         Args:
             hidden: digest and length of what was handed to the client. status: of the answer.
         """
         del hidden, status
-        return self._account.refusal(error, told)
+        return self._account.refusal(error, body)
 
-    def told(self, error: AffiantError) -> tuple[int, bytes]:
+    def response_to(self, error: AffiantError) -> tuple[int, bytes]:
         """Status and body of the answer to a request that ends with ``error``."""
         return status_of(error), error_body(error)
 
@@ -235,7 +235,7 @@ class SessionRequest(ABC):
         return self._body.require(self._route.body_max)
 
     async def _unless_gone(self, work: Coroutine[None, None, None]) -> None:
-        """Do ``work``, but give it up once the client is gone, or was given up (``bounded_http``)."""
+        """Do ``work``, but abandon it once the client is gone, or was abandoned (``bounded_http``)."""
         task = asyncio.create_task(work)
         watch = asyncio.create_task(self._gone())
         try:
@@ -266,7 +266,7 @@ class SessionRequest(ABC):
     # -- how it ends otherwise -----------------------------------------------------------------------------
 
     async def _fail(self, error: AffiantError) -> None:
-        """End with ``error``: recorded, durable, then told."""
+        """End with ``error``: recorded, durable, then returned."""
         account = self._account
         if isinstance(error, JournalUnavailable) or account.recorded is not None:
             await self._fail_unrecorded(error)
@@ -277,7 +277,7 @@ class SessionRequest(ABC):
                 return
             if account.number is None:
                 self._route.refusals.take()
-            status, body = self.told(error)
+            status, body = self.response_to(error)
             hidden = {"dig": sha256_name(body), "len": len(body)}
             await self._record_failure(error, body, hidden, status=status).durable
             await self._tell(error, status, body, receipt=self._receipted)
@@ -285,21 +285,23 @@ class SessionRequest(ABC):
             await self._fail_unrecorded(failure)
 
     def _record_failure(
-        self, error: AffiantError, told: bytes, hidden: Mapping[str, object], *, status: int
+        self, error: AffiantError, body: bytes, hidden: Mapping[str, object], *, status: int
     ) -> Recorded:
         """The record of a request that failed; if its own cannot be formed, one that says only that."""
         try:
-            return self.failure(error, told, hidden, status=status)
+            return self.failure(error, body, hidden, status=status)
         except ShapeMismatch as failure:
             _log.error("a record could not be formed: %s", failure.where)
-            return self._account.last_refusal(GatewayFault("the record could not be formed"), told)
+            return self._account.last_refusal(GatewayFault("the record could not be formed"), body)
 
     async def _fail_unrecorded(self, error: AffiantError) -> None:
         """Nothing durable says how this ended: the client gets an error, or a stream that is cut."""
         if self._client.started:
             raise ConnectionAbortedError("no record, no answer")
-        told = error if isinstance(error, (JournalUnavailable, Busy)) else GatewayFault("the gateway failed")
-        await self._tell(told, *self.told(told), receipt=False)
+        reported = (
+            error if isinstance(error, (JournalUnavailable, Busy)) else GatewayFault("the gateway failed")
+        )
+        await self._tell(reported, *self.response_to(reported), receipt=False)
 
     async def _tell(self, error: AffiantError, status: int, body: bytes, *, receipt: bool) -> None:
         """Answer with ``error``. Where the body has not been read, the answer goes first, and then the body."""

@@ -2,10 +2,10 @@
 
 Models and tools of chat completions, and calls at the tool gate; not what the gate lists.
 
-Each line is in the file before what it tells of happens (``file``); a decision that cannot
-be written is not taken, and none after it. The gateway is not told whom it serves: its lines have the session and the
+Each line is in the file before what it reports happens (``file``); a decision that cannot
+be written is not taken, and none after it. The gateway does not know whom it serves: its lines have the session and the
 digest of the profile, and whoever reads them knows the agent by the file that has such a profile. Arguments of calls
-are judged, and not told.
+are judged, and not reported.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from affiant.policy.decision.questions import Question
 from affiant.policy.decision_log.file import MAX_BYTES, DecisionFile, DecisionsUnavailable
 from affiant.policy.decision_log.record import DecidedBy, decision_line
 
-__all__ = ["SILENT", "GatewayDecisions", "Note"]
+__all__ = ["SILENT", "DecisionSink", "GatewayDecisions"]
 
 
-class Note(Protocol):
+class DecisionSink(Protocol):
     """Takes one decision, or raises what keeps it from being taken."""
 
     def __call__(self, question: Question, decision: Decision, *, offered: bool = False) -> None:
@@ -33,7 +33,7 @@ class Note(Protocol):
 
 
 _KEPT_OFFERS: Final = 1024
-"""Tools of one session whose offer is told once. A conversation offers the same ones in every request."""
+"""Tools of one session whose offer is reported once. A conversation offers the same ones in every request."""
 _SESSION_BYTES: Final = MAX_BYTES // 8
 """That one session can write: no agent shall fill the log on which all sessions depend."""
 
@@ -42,7 +42,7 @@ def _silent(question: Question, decision: Decision, *, offered: bool = False) ->
     del question, decision, offered
 
 
-SILENT: Final[Note] = _silent
+SILENT: Final[DecisionSink] = _silent
 """Nobody asked for a decision log."""
 
 
@@ -63,7 +63,7 @@ class GatewayDecisions:
         self._offered: WeakKeyDictionary[Session, set[bytes]] = WeakKeyDictionary()
         self._written: WeakKeyDictionary[Session, int] = WeakKeyDictionary()
 
-    def of(self, session: Session) -> Note:
+    def of(self, session: Session) -> DecisionSink:
         """What takes the decisions about one session.
 
         It raises ``DecisionsUnavailable`` where the file does not take one, or the
@@ -74,7 +74,7 @@ class GatewayDecisions:
             return SILENT
         by = DecidedBy(session.id, session.admitted.policy.digest)
 
-        def note(question: Question, decision: Decision, *, offered: bool = False) -> None:
+        def sink(question: Question, decision: Decision, *, offered: bool = False) -> None:
             if offered and self._was_offered(
                 session, decision_line(by, question, decision, ts=0, offered=True)
             ):
@@ -83,7 +83,7 @@ class GatewayDecisions:
             self._count(session, len(line))
             file.append(line)
 
-        return note
+        return sink
 
     def _count(self, session: Session, size: int) -> None:
         """Count a line; once one is beyond the bound every later one is, that the log of a session has no gaps."""
@@ -94,7 +94,7 @@ class GatewayDecisions:
             )
 
     def _was_offered(self, session: Session, timeless: bytes) -> bool:
-        """Whether a line was told, whenever. What is kept is the line: a name may be as large as a request."""
+        """Whether a line was written, whenever. What is kept is the line: a name may be as large as a request."""
         told = self._offered.setdefault(session, set())
         known = timeless in told
         if len(told) < _KEPT_OFFERS:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.gateway.requests.policy_gate import decide_call
-from affiant.gateway.sessions.decisions import SILENT, Note
+from affiant.gateway.sessions.decisions import SILENT, DecisionSink
 from affiant.gateway.tool_gate.schema_check import fits
 from affiant.gateway.wire.errors import (
     ToolArgumentsRefused,
@@ -158,13 +158,13 @@ class Catalogue:
         return decision.allowed
 
     def judge(
-        self, name: str, arguments: Mapping[str, object], text: str, *, note: Note = SILENT
+        self, name: str, arguments: Mapping[str, object], text: str, *, sink: DecisionSink = SILENT
     ) -> tuple[ServedTool, Decision]:
         """The tool that a call means, and the decision that allows it, or asks for approval.
 
         Args:
             text: JSON of ``arguments``.
-            note: takes the profile's decision before it has any effect. What the gate itself refuses is no such one.
+            sink: takes the profile's decision before it has any effect. What the gate itself refuses is no such one.
 
         Raises:
             ToolUnknown, ToolNameAmbiguous, ToolSchemaChanged, ToolNotAllowed, ToolArgumentsRefused: as named.
@@ -173,13 +173,13 @@ class Catalogue:
         if (
             listed.effect is Effect.DENY and listed.reason != "approval_no_approver"
         ):  # told before anything about servers: an agent learns nothing of tools that are not its
-            note(ToolQuestion(name, text, ANYWHERE), listed)
+            sink(ToolQuestion(name, text, ANYWHERE), listed)
             raise ToolNotAllowed(listed.text, reason=listed.reason, rules=listed.rules)
         tool = self.find(name)
         decision = decide_call(self.policy, name, text, tool.origin)
         question = ToolQuestion(name, text, tool.origin)
         if decision.effect is Effect.DENY:
-            note(question, decision)
+            sink(question, decision)
         if decision.reason == "tool_schema_changed" or self._unpinned_change(tool):
             raise ToolSchemaChanged(
                 "the server says something else of this tool than was agreed to",
@@ -193,7 +193,7 @@ class Catalogue:
             raise ToolArgumentsRefused(
                 "the arguments do not fit the tool's own schema", where="params.arguments"
             )
-        note(question, decision)
+        sink(question, decision)
         return tool, decision
 
     def find(self, name: str) -> ServedTool:

@@ -29,7 +29,7 @@ from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.approvals.queue import Approved, GatewayApprovals
 from affiant.gateway.log.published_log import PublishedLog
-from affiant.gateway.requests.account import Account, GateCall, Verdict
+from affiant.gateway.requests.account import Account, GateCall, RequestDecision
 from affiant.gateway.requests.authentication import Authenticator
 from affiant.gateway.requests.request_run import RefusalBudget, SessionRequest
 from affiant.gateway.sessions.decisions import GatewayDecisions
@@ -229,15 +229,15 @@ class ToolGateRequest(SessionRequest):
         session.require_open(
             now=self._gate_route.authenticator.clock().timestamp()
         )  # servers may take their time
-        verdict = self._judge(envelope, catalogue)
+        decided = self._judge(envelope, catalogue)
         await self._draft(session)
         for message in envelope.messages:
             if message.method == CANCELLED:
                 self._gate_route.cancel(self._session, message.params.get("requestId"))
         if self._calls:
-            await self._call_all(session, envelope, verdict)
+            await self._call_all(session, envelope, decided)
         else:
-            await self._finish(envelope, verdict)
+            await self._finish(envelope, decided)
 
     def _require_version(self, envelope: Envelope) -> None:
         """Return if headers say what the body does: two readers must not see two requests."""
@@ -266,7 +266,7 @@ class ToolGateRequest(SessionRequest):
         every = any(message.method == "tools/list" for message in asked)
         return await self._gate.catalogue(session.id, session.admitted.policy, None if every else names)
 
-    def _judge(self, envelope: Envelope, catalogue: Catalogue | None) -> Verdict:
+    def _judge(self, envelope: Envelope, catalogue: Catalogue | None) -> RequestDecision:
         """Judge every message before anything is done for one of them."""
         rules: dict[str, None] = {}
         redacted = False
@@ -288,14 +288,14 @@ class ToolGateRequest(SessionRequest):
                     self._keep(message, {})
                 case _:
                     continue
-        return Verdict("redact" if redacted else "allow", tuple(rules))
+        return RequestDecision("redact" if redacted else "allow", tuple(rules))
 
     def _call(self, message: Message, catalogue: Catalogue) -> _Call:
         assert message.id is not None
         params = call_params(message)
         assert self._account.session is not None
-        note = self._gate_route.decisions.of(self._account.session)
-        tool, decision = catalogue.judge(params.name, params.arguments, params.text, note=note)
+        sink = self._gate_route.decisions.of(self._account.session)
+        tool, decision = catalogue.judge(params.name, params.arguments, params.text, sink=sink)
         digest = sha256_name(params.text.encode("utf-8"))
         told = GateCall(tool.name, tool.server, digest, decision.rules)
         if decision.effect is Effect.ASK:
@@ -322,7 +322,7 @@ class ToolGateRequest(SessionRequest):
 
     # -- is it approved? -----------------------------------------------------------------------------------
 
-    async def _call_all(self, session: Session, envelope: Envelope, verdict: Verdict) -> None:
+    async def _call_all(self, session: Session, envelope: Envelope, decided: RequestDecision) -> None:
         known = False
         try:
             asking = [call for call in self._calls if call.draft is not None]
@@ -337,7 +337,7 @@ class ToolGateRequest(SessionRequest):
                     call.approved = approved
             await self._intend()
             await self._unless_gone(self._make())
-            await self._finish(envelope, verdict)
+            await self._finish(envelope, decided)
             known = True
         finally:
             for call in self._calls:
@@ -376,15 +376,15 @@ class ToolGateRequest(SessionRequest):
         """
         catalogue = await self._catalogue(session, envelope)
         assert catalogue is not None
-        note = self._gate_route.decisions.of(session)
+        sink = self._gate_route.decisions.of(session)
 
         def denials(question: Question, decision: Decision, *, offered: bool = False) -> None:
             if decision.effect is Effect.DENY:  # that it asks was told before
-                note(question, decision, offered=offered)
+                sink(question, decision, offered=offered)
 
         for call in self._calls:
             params = call.params
-            tool, decision = catalogue.judge(params.name, params.arguments, params.text, note=denials)
+            tool, decision = catalogue.judge(params.name, params.arguments, params.text, sink=denials)
             if (tool.origin, decision) != (call.tool.origin, call.decision):
                 raise ToolSchemaChanged(
                     "a server says something else of a tool than when approval was asked for",
@@ -469,14 +469,14 @@ class ToolGateRequest(SessionRequest):
         call.end, call.answer = end, json.dumps(member, ensure_ascii=False).encode("utf-8")
         self._answers[call.identifier] = failed(call.identifier, member)
 
-    async def _finish(self, envelope: Envelope, verdict: Verdict) -> None:
+    async def _finish(self, envelope: Envelope, decided: RequestDecision) -> None:
         answers = [self._answers[identifier] for identifier in envelope.ids]
         body = whole(answers, batch=envelope.batch) if answers else b""
         if self._calls:
             recorded = self._outcomes()
         else:
             methods = " ".join(message.method for message in envelope.messages)
-            recorded = [self._account.gate_answer(methods, body, verdict)]
+            recorded = [self._account.gate_answer(methods, body, decided)]
         await asyncio.gather(*(each.durable for each in recorded))
         await self._client.whole(200 if answers else 202, body)
 
@@ -501,22 +501,22 @@ class ToolGateRequest(SessionRequest):
     # -- how it ends otherwise -----------------------------------------------------------------------------
 
     def failure(
-        self, error: AffiantError, told: bytes, hidden: Mapping[str, object], *, status: int
+        self, error: AffiantError, body: bytes, hidden: Mapping[str, object], *, status: int
     ) -> Recorded:
         """As :meth:`~.request_run.SessionRequest.failure`: once calls were intended, their outcomes."""
         del hidden, status
         if self._calls and all(call.intent for call in self._calls):
             return self._outcomes()[-1]
         if isinstance(error, (ToolNotAllowed, LimitReached)):
-            self._account.verdict = Verdict("deny", error.rules)
+            self._account.decided = RequestDecision("deny", error.rules)
         elif isinstance(error, APPROVAL_REFUSALS):
-            self._account.verdict = Verdict("deny", tuple(self._asking))
-        return self._account.refusal(error, told)
+            self._account.decided = RequestDecision("deny", tuple(self._asking))
+        return self._account.refusal(error, body)
 
-    def told(self, error: AffiantError) -> tuple[int, bytes]:
-        """As :meth:`~.request_run.SessionRequest.told`; as an answer of JSON-RPC once the body was read for one."""
+    def response_to(self, error: AffiantError) -> tuple[int, bytes]:
+        """As :meth:`~.request_run.SessionRequest.response_to`; of JSON-RPC once the body was read for one."""
         if not self._parsed:
-            return super().told(error)
+            return super().response_to(error)
         status = 200 if self._envelope is not None and not isinstance(error, MalformedError) else 400
         return status, refused_whole(self._envelope, error, receipt=self._account.jti)
 
