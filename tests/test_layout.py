@@ -121,21 +121,19 @@ class Bound(NamedTuple):
 
 
 CLOSURES: Mapping[str, Bound] = {
-    "gateway": Bound(
-        ("affiant.gateway.process.server", "affiant.gateway.tool_servers.stdio_child"), files=330, goal=300
-    ),
+    "gateway": Bound(("affiant.gateway.process.server",), files=313, goal=300),
     "session": Bound(
         (
             "affiant.sandbox.supervisor.__main__",
             "affiant.secrets.broker.process",
             "affiant.sandbox.isolation.runner.runner",
         ),
-        files=330,
+        files=334,
         goal=320,
     ),
-    "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=21_200, goal=12_000),
-    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=33_800, goal=15_000),
-    "broker": Bound(("affiant.secrets.broker.process",), lines=9_000),
+    "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_000),
+    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=29_200, goal=15_000),
+    "broker": Bound(("affiant.secrets.broker.process",), lines=9_150, goal=9_000),
 }
 """The closures of the programs that others must read, or trust: imports inside functions count."""
 

@@ -16,9 +16,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.encoding.canonical import canonical
-from affiant.errors import MalformedError
+from affiant.errors import ConfigurationError, MalformedError
 
-__all__ = ["BootEvent", "Image", "InstalledFileError", "boot_events", "boot_log", "boot_registers"]
+__all__ = [
+    "BootEvent",
+    "Image",
+    "InstalledFileError",
+    "ReleaseMissingError",
+    "boot_events",
+    "boot_log",
+    "boot_registers",
+]
+
+
+class ReleaseMissingError(ConfigurationError):
+    """There is no release manifest beside the code."""
+
+    code = "release.missing"
 
 
 class InstalledFileError(MalformedError):

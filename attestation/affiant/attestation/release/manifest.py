@@ -31,7 +31,7 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_hex, sha256_name
 from affiant.attestation.encoding.canonical import canonical, parse_object
-from affiant.attestation.release.boot import Image, boot_registers
+from affiant.attestation.release.boot import Image, ReleaseMissingError, boot_registers
 from affiant.attestation.release.images import files_of_image
 from affiant.attestation.release.measured_files import (
     MANIFEST_PATH,
@@ -43,7 +43,7 @@ from affiant.attestation.release.measured_files import (
     read_file,
 )
 from affiant.attestation.release.platform_identity import EVALUATION_NUMBER, TD_ATTRIBUTES, XFAM
-from affiant.errors import AffiantError, ConfigurationError, MalformedError, NotAuthenticError
+from affiant.errors import AffiantError, MalformedError, NotAuthenticError
 
 __all__ = [
     "MANIFEST_PATH",
@@ -71,12 +71,6 @@ __all__ = [
 _TYP: Final = "affiant-release/2"
 _LIMIT: Final = 1 << 22
 """Bytes of a manifest, at most."""
-
-
-class ReleaseMissingError(ConfigurationError):
-    """There is no release manifest beside the code."""
-
-    code = "release.missing"
 
 
 class ReleaseMalformedError(MalformedError):

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from affiant.attestation.release.boot import Image
-from affiant.attestation.release.manifest import load_release
+import json
+from pathlib import Path
+
+from affiant.attestation.release.boot import Image, ReleaseMissingError
 from affiant.attestation.release.running import measured_process
 
 __all__ = ["image_digest"]
+
+_MANIFEST = Path(__file__).resolve().parents[2] / "release.json"
 
 
 def image_digest(image: Image) -> str:
     """``sha256:<hex>`` of the files of ``image``: the ``bld`` of records, and a session manifest's ``supervisor``.
 
     Raises:
-        ReleaseMissingError, ReleaseMalformedError: this process is not measured, and there is no manifest.
+        ReleaseMissingError: this process is not measured, and there is no manifest to ask.
     """
     measured = measured_process()
     if measured is not None and measured.image_name == image.value:
         return measured.image_digest
-    return load_release().images[image].digest
+    try:
+        digest = json.loads(_MANIFEST.read_bytes())["images"][image.value]["digest"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ReleaseMissingError(
+            "no release manifest beside the code",
+            where=str(_MANIFEST),
+            hint="Write it: python -m affiant.attestation.release write",
+        ) from error
+    return str(digest)
