@@ -98,7 +98,7 @@ def test_without_root_it_says_so_and_falls_back(make_copy: MakeCopy) -> None:
         for path in (folder, *(os.path.join(folder, name) for name in names)):
             os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
     told = copy.demo(*unprivileged(copy.folder), str(copy.tree))
-    _fell_back(told, "gVisor with a network of its own needs root")
+    _fell_back(told, "gVisor needs root")
 
 
 def _needs_bubblewrap() -> None:

@@ -72,7 +72,7 @@ def test_what_a_killed_launcher_left_closes_its_session_and_the_next_command_say
     session = the_session(machine)
     done = affiant(machine, "list", "--json")
     (told,) = done.stderr.decode().splitlines()
-    assert f"session {session} (agent writer) was cut off" in told
+    assert f"session {session} (agent writer) was interrupted" in told
     assert f"receipts in {machine.bundle()}" in told
     (entry,) = json.loads(done.stdout)["sessions"]
     assert (entry["state"], entry["bundle"], entry["kept"]) == ("cut-off", str(machine.bundle()), None)

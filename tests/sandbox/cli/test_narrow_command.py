@@ -151,7 +151,7 @@ class Link:
         done = {"event": "narrowed", "epoch": len(self.asked), "digest": "sha384:x", "changed": True}
         return done if self.answer is None else self.answer
 
-    def give_up(self, reason: AffiantError) -> None:
+    def abandon(self, reason: AffiantError) -> None:
         del reason
 
 

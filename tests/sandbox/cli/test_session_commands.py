@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.sandbox.processes.test_launch_records import own_name
 from tests.sandbox.session_state.test_bundle_out import close, receipt, sealed, spooled
-from tests.sandbox.session_state.test_interrupted import cut_off
+from tests.sandbox.session_state.test_interrupted import interrupt
 
 from affiant.__main__ import cli
 from affiant.attestation.bundle.bundle import parse_bundle
@@ -112,7 +112,7 @@ def test_a_control_character_in_a_name_is_shown_escaped(home: Home):
 
 
 def test_every_command_first_ends_what_was_left_and_says_so_once(home: Home):
-    cut_off(home)
+    interrupt(home)
     assert f"session {ID} (agent writer) was lost" in run(home, "list").stderr
     assert run(home, "list").stderr == ""
 

@@ -1,4 +1,4 @@
-"""The keeper: services live exactly as long as the last launcher, by whatever death."""
+"""The service supervisor: services live exactly as long as the last launcher, by whatever death."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from affiant.sandbox.base.errors import ServiceFailed
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.provisioner import SimulatedProvisioner
 from affiant.sandbox.processes.service_process import ServiceProcess, start_service
-from affiant.sandbox.processes.service_supervisor import keeper_spec
+from affiant.sandbox.processes.service_supervisor import service_supervisor_spec
 from affiant.sandbox.processes.services import _join
 
 
@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def start(home: Home) -> ServiceProcess:
-    return start_service(keeper_spec(home, platform=True, gateway=False, upstreams=()))
+    return start_service(service_supervisor_spec(home, platform=True, gateway=False, upstreams=()))
 
 
 def answers(home: Home) -> bool:
@@ -49,14 +49,14 @@ def silent_within(home: Home, seconds: float) -> bool:
 def test_services_end_when_the_last_launcher_leaves_and_not_before(home: Home):
     async def run() -> None:
         first, second = _join(home), _join(home)
-        keeper = start(home)
-        facts = json.loads(await keeper.ready())
+        supervisor = start(home)
+        facts = json.loads(await supervisor.ready())
         assert facts == {"platform": {"socket": str(home.platform / "platform.sock")}}
         os.close(first)
         await asyncio.sleep(0.3)
         assert answers(home)
         os.close(second)
-        assert await asyncio.wait_for(keeper.wait(), 5) == 0
+        assert await asyncio.wait_for(supervisor.wait(), 5) == 0
         assert not answers(home)
 
     asyncio.run(run())
@@ -73,11 +73,11 @@ def test_services_end_when_the_last_launcher_is_killed(home: Home):
     launcher.stdout.readline()
 
     async def run() -> None:
-        keeper = start(home)
-        await keeper.ready()
+        supervisor = start(home)
+        await supervisor.ready()
         launcher.kill()
         launcher.wait()
-        assert await asyncio.wait_for(keeper.wait(), 5) == 0
+        assert await asyncio.wait_for(supervisor.wait(), 5) == 0
 
     asyncio.run(run())
     launcher.stdout.close()
@@ -87,10 +87,10 @@ def test_services_end_when_the_last_launcher_is_killed(home: Home):
 def test_services_end_when_their_keeper_is_killed(home: Home):
     async def run() -> None:
         membership = _join(home)
-        keeper = start(home)
-        await keeper.ready()
-        os.kill(keeper.pid, signal.SIGKILL)
-        assert await keeper.wait() == -signal.SIGKILL
+        supervisor = start(home)
+        await supervisor.ready()
+        os.kill(supervisor.pid, signal.SIGKILL)
+        assert await supervisor.wait() == -signal.SIGKILL
         os.close(membership)
 
     asyncio.run(run())
@@ -102,11 +102,11 @@ def test_a_service_that_does_not_start_is_refused_with_its_reason(home: Home):
     (home.platform / "keys.json").chmod(0o600)
 
     async def run() -> str:
-        keeper = start(home)
+        supervisor = start(home)
         try:
-            return await keeper.ready()
+            return await supervisor.ready()
         finally:
-            await keeper.stop()
+            await supervisor.stop()
 
     refused = json.loads(asyncio.run(run()))["refused"]
     assert refused["code"] == ServiceFailed.code

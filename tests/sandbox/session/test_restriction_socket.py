@@ -48,7 +48,7 @@ class Link:
         self._waiting.append(asyncio.get_running_loop().create_future())
         return await self._waiting[-1]
 
-    def give_up(self, reason: AffiantError) -> None:
+    def abandon(self, reason: AffiantError) -> None:
         for each in self._waiting:
             each.set_exception(reason)
 

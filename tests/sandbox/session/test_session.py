@@ -68,7 +68,10 @@ def test_a_captured_command_in_a_session_with_its_bundle(warm):
     assert [step for step in steps if step in {"planned", "services-ready", "admitted", "ready", "bundled"}] == [
         "planned", "services-ready", "admitted", "ready", "bundled",
     ]  # fmt: skip
-    assert told["witnesses"] == {"text": "self (warning: it detects faults, not a determined operator)"}
+    assert told["witnesses"] == {
+        "text": "self (warning: only this machine witnessed the log; "
+        "that catches accidents, not tampering by its owner)"
+    }
     verdict = warm.verdict(told["bundled"]["path"])
     assert "wit.quorum          held      warning         witness: self. " in verdict
     assert "L3  held" in verdict

@@ -98,7 +98,7 @@ def without_root() -> Mapping[BackendName, Availability]:
 
 
 def test_gvisor_that_only_lacks_root_is_not_to_be_installed(plan):
-    with pytest.raises(AffiantError, match="gVisor needs root here") as refused:
+    with pytest.raises(AffiantError, match="gVisor needs root") as refused:
         plan("reader", probe=without_root)
     assert "--min-isolation namespace" in str(refused.value)
     assert "install" not in str(refused.value)

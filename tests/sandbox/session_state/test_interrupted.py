@@ -23,7 +23,7 @@ def home(tmp_path: Path) -> Home:
     return open_home(tmp_path / "home")
 
 
-def cut_off(home: Home, *, ran: bool = True, output: Path | None = None, records: bool = True) -> Launch:
+def interrupt(home: Home, *, ran: bool = True, output: Path | None = None, records: bool = True) -> Launch:
     """A session as its dead launcher left it."""
     folder = home.session(ID)
     (folder / "files" / "0").mkdir(parents=True)
@@ -52,7 +52,7 @@ def key_of(home: Home):
 
 
 def test_the_working_files_go_and_a_note_stays(home: Home):
-    cut_off(home)
+    interrupt(home)
     (cut,) = reap_leftovers(home)
     assert left_in(home) == {"records.ndjson", "session.json"}
     assert read_launches(home) == ()
@@ -71,7 +71,7 @@ def test_the_users_own_folders_are_not_touched(home: Home, tmp_path: Path):
     for folder in (given, output):
         folder.mkdir()
         (folder / "mine").write_text("mine")
-    cut_off(home, output=output)
+    interrupt(home, output=output)
     (home.session(ID) / "files" / "0" / "link").symlink_to(given)
     (home.session(ID) / "rootfs" / "link").symlink_to(output)
     reap_leftovers(home)
@@ -79,7 +79,7 @@ def test_the_users_own_folders_are_not_touched(home: Home, tmp_path: Path):
 
 
 def test_files_that_were_to_be_copied_out_are_kept_and_it_is_said(home: Home, tmp_path: Path):
-    cut_off(home, output=tmp_path / "out")
+    interrupt(home, output=tmp_path / "out")
     (home.session(ID) / "narrow.sock").touch()  # a launcher that was killed has not taken it away
     (cut,) = reap_leftovers(home)
     assert (home.session(ID) / "files.kept" / "0" / "made.txt").read_text() == "made"
@@ -90,14 +90,14 @@ def test_files_that_were_to_be_copied_out_are_kept_and_it_is_said(home: Home, tm
 
 
 def test_files_of_an_agent_that_never_ran_are_copies_and_go(home: Home, tmp_path: Path):
-    cut_off(home, output=tmp_path / "out", ran=False)
+    interrupt(home, output=tmp_path / "out", ran=False)
     (cut,) = reap_leftovers(home)
     assert "files.kept" not in left_in(home)
     assert "not copied" not in cut.text
 
 
 def test_what_cannot_be_moved_is_not_removed(home: Home, tmp_path: Path):
-    cut_off(home, output=tmp_path / "out")
+    interrupt(home, output=tmp_path / "out")
     (home.session(ID) / "files.kept").mkdir()
     (home.session(ID) / "files.kept" / "older").write_text("x")
     reap_leftovers(home)
@@ -105,26 +105,26 @@ def test_what_cannot_be_moved_is_not_removed(home: Home, tmp_path: Path):
 
 
 def test_a_session_that_was_closed_by_its_supervisor_is_gathered_at_once(home: Home):
-    cut_off(home)
+    interrupt(home)
     data = sealed(key_of(home), receipt("one"), close(ID, "killed"))
     (home.session(ID) / "bundle.json").write_bytes(data)
     (cut,) = reap_leftovers(home)
     bundle = home.session(ID) / "bundle.affiant.json"
     assert bundle.exists()
-    assert read_note(home.session(ID)).state is SessionState.CUT_OFF
+    assert read_note(home.session(ID)).state is SessionState.INTERRUPTED
     assert "its supervisor ended the agent and closed it" in cut.text
     assert cut.text.endswith(f"receipts in {bundle}")
 
 
 def test_a_bundle_that_is_none_keeps_no_command_from_starting(home: Home):
-    cut_off(home)
+    interrupt(home)
     (home.session(ID) / "bundle.json").write_bytes(b"{}")
     (cut,) = reap_leftovers(home)
     assert "was lost" in cut.text
 
 
 def test_a_link_in_place_of_the_records_keeps_no_command_from_starting(home: Home, tmp_path: Path):
-    cut_off(home)
+    interrupt(home)
     (home.session(ID) / "records.ndjson").unlink()
     (home.session(ID) / "records.ndjson").symlink_to(tmp_path)
     (cut,) = reap_leftovers(home)
@@ -132,7 +132,7 @@ def test_a_link_in_place_of_the_records_keeps_no_command_from_starting(home: Hom
 
 
 def test_what_cannot_be_tidied_up_is_said_and_tried_again(home: Home):
-    cut_off(home)
+    interrupt(home)
     (home.session(ID) / "session.json").mkdir()
     (cut,) = reap_leftovers(home)
     assert "cannot be tidied up" in cut.text
@@ -144,23 +144,23 @@ def test_what_cannot_be_tidied_up_is_said_and_tried_again(home: Home):
 
 @pytest.mark.parametrize("folder", [True, False])
 def test_a_session_that_never_began_leaves_nothing(home: Home, folder: bool):
-    cut_off(home, records=False)
+    interrupt(home, records=False)
     if not folder:
         home.session(ID).rename(home.path / "elsewhere")
     (cut,) = reap_leftovers(home)
     assert not home.session(ID).exists()
-    assert "was cut off before" in cut.text
+    assert "was interrupted before" in cut.text
 
 
 def test_a_session_that_runs_is_left_alone(home: Home):
-    launch = dataclasses.replace(cut_off(home), launcher=own_name())
+    launch = dataclasses.replace(interrupt(home), launcher=own_name())
     launch.write(home)
     assert reap_leftovers(home) == ()
     assert "files" in left_in(home)
 
 
 def test_two_commands_at_once_tell_it_once(home: Home):
-    cut_off(home)
+    interrupt(home)
     told: list[str] = []
     threads = [
         threading.Thread(target=lambda: told.extend(cut.session for cut in reap_leftovers(home)))

@@ -22,7 +22,7 @@ def test_a_secret_is_set_listed_and_removed_without_being_shown(run, tmp_path: P
     first = run("set", "GITHUB_TOKEN", stdin=VALUE + "\n")
     assert first.exit_code == 0
     assert "Kept GITHUB_TOKEN (version 1)" in first.output
-    assert "not against you or root" in first.output
+    assert "Anyone who can copy this folder can read the values" in first.output
     assert json.loads(run("set", "GITHUB_TOKEN", "--json", stdin=VALUE).output)["version"] == 2
     assert run("list").output == "GITHUB_TOKEN\n"
     assert json.loads(run("list", "--json").output) == {"secrets": [{"name": "GITHUB_TOKEN", "version": 2}]}

@@ -101,7 +101,12 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     type=click.Path(file_okay=False, path_type=Path),
     help="Copy what the agent changed to this folder.",
 )
-@click.option("--runtime", type=_FOLDER, help="A prepared environment, shown read-only at /opt/runtime.")
+@click.option(
+    "--runtime",
+    type=_FOLDER,
+    metavar="DIR",
+    help="Show DIR, which has a bin/ or lib/, read-only at /opt/runtime. Its bin/ comes first in PATH.",
+)
 @click.option(
     "--rootfs",
     type=click.Path(exists=True, path_type=Path),
@@ -130,14 +135,14 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     "--upstream",
     metavar="URL",
     multiple=True,
-    help="Where the gateway that is started sends prompts; default: a local echo, named so in receipts.",
+    help="Model server for this run. Default: a built-in test echo.",
 )
 @click.option(
     "--min-isolation",
     type=click.Choice([each.value for each in IsolationClass]),
     default=IsolationClass.USERSPACE_KERNEL.value,
     show_default=True,
-    help="Refuse to run below this.",
+    help="Minimum isolation; below it nothing runs.",
 )
 @click.option(
     "--home",

@@ -1,4 +1,4 @@
-"""``affiant session``: the sessions of a state folder, and what is left of those that were cut off."""
+"""``affiant session``: the sessions of a state folder, and what is left of those that were interrupted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tell_leftovers(home: Home) -> None:
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 def session() -> None:
-    """The sessions of a state folder, and what is left of those that were cut off.
+    """The sessions of a state folder, and what is left of those that were interrupted.
 
     Each of these commands first ends what a launcher that was killed has left, as `affiant run` does.
 
@@ -57,8 +57,8 @@ session.add_command(narrow)
 def list_(*, home: Path, as_json: bool) -> None:
     """List the sessions, the last one first.
 
-    State: running; closed; cut-off (its launcher was killed, its supervisor closed it); lost (nobody closed it who
-    could still sign for it).
+    State: running; closed; cut-off (its launcher was killed, its supervisor closed it); lost (ended without a
+    signed close; `affiant session recover ID` collects what was recorded).
 
     \b
     Examples:
@@ -148,7 +148,7 @@ def recover_(
     given: BinaryIO | None,
     as_json: bool,
 ) -> None:
-    """Gather what is left of a SESSION that was cut off: its receipts, and its files if they were kept.
+    """Gather what is left of a SESSION that was interrupted: its receipts, and its files if they were kept.
 
     The receipts are those that its gateway has, asked of the one that runs or of one that is started for it, and
     those that only the session's own journal has. Nothing is signed anew: `affiant verify` says what is missing.

@@ -41,7 +41,7 @@ class RequestBody:
         """Read all of it, unsearched, for whoever judges it; None: it is longer than what is held, and was searched.
 
         Args:
-            memory: what all held bodies may take; :meth:`let_go` gives back.
+            memory: what all held bodies may take; :meth:`release` gives back.
 
         Raises:
             SecretBodyTooLarge: longer, and there is a placeholder in what was read. RequestTooLarge: no memory is left.
@@ -67,7 +67,7 @@ class RequestBody:
                 expected=f"at most {MAX_HELD_BODY} bytes",
             ) from error
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Give back the memory that it was held in."""
         if self._memory is not None:
             self._memory.give_back(self._taken)
@@ -103,7 +103,7 @@ class RequestBody:
             if piece:
                 yield piece
         self._ready.clear()
-        self.let_go()
+        self.release()
         while not self._ended:
             try:
                 piece = await self._next()

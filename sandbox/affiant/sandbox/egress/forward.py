@@ -123,7 +123,7 @@ class Forwarder:
         try:
             return await self._forward(http, head, action, allowed, body)
         finally:
-            body.let_go()
+            body.release()
 
     async def _forward(
         self, http: AgentHTTP, head: RequestHead, action: Action, allowed: AllowedRequest, body: RequestBody

@@ -49,7 +49,7 @@ ServeInside = Callable[[AgentHTTP, Origin], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Passage:
+class _PassthroughTunnel:
     """A connection that is passed through unread: where to, by which rules, what it may send, the id of its intent."""
 
     origin: Origin
@@ -93,11 +93,11 @@ class Tunnels:
             origin = connect_origin(head.target)
             action = action_of(head, origin, "")
             rules, mode = self._judge(origin)
-            passage = await self._passage(origin, action, rules) if mode is TLSMode.PASSTHROUGH else None
+            tunnel = await self._passthrough(origin, action, rules) if mode is TLSMode.PASSTHROUGH else None
         except AffiantError as refusal:
             return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
-        if passage is not None:
-            return await self._pass_through(http, stream, head, passage)
+        if tunnel is not None:
+            return await self._pass_through(http, stream, head, tunnel)
         return Opened(origin, action)
 
     async def inspect(
@@ -113,17 +113,19 @@ class Tunnels:
         decision, mode = judge_connection(self.policy, origin, self.notes)
         return decision.rules, mode
 
-    async def _passage(self, origin: Origin, action: Action, rules: tuple[str, ...]) -> _Passage:
-        """A passage with room, and its intent: acknowledged before the name is looked up or anything is sent."""
+    async def _passthrough(
+        self, origin: Origin, action: Action, rules: tuple[str, ...]
+    ) -> _PassthroughTunnel:
+        """A tunnel with room, and its intent: acknowledged before the name is looked up or anything is sent."""
         with counting(rules):
             passing = self.meters.connection(rules)
-        return _Passage(origin, action, rules, passing, await self.records.intent(action, rules))
+        return _PassthroughTunnel(origin, action, rules, passing, await self.records.intent(action, rules))
 
     async def _pass_through(
-        self, http: AgentHTTP, stream: PlainStream, head: RequestHead, passage: _Passage
+        self, http: AgentHTTP, stream: PlainStream, head: RequestHead, tunnel: _PassthroughTunnel
     ) -> bool:
-        """Serve a passage; whatever happens, it has an outcome. Returns as :meth:`serve`."""
-        origin, action, end = passage.origin, passage.action, "aborted"
+        """Serve a passthrough tunnel; whatever happens, it has an outcome. Returns as :meth:`serve`."""
+        origin, action, end = tunnel.origin, tunnel.action, "aborted"
         try:
             try:
                 within = self.policy.addresses_for(origin.host)
@@ -132,12 +134,12 @@ class Tunnels:
                 end = "refused" if isinstance(refusal, NotAllowedError) else "failed"
                 return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
             if await self._named_alike(http, stream, origin, action):
-                end = await self._spliced(stream, address, passage)
+                end = await self._spliced(stream, address, tunnel)
             else:
                 end = "refused"
             return False
         finally:
-            await self.records.outcome(action, passage.rules, _unread(end), intents=(passage.intent,))
+            await self.records.outcome(action, tunnel.rules, _unread(end), intents=(tunnel.intent,))
 
     async def _named_alike(
         self, http: AgentHTTP, stream: PlainStream, origin: Origin, action: Action
@@ -192,18 +194,18 @@ class Tunnels:
         finally:
             await tls.close()
 
-    async def _spliced(self, stream: PlainStream, address: str, passage: _Passage) -> str:
+    async def _spliced(self, stream: PlainStream, address: str, tunnel: _PassthroughTunnel) -> str:
         """Copy both ways until both have ended, or there is no room for what the agent sends; how it went."""
         try:
             async with asyncio.timeout(_DIAL_S):
-                reader, writer = await asyncio.open_connection(address, passage.origin.port)
+                reader, writer = await asyncio.open_connection(address, tunnel.origin.port)
         except (OSError, TimeoutError):
             return "failed"
         peer = PlainStream(reader, writer)
         end = "complete"
         try:
             async with asyncio.TaskGroup() as copies:
-                copies.create_task(_copy(stream, peer, passage))
+                copies.create_task(_copy(stream, peer, tunnel))
                 copies.create_task(_copy(peer, stream))
         except* (OSError, TimeoutError):
             end = "failed"
@@ -211,13 +213,13 @@ class Tunnels:
             end = "refused"
             for refusal in spent.exceptions:
                 assert isinstance(refusal, NotAllowedError)
-                await self.records.refusal(refusal, passage.action)
+                await self.records.refusal(refusal, tunnel.action)
         finally:
             await peer.close()
         return end
 
 
-async def _copy(source: PlainStream, sink: PlainStream, counted: _Passage | None = None) -> None:
+async def _copy(source: PlainStream, sink: PlainStream, counted: _PassthroughTunnel | None = None) -> None:
     """Copy until ``source`` ends; what the agent sends is ``counted`` before it goes on.
 
     Raises:

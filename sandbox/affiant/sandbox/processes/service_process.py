@@ -257,7 +257,7 @@ class ServiceProcess:
         self._drain.join(1.0)
         return code
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Leave it running, and have it reaped whenever it ends. Nothing else may be asked of it afterwards."""
         for descriptor in (self._pidfd, self._ready):
             if descriptor is not None:

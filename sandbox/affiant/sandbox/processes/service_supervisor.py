@@ -2,15 +2,15 @@
 
 ``python -m affiant.sandbox.processes.service_supervisor --home DIR [--platform] [--gateway]
 [--upstream URL]... --ready-fd N`` starts what is asked for, says so in one JSON line, and then waits for the exclusive
-lock on ``launchers.lock``. Every launcher holds that lock shared, so the keeper gets it exactly when the last of them
-has ended, by whatever death (flock(2)); it then stops what it started and ends.
+lock on ``launchers.lock``. Every launcher holds that lock shared, so the service supervisor gets it exactly
+when the last of them has ended, by whatever death (flock(2)); it then stops what it started and ends.
 While it stops them it holds the lock: a launcher that comes
 just then waits, finds nothing running and starts afresh.
 
-As long as it lives it holds ``keepers.lock`` shared, with every other keeper: whoever gets that one exclusively knows
-that all have ended.
+As long as it lives it holds ``keepers.lock`` shared, with every other service supervisor. A process that gets it
+exclusively knows that all have ended.
 
-If the keeper itself is killed, what it started gets SIGTERM from the kernel.
+If the service supervisor itself is killed, what it started gets SIGTERM from the kernel.
 """
 
 from __future__ import annotations
@@ -34,25 +34,34 @@ from affiant.sandbox.base.privileges import GATEWAY_USER, PLATFORM_USER, is_root
 from affiant.sandbox.processes.home import Home, give_folder, lock, open_home
 from affiant.sandbox.processes.service_process import READY_FD, ServiceProcess, ServiceSpec, start_service
 
-__all__ = ["gateway_spec", "keeper_spec", "keepers_lock", "launchers_lock", "main", "platform_spec"]
+__all__ = [
+    "gateway_spec",
+    "launchers_lock",
+    "main",
+    "platform_spec",
+    "service_supervisor_spec",
+    "service_supervisors_lock",
+]
 
 
 def launchers_lock(home: Home) -> Path:
-    """What every launcher holds shared, and a keeper waits for."""
+    """What every launcher holds shared, and a service supervisor waits for."""
     return home.path / "launchers.lock"
 
 
-def keepers_lock(home: Home) -> Path:
-    """What every keeper holds shared until it has ended."""
+def service_supervisors_lock(home: Home) -> Path:
+    """What every service supervisor holds shared until it has ended."""
     return home.path / "keepers.lock"
 
 
-def keeper_spec(home: Home, *, platform: bool, gateway: bool, upstreams: Sequence[str]) -> ServiceSpec:
-    """How a launcher starts the keeper. It outlives the launcher if others still need it."""
+def service_supervisor_spec(
+    home: Home, *, platform: bool, gateway: bool, upstreams: Sequence[str]
+) -> ServiceSpec:
+    """How a launcher starts the service supervisor. It outlives the launcher if others still need it."""
     wanted = [*(["--platform"] if platform else []), *(["--gateway"] if gateway else [])]
     chosen = [f"--upstream={url}" for url in upstreams]
     return ServiceSpec(
-        name="keeper",
+        name="service supervisor",
         argv=(
             "affiant.sandbox.processes.service_supervisor",
             f"--home={home.path}",
@@ -160,7 +169,7 @@ def _say(descriptor: int, facts: Mapping[str, object]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Start what is asked for, and stay until nobody needs it."""
-    parser = argparse.ArgumentParser(prog="affiant-keeper", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="affiant-service-supervisor", allow_abbrev=False)
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--platform", action="store_true")
     parser.add_argument("--gateway", action="store_true")
@@ -168,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ready-fd", type=int, required=True)
     given = parser.parse_args(arguments)
     home = open_home(given.home)
-    with lock(keepers_lock(home), shared=True):
+    with lock(service_supervisors_lock(home), shared=True):
         return asyncio.run(_keep(home, given))
 
 

@@ -1,6 +1,6 @@
 """The platform and the gateway of a session: those that run are used, what is missing is started.
 
-``ensure_services`` joins the launchers of the state folder (a shared lock that a keeper watches,
+``ensure_services`` joins the launchers of the state folder (a shared lock that a service supervisor watches,
 ``service_supervisor``) and returns what a session is built from: a provisioner, the reference values, and the one
 gateway configuration that the session's manifest will name. A gateway of this state folder is accepted if its
 configuration is the local one for the upstreams asked for, with or without witnesses; any other must be pinned by its
@@ -33,14 +33,18 @@ from affiant.sandbox.processes.home import Home, lock
 from affiant.sandbox.processes.launch_records import live_launches
 from affiant.sandbox.processes.provisioner import Provisioner, SimulatedProvisioner, chosen_provisioner
 from affiant.sandbox.processes.service_process import ServiceProcess, start_service
-from affiant.sandbox.processes.service_supervisor import keeper_spec, keepers_lock, launchers_lock
+from affiant.sandbox.processes.service_supervisor import (
+    launchers_lock,
+    service_supervisor_spec,
+    service_supervisors_lock,
+)
 
 __all__ = ["GatewayChoice", "Services", "ensure_services"]
 
-_KEEPER_STOPS_WITHIN_S = 15.0
+_SUPERVISOR_STOPS_WITHIN_S = 15.0
 _SERVICES_STOP_WITHIN_S = 5.0
 _STEP_S = 0.02
-_KEEPER_STARTS_WITHIN_S = 45.0
+_SUPERVISOR_STARTS_WITHIN_S = 45.0
 
 
 class ServicesBusy(ConfigurationError):
@@ -79,7 +83,7 @@ class Services:
     membership: int = field(repr=False)
     """Holds the launchers' lock. Whoever inherits it keeps the services too: the supervisor does, so that it can
     still close its session when its launcher is gone."""
-    _keeper: ServiceProcess | None = field(repr=False, default=None)
+    _supervisor: ServiceProcess | None = field(repr=False, default=None)
 
     async def leave(self) -> None:
         """Stop using them. The last to leave waits until what was started has stopped, whoever started it; what
@@ -87,13 +91,13 @@ class Services:
         if self.membership >= 0:
             os.close(self.membership)
             self.membership = -1
-        keeper, self._keeper = self._keeper, None
+        supervisor, self._supervisor = self._supervisor, None
         try:
             if not live_launches(self.home) and not _others(self.home):
-                await _until_stopped(self.home, keeper)
+                await _until_stopped(self.home, supervisor)
         finally:
-            if keeper is not None and not keeper.ended:
-                keeper.let_go()
+            if supervisor is not None and not supervisor.ended:
+                supervisor.release()
 
 
 async def ensure_services(
@@ -130,7 +134,7 @@ async def ensure_services(
     accepted = _accepted(choice, trust, now)
     membership = await descriptor_from_thread(lambda: _join(home))
     assert membership is not None
-    keeper: ServiceProcess | None = None
+    supervisor: ServiceProcess | None = None
     try:
         async with _starting(home):
             reference: bytes | None = None
@@ -139,7 +143,7 @@ async def ensure_services(
                 _, reference = simulated_reference(home.path, now=now, random_bytes=random_bytes)
                 missing = await asyncio.to_thread(_missing, home, choice)
             if missing:
-                keeper = await _start(home, missing, choice, echo=echo)
+                supervisor = await _start(home, missing, choice, echo=echo)
             url, config = await asyncio.to_thread(_gateway, home, choice, accepted, reference)
         return Services(
             home=home,
@@ -149,30 +153,32 @@ async def ensure_services(
             reference=_reference_for(config, reference, trust, now),
             started=missing,
             membership=membership,
-            _keeper=keeper,
+            _supervisor=supervisor,
         )
     except BaseException:  # left whatever happened, and raised again
         os.close(membership)
-        if keeper is not None:
-            await keeper.stop(grace_s=_KEEPER_STOPS_WITHIN_S)
+        if supervisor is not None:
+            await supervisor.stop(grace_s=_SUPERVISOR_STOPS_WITHIN_S)
         raise
 
 
 def _join(home: Home) -> int:
-    """A descriptor that holds the launchers' lock shared; waits while a keeper is stopping."""
+    """A descriptor that holds the launchers' lock shared; waits while a service supervisor is stopping."""
     descriptor = os.open(launchers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
 
 
 def _others(home: Home) -> bool:
-    """Whether a launcher of this state folder is left; a keeper that is stopping is none."""
+    """Whether a launcher of this state folder is left; a service supervisor that is stopping is none."""
     descriptor = os.open(launchers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         return (
             _locks(descriptor, fcntl.LOCK_SH)
             and not _locks(descriptor, fcntl.LOCK_EX)
-            and _locks(descriptor, fcntl.LOCK_SH)  # again: a keeper may have got it between the two
+            and _locks(
+                descriptor, fcntl.LOCK_SH
+            )  # again: a service supervisor may have got it between the two
         )
     finally:
         os.close(descriptor)
@@ -186,13 +192,15 @@ def _locks(descriptor: int, kind: int) -> bool:
     return True
 
 
-async def _until_stopped(home: Home, keeper: ServiceProcess | None) -> None:
-    """Wait, not for ever, until no keeper is left, and with them what they started."""
-    if keeper is not None:
+async def _until_stopped(home: Home, supervisor: ServiceProcess | None) -> None:
+    """Wait, not for ever, until no service supervisor is left, and with them what they started."""
+    if supervisor is not None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(_KEEPER_STOPS_WITHIN_S):
-                await keeper.wait()
-    descriptor = os.open(keepers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            async with asyncio.timeout(_SUPERVISOR_STOPS_WITHIN_S):
+                await supervisor.wait()
+    descriptor = os.open(
+        service_supervisors_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(_SERVICES_STOP_WITHIN_S):
@@ -211,8 +219,8 @@ async def _starting(home: Home) -> AsyncIterator[None]:
 
 
 async def _start(home: Home, missing: Sequence[str], choice: GatewayChoice, *, echo: bool) -> ServiceProcess:
-    keeper = start_service(
-        keeper_spec(
+    supervisor = start_service(
+        service_supervisor_spec(
             home,
             platform="platform" in missing,
             gateway="gateway" in missing,
@@ -221,16 +229,16 @@ async def _start(home: Home, missing: Sequence[str], choice: GatewayChoice, *, e
         echo=echo,
     )
     try:
-        facts = json.loads(await keeper.ready(timeout_s=_KEEPER_STARTS_WITHIN_S))
+        facts = json.loads(await supervisor.ready(timeout_s=_SUPERVISOR_STARTS_WITHIN_S))
         match facts:
             case {"refused": {"code": str() as code, "message": str() as message, **rest}}:
                 found, hint = rest.get("found"), rest.get("hint")
                 text = message if found is None else f"{message}; found {found}"
                 raise SessionRefused(code, text, hint=None if hint is None else str(hint))
     except BaseException:  # stopped whatever happened, and raised again
-        await keeper.stop(grace_s=_KEEPER_STOPS_WITHIN_S)
+        await supervisor.stop(grace_s=_SUPERVISOR_STOPS_WITHIN_S)
         raise
-    return keeper
+    return supervisor
 
 
 def _missing(home: Home, choice: GatewayChoice) -> tuple[str, ...]:

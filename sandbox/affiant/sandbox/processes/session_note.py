@@ -32,10 +32,10 @@ class SessionState(enum.Enum):
     RUNNING = "running"
     CLOSED = "closed"
     """By its supervisor, for its launcher."""
-    CUT_OFF = "cut-off"
+    INTERRUPTED = "cut-off"
     """Its launcher was killed; its supervisor closed it all the same."""
     LOST = "lost"
-    """Nobody closed it who could still sign for it."""
+    """Ended without a signed close."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,9 +186,9 @@ def _asked(plan: SessionPlan) -> Asked:
 def _witnesses(config: GatewayConfig) -> str:
     """Who cosigns the gateway's log, and what that is worth; for a person."""
     if config.witness_policy is None:
-        return "none (warning: nobody but the gateway sees its log)"
+        return "none (warning: only the gateway sees its log)"
     if config.asks_own_witness:
-        return "self (warning: it detects faults, not a determined operator)"
+        return "self (warning: only this machine witnessed the log; that catches accidents, not tampering by its owner)"
     return ", ".join(config.witness_policy.witnesses)
 
 

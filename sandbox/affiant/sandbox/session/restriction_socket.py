@@ -96,7 +96,7 @@ class NarrowingServer:
 
     async def _stop(self, accepting: asyncio.Task[None]) -> None:
         """Answer who waits, then let everybody go."""
-        self._link.give_up(SessionNotOpen("the session is being closed", expected="one whose command runs"))
+        self._link.abandon(SessionNotOpen("the session is being closed", expected="one whose command runs"))
         tasks = [accepting, *self._connections]
         await asyncio.sleep(0)
         if self._connections:

@@ -70,7 +70,7 @@ class SessionRequest:
         output: a folder to copy changes out to.
         runtime: a prepared environment, shown read-only.
         rootfs: an image in place of the machine's /usr: an unpacked folder, an OCI layout, or a tar archive.
-        min_isolation: the floor; it stands in the manifest.
+        min_isolation: the minimum isolation; the manifest names it.
         platform: where the session's TD comes from; ``auto``: what this machine is.
         gateway: which gateway.
         hosts: private hosts, name -> the only addresses at which they may be dialled.

@@ -114,7 +114,7 @@ class SupervisorLink:
         finally:
             del self._asked[number]
 
-    def give_up(self, reason: AffiantError) -> None:
+    def abandon(self, reason: AffiantError) -> None:
         """Nobody answers requests to narrow the profile any more."""
         for answer in self._asked.values():
             if not answer.done():
@@ -131,7 +131,7 @@ class SupervisorLink:
         try:
             return await self._expected(events, progress)
         except AffiantError as ended:
-            self.give_up(ended)
+            self.abandon(ended)
             raise
 
     async def _expected(self, events: Collection[str], progress: Progress) -> Mapping[str, object]:

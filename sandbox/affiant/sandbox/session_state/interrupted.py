@@ -53,7 +53,7 @@ def reap_leftovers(home: Home) -> tuple[CutOff, ...]:
                 text = _settled(home, launch)
                 launch.remove(home)
             except OSError as error:
-                text = f"session {launch.session} was cut off, and cannot be tidied up: {error}"
+                text = f"session {launch.session} was interrupted, and cannot be tidied up: {error}"
             found.append(CutOff(launch.session, text))
         return tuple(found)
 
@@ -62,16 +62,16 @@ def _settled(home: Home, launch: Launch) -> str:
     folder = home.session(launch.session)
     named = f"session {launch.session}" + (f" (agent {launch.asked.agent})" if launch.asked else "")
     if not folder.is_dir():
-        return f"{named} was cut off before it began: its launcher was killed"
+        return f"{named} was interrupted before it began: its launcher was killed"
     reclaim_folder(folder)
     kept = _tidied(home, launch)
     if not (folder / RECORDS).exists():
-        return f"{named} was cut off before its agent ran: its launcher was killed"
+        return f"{named} was interrupted before its agent ran: its launcher was killed"
     gathered = _gathered(home, launch.session)
     closed = gathered is not None and gathered.in_order
     note = SessionNote(
         session=launch.session,
-        state=SessionState.CUT_OFF if closed else SessionState.LOST,
+        state=SessionState.INTERRUPTED if closed else SessionState.LOST,
         asked=launch.asked,
         ended=int(datetime.now(UTC).timestamp()),
         kept=kept,
@@ -105,7 +105,7 @@ def _gathered(home: Home, session: str) -> Gathered | None:
 
 def _how(*, closed: bool) -> str:
     if closed:
-        return "was cut off: its launcher was killed, its supervisor ended the agent and closed it"
+        return "was interrupted: its launcher was killed, its supervisor ended the agent and closed it"
     return "was lost: its launcher was killed, and nobody closed it"
 
 

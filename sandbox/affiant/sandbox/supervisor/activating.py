@@ -213,7 +213,7 @@ def _approvals(opening: Opening, launch: Launch, admitted: Admitted) -> EgressAp
 
 
 async def _watch(records: SessionRecords, url: str, spki: str) -> None:
-    records.cut_off(await until_gone(url, spki=spki))
+    records.interrupt(await until_gone(url, spki=spki))
 
 
 async def _abandon(opening: Opening, records: SessionRecords, gateway: SessionGateway) -> None:

@@ -22,7 +22,7 @@ from affiant.secrets.store.local_store_file import LocalStoreFile
 __all__ = ["secret"]
 
 _PROTECTS: Final = (
-    "It protects against other users and stolen disks, not against you or root on this machine."
+    "Anyone who can copy this folder can read the values. Use --passphrase or Vault to prevent that."
 )
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -34,7 +34,8 @@ def secret() -> None:
 
     Profiles name them (`ref: local:NAME`); agents hold placeholders, and the broker alone reads the store when
     a session starts. The store lies below $AFFIANT_HOME, encrypted under a key file beside it (or a
-    passphrase). It protects against other users and stolen disks, not against you or root on this machine.
+    passphrase). Anyone who can copy this folder can read the values. Use `--passphrase` or Vault to
+    prevent that.
 
     \b
     Examples:

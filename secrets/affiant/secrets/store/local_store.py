@@ -1,7 +1,6 @@
 """The local store: secrets under a key, as bytes. No file is touched here (``local_store_file``).
 
-It protects against other users and stolen disks. It does not protect against this user, or against root: who
-can read the key file can read the store.
+Anyone who can copy the folder, its key file included, can read the values. A passphrase or Vault prevents that.
 
 Format, version 1 (all of the header is authenticated as additional data)::
 

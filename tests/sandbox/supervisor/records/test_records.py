@@ -249,7 +249,7 @@ def test_once_the_gateway_is_gone_an_effect_is_refused_at_once_and_signs_nothing
         gateway.away = True
         waiting = asyncio.create_task(refusal(records, acknowledged=True))
         await asyncio.sleep(0.1)
-        records.cut_off(GONE)
+        records.interrupt(GONE)
         with pytest.raises(RecordsUnavailable):
             await asyncio.wait_for(waiting, 0.5)
         with pytest.raises(RecordsUnavailable):
@@ -263,7 +263,7 @@ def test_once_the_gateway_is_gone_what_happened_is_still_signed_to_its_end(tmp_p
     async def scenario(records, gateway):
         await refusal(records, acknowledged=True)
         gateway.away = True
-        records.cut_off(GONE)
+        records.interrupt(GONE)
         for _ in range(BOUND + 10):
             await refusal(records)
         await records.record("end", {"why": "shutdown", "cseq": -1}, {})

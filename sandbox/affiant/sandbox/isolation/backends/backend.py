@@ -1,4 +1,4 @@
-"""Which isolation this machine can give, and the choice that never goes below the floor.
+"""Which isolation this machine can give, and the choice that never goes below the minimum.
 
 A backend is data here: its name in receipts, its class, and what speaks against it on this machine. What it
 does lies in :mod:`gvisor` and :mod:`bubblewrap`; the runner drives both in the same way. This file talks to
@@ -40,7 +40,7 @@ __all__ = [
 
 _PROBE_SECONDS: Final = 20
 _INSTALL: Final = "Run scripts/install_sandbox_runtime.sh"
-NEEDS_ROOT: Final = "gVisor with a network of its own needs root"
+NEEDS_ROOT: Final = "gVisor needs root"
 """The one reason against gVisor that nothing installed would change."""
 
 
@@ -63,13 +63,13 @@ def probe() -> Mapping[BackendName, Availability]:
     return {BackendName.GVISOR: _probe_gvisor(), BackendName.BUBBLEWRAP: _probe_bubblewrap()}
 
 
-def choose(floor: IsolationClass, found: Mapping[BackendName, Availability]) -> Availability:
-    """The strongest usable backend at or above ``floor``.
+def choose(minimum: IsolationClass, found: Mapping[BackendName, Availability]) -> Availability:
+    """The strongest usable backend at or above ``minimum``.
 
     Raises:
         IsolationUnavailable: there is none; the text says what is missing.
     """
-    eligible = [name for name in BackendName if name.isolation.reaches(floor)]
+    eligible = [name for name in BackendName if name.isolation.reaches(minimum)]
     for name in eligible:
         if name in found and found[name].usable:
             return found[name]
@@ -78,14 +78,14 @@ def choose(floor: IsolationClass, found: Mapping[BackendName, Availability]) -> 
     )
     lower, strong = found.get(BackendName.BUBBLEWRAP), found.get(BackendName.GVISOR)
     only_root = (
-        floor is IsolationClass.USERSPACE_KERNEL and strong is not None and strong.reasons == (NEEDS_ROOT,)
+        minimum is IsolationClass.USERSPACE_KERNEL and strong is not None and strong.reasons == (NEEDS_ROOT,)
     )
-    hint = "gVisor needs root here: run as root" if only_root else f"{_INSTALL} as root"
-    if floor is IsolationClass.USERSPACE_KERNEL and lower is not None and lower.usable:
-        hint += ", or accept bubblewrap with --min-isolation namespace (receipts will say so)"
+    hint = "gVisor needs root. Run as root" if only_root else f"{_INSTALL} as root"
+    if minimum is IsolationClass.USERSPACE_KERNEL and lower is not None and lower.usable:
+        hint += ", or add --min-isolation namespace (weaker; the receipts say so)"
     raise IsolationUnavailable(
-        "no isolation on this machine reaches the floor",
-        expected=floor.value,
+        "no isolation on this machine is strong enough",
+        expected=minimum.value,
         found=missing or "nothing",
         hint=f"{hint}.",
     )

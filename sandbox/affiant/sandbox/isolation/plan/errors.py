@@ -3,7 +3,7 @@
 ::
 
     ConfigurationError
-    +-- IsolationUnavailable   isolation.unavailable    no backend reaches the floor on this machine
+    +-- IsolationUnavailable   isolation.unavailable    no backend of this machine reaches the minimum
     +-- PlanRefused            isolation.plan           the plan asks for what no sandbox may have
     StateError
     +-- StepRefused            isolation.step           a command that does not fit the runner's present state
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class IsolationUnavailable(ConfigurationError):
-    """No backend on this machine reaches the isolation floor."""
+    """No backend on this machine reaches the minimum isolation."""
 
     code = "isolation.unavailable"
 

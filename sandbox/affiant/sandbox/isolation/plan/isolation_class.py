@@ -13,10 +13,10 @@ class IsolationClass(enum.Enum):
     NAMESPACE = "namespace"
     USERSPACE_KERNEL = "userspace-kernel"
 
-    def reaches(self, floor: IsolationClass) -> bool:
-        """Whether this class is at or above ``floor``."""
+    def reaches(self, minimum: IsolationClass) -> bool:
+        """Whether this class is at or above ``minimum``."""
         order = tuple(IsolationClass)
-        return order.index(self) >= order.index(floor)
+        return order.index(self) >= order.index(minimum)
 
 
 class BackendName(enum.Enum):

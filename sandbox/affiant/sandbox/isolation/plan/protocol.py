@@ -68,7 +68,7 @@ def receive_frame(control: socket.socket) -> tuple[Mapping[str, object], tuple[i
         return None
     try:
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
-            raise FrameRefused("a control message was cut off")
+            raise FrameRefused("a control message is incomplete")
         return parse_object(data, limit=MAX_FRAME), tuple(received)
     except (JSONError, FrameRefused) as error:
         for fd in received:

@@ -70,7 +70,7 @@ async def until_gone(url: str, *, spki: str) -> GatewayLost:
 
 
 def _lost(found: str, error: AffiantError) -> GatewayLost:
-    lost = GatewayLost("the gateway that admitted this session is gone, and its keys with it", found=found)
+    lost = GatewayLost("the gateway stopped, so this session ended", found=found)
     lost.__cause__ = error
     return lost
 

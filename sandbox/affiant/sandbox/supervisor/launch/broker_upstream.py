@@ -11,7 +11,7 @@ from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.sandbox.egress.decision import AllowedRequest
 from affiant.sandbox.egress.http.request_head import HeaderField
 from affiant.sandbox.egress.upstream import Fetched, Sent, UpstreamAnswer
-from affiant.secrets.broker.client.client import BrokerClient, Exchange
+from affiant.secrets.broker.client.client import BrokerClient, BrokeredRequest
 from affiant.secrets.broker.client.messages import ExchangeRequest, ResponseHead
 from affiant.secrets.broker.client.token_client import fetch_token, token_is_fresh
 
@@ -60,7 +60,7 @@ class BrokerUpstream:
 
 
 class _Answer:
-    def __init__(self, exchange: Exchange, head: ResponseHead) -> None:
+    def __init__(self, exchange: BrokeredRequest, head: ResponseHead) -> None:
         self._exchange = exchange
         self._head = head
 

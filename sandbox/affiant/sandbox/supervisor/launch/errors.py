@@ -136,7 +136,7 @@ class SandboxLost(UnreachableError):
 
 
 class GatewayLost(UnreachableError):
-    """The gateway that admitted this session is gone for good: no other can take its records or close it."""
+    """The gateway that admitted this session stopped: no other can take its records or close it."""
 
     code = "gateway.lost"
     retryable = False

@@ -110,7 +110,7 @@ def _check_manifest(provision: Provision, manifest: Manifest, build: str) -> Non
         raise ProvisionMismatch("the runtime is not the one that the manifest names")
     if not provision.backend.isolation.reaches(IsolationClass(manifest.isolation_floor)):
         raise ProvisionMismatch(
-            "the isolation is below the manifest's floor",
+            "the isolation is below the manifest's minimum",
             expected=manifest.isolation_floor,
             found=provision.backend.value,
         )

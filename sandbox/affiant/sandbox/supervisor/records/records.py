@@ -10,7 +10,7 @@ more waits for room. If there is none in time, if the gateway does not answer at
 record, or if the disk fails, the chain stops for good: :attr:`SessionRecords.stopped` is set, nothing more is
 signed, and whoever runs the session stops the agent. A signed record is never dropped.
 
-When the gateway is known to be gone (:meth:`SessionRecords.cut_off`), nobody waits for it any more: effects that need
+When the gateway is known to be gone (:meth:`SessionRecords.interrupt`), nobody waits for it any more: effects that need
 an acknowledgement are refused at once, and what happened until then is still signed and made durable, to its ``end``.
 There is no waiting for room then either: the agent is being ended, and its budget bounds what it can cause meanwhile.
 """
@@ -223,7 +223,7 @@ class SessionRecords:
             return False
         return not self._pending
 
-    def cut_off(self, reason: AffiantError) -> None:
+    def interrupt(self, reason: AffiantError) -> None:
         """The gateway is gone for good: refuse what waits for it; what is signed from here on stays in the spool."""
         if self.lost.done():
             return

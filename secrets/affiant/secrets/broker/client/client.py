@@ -40,7 +40,7 @@ from affiant.secrets.names.errors import (
     from_members,
 )
 
-__all__ = ["BrokerClient", "Exchange", "RedactionSession", "broker_command"]
+__all__ = ["BrokerClient", "BrokeredRequest", "RedactionSession", "broker_command"]
 
 
 def broker_command(
@@ -179,7 +179,7 @@ class BrokerClient:
             raise BrokerStateError("the broker is not configured yet")
         await asyncio.wait((self._watch,))
 
-    def exchange(self, request: ExchangeRequest, body: AsyncIterator[bytes] | None = None) -> Exchange:
+    def exchange(self, request: ExchangeRequest, body: AsyncIterator[bytes] | None = None) -> BrokeredRequest:
         """An exchange, to be used in ``async with``; leaving the block early cuts the connection.
 
         Args:
@@ -187,7 +187,7 @@ class BrokerClient:
         """
         if request.has_body != (body is not None):
             raise BrokerStateError("a body is there exactly if the request says so")
-        return Exchange(self, request, body)
+        return BrokeredRequest(self, request, body)
 
     def redactor(self, *, live: bool = False) -> RedactionSession:
         """A redaction of one text (an agent's standard output), to be used in ``async with``.
@@ -268,7 +268,7 @@ class _Stream:
         return frame
 
 
-class Exchange(_Stream):
+class BrokeredRequest(_Stream):
     """One request and its answer; made by :meth:`BrokerClient.exchange`.
 
     ``head()``, then ``chunks()``, then ``outcome()``; each may be the last. ``outcome()`` can be asked for at
