@@ -17,7 +17,7 @@ from affiant.sandbox.isolation.backends.backend import choose, probe
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.isolation.plan.plan import Access, Command, FileGrant, HostUsr, plan_sandbox
 from affiant.sandbox.isolation.runner.client import RunnerClient, spawn_runner
-from affiant.sandbox.isolation.runner.command import Settings
+from affiant.sandbox.isolation.runner.runner_settings import Settings
 from benchmarks.timing import Figure
 
 ROUNDS = 5

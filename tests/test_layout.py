@@ -25,6 +25,7 @@ MAX_MODULES = 15
 
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "attestation": (
+        "",
         *("encoding", "release", "schema"),
         *(
             "tdx.quote",
@@ -132,7 +133,7 @@ CLOSURES: Mapping[str, Bound] = {
         goal=320,
     ),
     "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_000),
-    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=29_200, goal=15_000),
+    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=29_250, goal=15_000),
     "broker": Bound(("affiant.secrets.broker.process",), lines=9_150, goal=9_000),
 }
 """The closures of the programs that others must read, or trust: imports inside functions count."""
@@ -334,7 +335,7 @@ def test_tests_mirror_the_rooms() -> None:
             folder = ".".join(test.parent.relative_to(ROOT / "tests").parts)
             assert folder in rooms or folder in NOT_OF_ONE_ROOM, f"{folder} mirrors no room"
             of = where.get((package, test.stem.removeprefix("test_")))
-            if folder in rooms and of is not None:
+            if folder in rooms and folder not in NOT_OF_ONE_ROOM and of is not None:
                 assert folder in of, f"{test.relative_to(ROOT)} is about a module of {sorted(of)}"
 
 
@@ -424,8 +425,9 @@ def test_the_clock_and_the_environment_are_read_only_at_the_rim() -> None:
 
 
 def at_the_boundary(path: Path) -> bool:
-    """Whether a module may read the clock and the environment: a command, the release, the simulated platform."""
-    return bool(re.search(r"(commands?|options?|__main__)\.py$", path.name)) or not {
+    """Whether a module may read the clock and the environment: a command, the state folder's default, the
+    release, the simulated platform."""
+    return bool(re.search(r"(commands?|options?|__main__|folders)\.py$", path.name)) or not {
         "cli",
         "release",
         "simulated",

@@ -22,7 +22,7 @@ from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import Access, Command, FileGrant, HostUsr, SandboxPlan, plan_sandbox
 from affiant.sandbox.isolation.runner.client import Ended, RunnerClient, spawn_runner
-from affiant.sandbox.isolation.runner.command import Settings
+from affiant.sandbox.isolation.runner.runner_settings import Settings
 
 FOUND = probe() if platform.system() == "Linux" else {}
 ENV = {"PATH": "/usr/bin:/bin"}

@@ -23,7 +23,7 @@ from pathlib import Path
 from affiant.sandbox.isolation.plan import plan
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.runner import client
-from affiant.sandbox.isolation.runner.command import Settings
+from affiant.sandbox.isolation.runner.runner_settings import Settings
 
 def command(settings, *, control_fd):
     start = "import sys; sys.path[:0] = " + repr({roots!r})

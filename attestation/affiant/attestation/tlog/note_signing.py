@@ -1,4 +1,4 @@
-"""Signs notes: the private keys of a log, and of a witness at one instant."""
+"""Signs notes: the private keys of a log, and of a witness at one time."""
 
 from __future__ import annotations
 

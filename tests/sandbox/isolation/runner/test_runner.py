@@ -47,8 +47,8 @@ from affiant.sandbox.isolation.plan.plan import (
 )
 from affiant.sandbox.isolation.plan.protocol import receive_frame
 from affiant.sandbox.isolation.runner.client import RunnerClient, spawn_runner
-from affiant.sandbox.isolation.runner.command import Settings
 from affiant.sandbox.isolation.runner.reconcile import reap_leftovers
+from affiant.sandbox.isolation.runner.runner_settings import Settings
 
 SHELL = "/bin/sh"
 
@@ -373,7 +373,7 @@ sys.path[:0] = {path!r}
 from pathlib import Path
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.runner.client import spawn_runner
-from affiant.sandbox.isolation.runner.command import Settings
+from affiant.sandbox.isolation.runner.runner_settings import Settings
 from affiant.sandbox.isolation.plan.plan import HostUsr, plan_sandbox
 from affiant.sandbox.isolation.plan.plan_wire import plan_to_json
 from affiant.sandbox.isolation.plan.protocol import receive_frame, send_frame

@@ -28,8 +28,8 @@ from affiant.sandbox.isolation.plan.errors import FrameRefused, RunnerLost, refu
 from affiant.sandbox.isolation.plan.plan import Command, SandboxPlan
 from affiant.sandbox.isolation.plan.plan_wire import command_to_json, plan_to_json
 from affiant.sandbox.isolation.plan.protocol import control_pair, receive_frame, send_frame
-from affiant.sandbox.isolation.runner.command import Settings, runner_command
 from affiant.sandbox.isolation.runner.network import Endpoint
+from affiant.sandbox.isolation.runner.runner_settings import Settings, runner_command
 
 __all__ = ["Ended", "ProxySocket", "RunnerClient", "spawn_runner"]
 

@@ -38,8 +38,8 @@ from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import write_file
 from affiant.sandbox.isolation.plan.plan import Command, Limits, SandboxPlan
 from affiant.sandbox.isolation.plan.rootfs import build_root
-from affiant.sandbox.isolation.runner.command import Settings
 from affiant.sandbox.isolation.runner.network import Endpoint, join_namespaces, listen_on_loopback
+from affiant.sandbox.isolation.runner.runner_settings import Settings
 from affiant.sandbox.isolation.runner.watchdog import Usage, check_files, check_limits, measure, measure_files
 
 __all__ = ["Sandbox", "State"]

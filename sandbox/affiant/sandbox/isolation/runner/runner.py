@@ -16,8 +16,8 @@ from pathlib import Path
 
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, RootFS
-from affiant.sandbox.isolation.runner.command import Settings
 from affiant.sandbox.isolation.runner.lifecycle import Sandbox
+from affiant.sandbox.isolation.runner.runner_settings import Settings
 from affiant.sandbox.isolation.runner.serving import Runner
 
 __all__ = ["main"]

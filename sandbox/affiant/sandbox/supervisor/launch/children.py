@@ -16,7 +16,7 @@ from typing import Final
 from affiant.attestation.release.running import memory_descriptors
 from affiant.sandbox.base.privileges import BROKER_USER, is_root
 from affiant.sandbox.isolation.runner.client import spawn_runner
-from affiant.sandbox.isolation.runner.command import Settings
+from affiant.sandbox.isolation.runner.runner_settings import Settings
 from affiant.sandbox.supervisor.launch.provision import Provision
 from affiant.secrets.broker.client.client import broker_command
 from affiant.secrets.broker.client.messages import BrokerPart
