@@ -151,7 +151,7 @@ def test_a_profile_that_everybody_could_have_written_is_not_enforced(plan, tmp_p
     (tmp_path / "floor.yaml").write_bytes(b"tools: [{deny: nothing}]\n")
     assert plan("reader").profile.name == "reader"
     (tmp_path / what).chmod(0o666)
-    with pytest.raises(AffiantError, match="written by everybody") as refused:
+    with pytest.raises(AffiantError, match="written by every user") as refused:
         plan("reader")
     assert refused.value.code == "policy.file"
 
