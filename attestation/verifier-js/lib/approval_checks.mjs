@@ -78,7 +78,7 @@ function judge({ record, statement, acts }, { kids }) {
   const decision = record.member("pol", "dec");
   if (acts) {
     if (decision !== "allow" || record.member("ph") === "outcome") {
-      throw unbound("an approval stands in what allows an action to begin", record);
+      throw unbound("an approval is in the record that allows an action to begin", record);
     }
     if (!statement.approves) throw unbound("done by a statement that denies it", record);
     return;

@@ -20,7 +20,7 @@ export function* outOfTime(chain, { at, tolerance }) {
     if (link.iat < highest - tolerance) {
       yield broken(link, "chain.time", "a record dated before the one it follows", link.jti);
     } else if (link.iat > at + tolerance) {
-      yield broken(link, "chain.time", "a record dated after the instant judged at", link.jti, { found: link.iat });
+      yield broken(link, "chain.time", "a record dated after the time of judgement", link.jti, { found: link.iat });
     } else {
       highest = Math.max(highest, link.iat);
     }

@@ -28,7 +28,7 @@ export function narrowingsOf(session) {
   const events = parseEventLog(last.evidence.eventlog).filter((event) => event.rtmr === 3);
   const logged = parseNarrowings(events.slice(sessionEvents(manifest, activation).length), first);
   if (!sameNarrowings(logged.slice(0, -1), told)) {
-    throw new Refusal("narrowing.order", "the event log has other narrowings than the records", { where: id });
+    throw new Refusal("narrowing.order", "the event log has other restrictions than the records", { where: id });
   }
   return logged;
 }

@@ -34,7 +34,7 @@ export async function quotedBy(subject, party) {
       if (found.length > MAX_NARROWINGS) {
         throw new Refusal("narrowing.event", "more narrowings than a session may have", { where: jti });
       }
-      if (found.some((each) => each.evd === evd)) throw unbound("a narrowing goes back to an evidence from before", jti);
+      if (found.some((each) => each.evd === evd)) throw unbound("a restriction names evidence from before", jti);
     }
     found.push(quoted(evd, await read(subject, party, evd, found, jti), { epoch: found.length }));
   }
@@ -82,9 +82,9 @@ async function read(subject, party, evd, before, where) {
   }
   for (const each of before) {
     const same = ["manifest", "activation"].every((part) => sameBytes(evidence[part], each.evidence[part]));
-    if (!same) throw unbound("a narrowing with another manifest or activation", where);
+    if (!same) throw unbound("a restriction with another manifest or activation", where);
     if (sameBytes(evidence.statement, each.evidence.statement)) {
-      throw unbound("a narrowing's quote over a nonce from before", where);
+      throw unbound("a restriction's quote over a nonce from before", where);
     }
   }
   return evidence;

@@ -24,7 +24,7 @@ export async function checkAppraisal(subject) {
   const references = subject.trust.reference_values.filter((entry) => countsAt(entry, subject.at));
   if (references.length === 0) {
     const where = "trust.reference_values";
-    throw new Refusal("trust.not_accepted", "no reference values are accepted at this instant", { where });
+    throw new Refusal("trust.not_accepted", "no reference values are accepted at this time", { where });
   }
   for (const party of subject.judged) {
     for (const quoted of party.quoted) {

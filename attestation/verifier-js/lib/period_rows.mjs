@@ -118,7 +118,7 @@ function consistent({ whole, others, exceptions }) {
   whole.need("log.inclusion");
   exceptions.demandNone("log.consistency");
   if (others.undecided > 0) {
-    throw new NotMade(`${others.undecided} checkpoints of which it cannot be told that they are of this tree`);
+    throw new NotMade(`${others.undecided} checkpoints that cannot be compared with this tree`);
   }
   return held(`${others.noted.length + 1} checkpoints, all of one tree`);
 }

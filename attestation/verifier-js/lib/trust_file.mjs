@@ -108,7 +108,7 @@ export function acceptedAt(entries, value, at) {
 export function parseInstant(text) {
   const seconds = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/.test(text) ? Date.parse(text) / 1000 : NaN;
   if (Number.isNaN(seconds) || showInstant(seconds) !== text) {
-    throw malformed("not an instant", undefined, "2026-11-21T03:00:00Z");
+    throw malformed("not a time", undefined, "2026-11-21T03:00:00Z");
   }
   return seconds;
 }
@@ -139,7 +139,7 @@ function readEntries(items, name) {
 
 function readInstant(value, where) {
   if (value === undefined || value === null) return null;
-  if (typeof value !== "string") throw malformed("not an instant", where);
+  if (typeof value !== "string") throw malformed("not a time", where);
   return parseInstant(value);
 }
 
@@ -217,7 +217,7 @@ async function readAuthority(jwk) {
 function readFloor(value) {
   if (value === undefined || value === null) return null;
   if (value !== "userspace-kernel" && value !== "namespace") {
-    throw malformed("not an isolation floor", "isolation_floor", "userspace-kernel or namespace");
+    throw malformed("not a minimum isolation", "isolation_floor", "userspace-kernel or namespace");
   }
   return value;
 }

@@ -109,7 +109,7 @@ def parse_instant(text: str) -> datetime:
         return instant_of(text)
     except ValueError as error:
         raise TrustFileMalformed(
-            "not an instant", expected="2026-11-21T03:00:00Z", found=repr(text[:40])
+            "not a time", expected="2026-11-21T03:00:00Z", found=repr(text[:40])
         ) from error
 
 
@@ -173,7 +173,7 @@ def _instant(value: object, where: str) -> datetime | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise TrustFileMalformed("not an instant", where=where)
+        raise TrustFileMalformed("not a time", where=where)
     return parse_instant(value)
 
 
@@ -292,7 +292,7 @@ def _floor(value: object) -> str | None:
         return None
     if value not in _FLOORS:
         raise TrustFileMalformed(
-            "not an isolation floor", expected=" or ".join(_FLOORS), where="isolation_floor"
+            "not a minimum isolation", expected=" or ".join(_FLOORS), where="isolation_floor"
         )
     return str(value)
 

@@ -1,4 +1,4 @@
-"""A narrowing: is this still the session that was admitted, and may it do less, and nothing more, than before?
+"""Appraises a restriction: is this still the session that was admitted, and may it only do less than before?
 
 Pure, as ``appraise_session``, whose steps are made again over the new evidence; the nonce was taken before, and the
 session is changed after. Before those steps:
@@ -91,8 +91,8 @@ def _one_more(request: AdmissionRequest, admitted: Admitted) -> tuple[Narrowing,
     )
     if len(found) != admitted.epoch + 1 or found[:-1] != admitted.narrowings:
         raise AdmissionMismatch(
-            "the log holds other narrowings than those that are known and one more",
-            expected=f"{admitted.epoch + 1} narrowings",
+            "the log holds other restrictions than those that are known and one more",
+            expected=f"{admitted.epoch + 1} restrictions",
             found=len(found),
             where="eventlog",
         )

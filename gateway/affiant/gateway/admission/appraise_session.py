@@ -272,7 +272,7 @@ def _check_openings(activation: Activation, probe: str) -> None:
     try:
         seal((probe,), to=activation.openings, rh=probe)
     except (MalformedError, ValueError) as error:
-        raise AdmissionMismatch("the activation's openings key is not an X25519 key") from error
+        raise AdmissionMismatch("the activation's disclosure key is not an X25519 key") from error
 
 
 def _same(what: str, found: object, expected: object) -> None:

@@ -1,4 +1,4 @@
-"""Narrows the profiles of sessions: takes the nonce, has the evidence appraised, and changes the session in one step.
+"""Restricts the profiles of sessions: takes the nonce, has the evidence appraised, changes the session in one step.
 
 Order: everything that can be refused is judged while the session goes on as it is. Then what bundles carry of it is
 made durable; then nothing new of the session is begun, and what is under way ends (a little while; then it is given
@@ -85,9 +85,9 @@ class Narrowings:
     def _require_turn(self, session: Session) -> None:
         session.require_open(now=self.admissions.clock().timestamp())
         if session.narrowing_refused:
-            raise NarrowingOutOfTurn("a narrowing of this session was not made, so none is any more")
+            raise NarrowingOutOfTurn("a restriction of this session failed, so no other is made")
         if session.supervisor.epoch != session.admitted.epoch:
-            raise NarrowingOutOfTurn("the supervisor has not recorded the narrowing before")
+            raise NarrowingOutOfTurn("the supervisor has not recorded the previous restriction")
 
     async def _judged(self, session: Session, request: AdmissionRequest, collateral: Collateral) -> Admitted:
         async with self._judging:

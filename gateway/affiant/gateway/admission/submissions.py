@@ -71,7 +71,7 @@ def _expected_narrowing(record: VerifiedReceipt, session: Session) -> Mapping[st
     """What a record of a narrowing must say: of the one that was made last and has no record yet."""
     admitted = session.admitted
     if session.supervisor.epoch + 1 != admitted.epoch:
-        raise RecordOutOfPlace("a narrowing that was not made, or was recorded before", where="kind")
+        raise RecordOutOfPlace("a restriction that was not made, or was recorded before", where="kind")
     return {
         "old": (record.member("old"), admitted.narrowings[-1].old),
         "dif": (record.member("dif"), admitted.difference),
@@ -113,7 +113,9 @@ class Submissions:
             JournalUnavailable: it is not durable, hence not acknowledged.
         """
         if len(sealed) > MAX_OPENINGS:
-            raise RequestTooLarge("openings too large", expected=f"at most {MAX_OPENINGS} characters")
+            raise RequestTooLarge(
+                "the sealed disclosures are too large", expected=f"at most {MAX_OPENINGS} characters"
+            )
         from_b64u(sealed)
         text = parse_receipt(jws + "~")
         if text.disclosures:  # the journal is the operator's, and the leaf is of the JWS alone

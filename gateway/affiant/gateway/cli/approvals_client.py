@@ -1,4 +1,4 @@
-"""An approver's own client: asks a gateway what waits, and hands it statements. It believes nothing that it is told.
+"""An approver's own client: asks a gateway what waits, and hands it statements. It verifies every response.
 
 The action's name is computed again from the bytes that came, and the card is made from those bytes: a gateway that
 lies can show another action, and gets a signature that is good for that one only. The proof that every request carries

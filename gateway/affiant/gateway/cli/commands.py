@@ -372,7 +372,7 @@ def _show_log(log: dict[str, Any]) -> None:
     help="Print the bundle alone, with what is sealed to this tenant's key opened; repeatable.",
 )
 def bundle(*, home: Path, session: str, openings: tuple[Path, ...]) -> None:
-    """Print the bundle of one SESSION, open or closed, with its sealed openings, as JSON.
+    """Print the bundle of one SESSION, open or closed, with its sealed disclosures, as JSON.
 
     That is what `affiant session recover --from` takes, and no bundle for `affiant verify`.
 

@@ -132,7 +132,7 @@ class Erasing:
                 raise HoldUnknown(
                     "this very hold was ended since, so that it holds nothing",
                     found=known.rh,
-                    hint="Make the request anew: it is another hold at another instant.",
+                    hint="Make the request anew: it is another hold at another time.",
                 )
             done = await self._carry_out(known) if kind == "erasure" else 0
             return _answer(known, new=False, erased=done)

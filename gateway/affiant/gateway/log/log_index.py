@@ -1,4 +1,4 @@
-"""Where each record stands in the log: receipt hash -> index, in SQLite beside the log, rebuilt from its bundles.
+"""Finds each record in the log: receipt hash -> index, in SQLite beside the log, rebuilt from its bundles.
 
 It answers questions and decides nothing: a proof that is made from a wrong answer does not verify.
 """

@@ -168,7 +168,7 @@ class TransparencyLog:
             raise LogUnavailable(
                 "the transparency log does not grow any more",
                 found=self._failure or "a closed log",
-                hint="Make room on the disk, then start the gateway again" if self._failure else None,
+                hint="Free space on the disk, then start the gateway again" if self._failure else None,
             )
         with self._lock:
             count, oldest = len(self._waiting), self._waiting[0][0] if self._waiting else None

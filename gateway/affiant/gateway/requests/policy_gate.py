@@ -111,7 +111,7 @@ def decide_model(
         raise UpstreamNotAttested(decision.text, hint="Configure an upstream that can be attested")
     if unclear is not None:
         raise ModelNotAllowed(
-            "the request may be answered by other models than it names",
+            "the request allows model fallbacks: models that it does not name may answer",
             found=f"the member {unclear[:64]!a}",
             hint="The profile lists models: name one in 'model', and none elsewhere",
         )

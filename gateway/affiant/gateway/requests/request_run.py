@@ -90,7 +90,7 @@ class RefusalBudget:
         self._then = now
         if self._left < 1:
             self._unrecorded += 1
-            raise Busy("too many refused requests", hint="This refusal has no receipt")
+            raise Busy("too many refused requests", hint="This rejection has no receipt")
         self._left -= 1
 
     def take_count(self) -> int:

@@ -1,4 +1,4 @@
-"""The append-only journal: what was promised to be durable is, before anybody is told.
+"""The append-only journal: an entry is durable before the gateway answers.
 
 One writer thread. Whatever is queued when it wakes is one commit: one write, one fdatasync, and all futures of
 the group are resolved by one call into the event loop. Nothing waits for a timer, and a slow disk makes larger
@@ -142,7 +142,7 @@ class Journal:
             raise JournalUnavailable(
                 "nothing can be made durable any more",
                 found=self._failure or "a closed journal",
-                hint="Make room on the disk, then start the gateway again" if self._failure else None,
+                hint="Free space on the disk, then start the gateway again" if self._failure else None,
             )
 
     def append(self, payload: bytes, *, note: Note = None) -> asyncio.Future[Place]:

@@ -1,4 +1,4 @@
-"""Erases entries of the journal where they lie: no offset moves, no link breaks, no room is needed.
+"""Erases entries of the journal where they lie: no offset moves, no link breaks, no more space is needed.
 
 First the state of every entry is set, one byte each, and made durable; from then on readers find it erased. Then its
 payload is overwritten with zeros. A crash between the two leaves bytes that no reader gives out and that the next start

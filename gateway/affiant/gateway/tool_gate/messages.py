@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 as the tool gate reads it: exact bytes in, messages out, with one reading or none.
+"""JSON-RPC 2.0 as the tool gate reads it: exact bytes in, messages out, as strict JSON.
 
 What two readers could read differently is refused whole: a member that stands twice or in another spelling, ``NaN``, an
 integer beyond 2**53, a lone surrogate, two messages of one id. An agent sends requests and notifications; a response is

@@ -1,4 +1,4 @@
-"""Refusals on the wire: one table from stable code to HTTP status, and the body that OpenAI clients read.
+"""Writes errors as HTTP responses: one table from stable code to HTTP status, and the body that OpenAI clients read.
 
 ``{"error": {"message", "type", "code", "param": null}}``. A code that the table does not list has its family's
 status; a limit that waiting helps with is 429, with ``retry-after``. ``x-should-retry`` keeps the OpenAI clients from

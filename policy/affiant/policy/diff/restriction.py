@@ -108,7 +108,7 @@ def require_enforced(old: CompiledPolicy, new: CompiledPolicy, differences: tupl
         planes.add(_MADE_WITH["path"])
     if planes:
         raise RestrictionNotEnforced(
-            f"a sandbox that runs keeps what it was made with, so {' and '.join(sorted(planes))} cannot be narrowed",
+            f"a sandbox that runs keeps what it was made with, so {' and '.join(sorted(planes))} cannot be restricted",
             found=", ".join(sorted(planes)),
             hint="Leave that as it is, or start a new session with it",
         )

@@ -1,4 +1,4 @@
-"""A profile's share of an upstream that several sessions wait for: its weight and its priority.
+"""A profile's share of an upstream that several sessions wait for: `weight` and `priority`.
 
 It allows nothing and denies nothing: without waiting requests, a session of any share is served at once. What enforces
 it is the gateway's queue in front of each upstream.

@@ -1,4 +1,4 @@
-"""Giving up privileges for good: user, groups, core files, inspection, and outliving one's parent.
+"""Drops privileges for good: user, groups, core files, inspection, and outliving one's parent.
 
 The order matters: a change of user clears the parent-death signal and the dumpable flag's old value (prctl(2)),
 so both are set afterwards.

@@ -81,7 +81,7 @@ def narrow(
     What the agent may not do any more is shown first. A profile that is wider in anything is refused, and nothing is
     sent; so is one with other files or another machine: a sandbox keeps what it was made with. Requests of the agent
     wait meanwhile; those under way get some seconds, and are then cut. The change is measured and appraised by the
-    gateway, and it stands in the receipts. There is no way back: a wider profile needs a new session. A narrowing that
+    gateway, and it is in the receipts. There is no way back: a wider profile needs a new session. A narrowing that
     fails once it has begun ends the session.
 
     \b
@@ -193,7 +193,7 @@ async def _narrowed(place: Path, members: Mapping[str, object]) -> Mapping[str, 
     async with connected(place) as channel:
         answer = (await _asked(channel, {"op": "narrow", **members})).get("narrowed")
     if not isinstance(answer, Mapping):
-        raise ControlRefused("not an answer to a request to narrow", where="narrow")
+        raise ControlRefused("not an answer to a request to restrict the profile", where="narrow")
     return {name: answer.get(name) for name in ("changed", "epoch", "digest")}
 
 
@@ -210,7 +210,7 @@ async def _asked(channel: ControlChannel, request: Mapping[str, object]) -> Mapp
             message = await channel.receive()
     except TimeoutError as error:
         raise ServiceSilent(
-            "the session does not answer, so nobody knows whether its profile will be narrowed",
+            "the session does not answer, so it is not known whether its profile will be restricted",
             hint="Is its launcher stopped (Ctrl-Z)? affiant session narrow --dry-run shows what is in force",
         ) from error
     except OSError:

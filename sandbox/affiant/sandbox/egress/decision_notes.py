@@ -1,4 +1,4 @@
-"""Who is told each decision of the profile, for a decision log: an interface, so that the proxy writes no file.
+"""The sink of the profile's decisions, for a decision log: an interface, so that the proxy writes no file.
 
 What is told is told before anything of it happens. Only the profile's own decisions are: what is refused for its form,
 its address, a placeholder out of its place or a spent budget has its record in the session's chain, and no line here.

@@ -1,4 +1,4 @@
-"""The gate before everything that a profile decides: open, or held while the session's profile is being narrowed.
+"""The gate before everything that a profile decides: open, or held while the session's profile is being restricted.
 
 Whoever is about to judge a request passes first, and is *passing* until the request has its record. While the gate is
 held, new ones wait before it and nothing is judged; those that are passing end, or are cut. So what is judged under a

@@ -1,4 +1,4 @@
-"""Gives a session its TD, from the platform that ``--platform`` names: one narrow interface for launchers.
+"""Gives a session its TD, from the platform that ``--platform`` names: one small interface for launchers.
 
 :class:`SimulatedProvisioner` asks the simulated platform of this machine for a new TD. :class:`OwnTDProvisioner` uses
 the TDX guest that it runs in: from inside a guest no other can be launched, so the guest must have been launched with

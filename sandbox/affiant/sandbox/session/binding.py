@@ -1,4 +1,4 @@
-"""What binds a TD to a session, and what its supervisor is told: the documents, and the descriptors beside them.
+"""Makes what binds a TD to a session, and what its supervisor is given: the documents, and the descriptors beside them.
 
 Nothing secret is in a message: the local store, its key and a Vault token travel as descriptors, because the
 user of the one process that reads them cannot open the files.

@@ -1,4 +1,4 @@
-"""What a person is told about what was copied out of a session: counts, and everything that was not.
+"""Reports what was copied out of a session: counts, and everything that was not copied.
 
 What was skipped is lost with the session, so it is said whatever else is silent. Its names are the agent's: hostile.
 """

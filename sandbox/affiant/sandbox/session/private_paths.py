@@ -1,5 +1,5 @@
 """What no agent is ever shown or lets us write over: the state folder, the secret store, the file of a Vault token, the
-decision log (whoever could write it could tell a reviewer that much more was needed).
+decision log (an agent that could write it could claim to a reviewer that much more was needed).
 
 Two looks. Before anything starts, paths with all links resolved: a folder that is given to a session may not be one
 of these places, hold one, or lie in one. While a folder is read, every entry by device and inode: a bind mount or a

@@ -1,4 +1,4 @@
-"""The socket at which a running session is asked to narrow its profile: ``sessions/ID/narrow.sock``, 0600.
+"""The socket at which a running session is asked to restrict its profile: ``sessions/ID/narrow.sock``, 0600.
 
 The launcher listens while the agent's command runs. A connection carries messages of the supervisor's control socket
 (``control``), without descriptors: ``show`` is answered with the profile in force, ``narrow`` is passed

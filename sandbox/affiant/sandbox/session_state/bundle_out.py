@@ -80,7 +80,7 @@ def parse_sealed_bundle(data: bytes) -> SealedBundle:
                 raise SealedBundleMalformed("an opening is no text")
             return SealedBundle(parse_bundle(json.dumps(bundle).encode("ascii")), openings)
         case _:
-            raise SealedBundleMalformed("not a session's bundle", expected="bundle and openings")
+            raise SealedBundleMalformed("not a session's bundle", expected="bundle and sealed disclosures")
 
 
 def read_spooled(path: Path) -> tuple[SpoolEntry, ...]:

@@ -1,4 +1,4 @@
-"""The session's profile in force, and how it is narrowed while the session runs: never wider, and never by halves.
+"""The session's profile in force, and how it is restricted while the session runs: never wider, and never by halves.
 
 In order; what is refused up to step 4 leaves everything as it was:
 
@@ -119,7 +119,7 @@ class Narrower:
         """
         async with self._turn:
             if self.committing:
-                raise NarrowingBusy("a narrowing failed, and the session is being ended")
+                raise NarrowingBusy("a restriction failed, and the session is being ended")
             planned = await asyncio.to_thread(self._plan, request)
             if planned is None:
                 return Narrowed(self._epoch, self.policy.digest, changed=False)

@@ -65,7 +65,7 @@ def plan_restriction(
     require_enforced(now, policy, differences)
     if epoch > MAX_NARROWINGS:
         raise NarrowingBusy(
-            "the session's profile was narrowed as often as it can be",
+            "the session's profile was restricted as often as it can be",
             expected=f"at most {MAX_NARROWINGS} times",
         )
     _require_signed(request, policy, signers, at)

@@ -202,7 +202,7 @@ class Serving:
     async def _narrowed(self, number: int, members: Mapping[str, object]) -> None:
         try:
             if len(self._narrowing) > _NARROWINGS_AT_ONCE:
-                raise NarrowingBusy("too many requests to narrow at once", expected=_NARROWINGS_AT_ONCE)
+                raise NarrowingBusy("too many requests to restrict at once", expected=_NARROWINGS_AT_ONCE)
             narrowed = await self._session.narrower.narrow(parse_narrow_request(members))
         except NarrowingFailed as failed:
             await self._not_narrowed(number, failed)

@@ -56,7 +56,7 @@ def drop_privileges(*, uid: int, gid: int) -> None:
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
     if os.getresuid() != (uid, uid, uid) or os.getresgid() != (gid, gid, gid) or os.getgroups():
-        raise BrokerConfigurationInvalid("privileges could not be given up")
+        raise BrokerConfigurationInvalid("privileges could not be dropped")
 
 
 def harden() -> BrokerStatus:

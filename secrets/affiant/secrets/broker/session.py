@@ -133,7 +133,7 @@ class Held:
         except TimeoutError:
             if cut.expired():
                 raise ExchangeNotAllowed(
-                    "the profile was narrowed while the request was on its way"
+                    "the profile was restricted while the request was on its way"
                 ) from None
             raise
         finally:

@@ -136,7 +136,7 @@ class _Exchange:
     ) -> None:
         """Send and receive at once. Sending ends only by a refusal, or when the supervisor closes."""
         if self._session is not self._held.session:  # narrowed in this turn: it is cut in the next
-            raise ExchangeNotAllowed("the profile was narrowed before the request was sent")
+            raise ExchangeNotAllowed("the profile was restricted before the request was sent")
         await upstream.send_head(prepared)
         sending = asyncio.create_task(self._send(request, prepared, detector, upstream))
         receiving = asyncio.create_task(self._receive(request, upstream))

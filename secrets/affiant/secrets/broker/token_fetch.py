@@ -108,7 +108,7 @@ class _Fetch:
         issued = parse_token_answer(self._status, headers, body, grant=credential.exchange.grant)
         await session.tokens.keep(self._name, issued, asked_at=asked_at)
         if self._held.session is not session:  # kept by a session that nobody uses any more
-            raise ExchangeNotAllowed("the profile was narrowed while a token was fetched")
+            raise ExchangeNotAllowed("the profile was restricted while a token was fetched")
 
     async def _exchanged(
         self, session: BrokerSession, credential: Credential

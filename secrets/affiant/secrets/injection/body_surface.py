@@ -102,7 +102,7 @@ class BodySurface:
         try:
             spelled = json.dumps(secret.decode("utf-8"), ensure_ascii=False)[1:-1].encode("utf-8")
         except UnicodeDecodeError:  # not chained: it holds the value
-            raise SecretValueInvalid("the value cannot stand in JSON", expected="UTF-8") from None
+            raise SecretValueInvalid("JSON cannot carry the value", expected="UTF-8") from None
         return body[: place.start] + spelled + body[place.stop :]
 
 

@@ -1,4 +1,4 @@
-"""AWS Signature Version 4: the signature of one request, from its bytes, a key and an instant. No I/O.
+"""AWS Signature Version 4: the signature of one request, from its bytes, a key and a time. No I/O.
 
 AWS, "Create a signed AWS API request" (IAM User Guide), steps 1 to 6; for S3, "Authenticating Requests: Using the
 Authorization Header" (Amazon S3 API Reference), which takes the path as it is: no segment is removed, and each is

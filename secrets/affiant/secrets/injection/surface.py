@@ -194,7 +194,7 @@ def _replaced_in_basic(
 def _visible(secret: bytes) -> bytes:
     if _HEADER_VALUE.match(secret) is None:
         raise SecretValueInvalid(
-            "the value cannot stand in a header as it is",
+            "a header cannot carry the value as it is",
             expected="visible ASCII characters without spaces",
             hint="Store the value in the form in which the host expects it",
         )

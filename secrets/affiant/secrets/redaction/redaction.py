@@ -1,4 +1,4 @@
-"""Redaction: wherever a known secret comes back, its placeholder stands in the answer.
+"""Redacts: wherever a known secret comes back, the response gets its placeholder.
 
 The second line of defence (the first is that no value enters a sandbox). Byte-exact, over every spelling of
 ``variants``, across chunk borders, and the same whatever the chunks are.

@@ -1,4 +1,4 @@
-"""Finding any of many long patterns in bytes, fast enough in Python to stand in every answer's way.
+"""Finds any of many long patterns in bytes, fast enough in Python for every response.
 
 Every pattern is at least ``shortest`` bytes long. An occurrence of one therefore covers, with the 4 bytes at
 one of its first ``shortest - 3`` positions, one of the places that lie ``shortest - 3`` apart: it is enough to

@@ -1,4 +1,4 @@
-"""The spellings under which a host may give a secret back (negative tests S7 and S8).
+"""The encodings in which a host may give a secret back (negative tests S7 and S8).
 
 As it is, lower and upper case, reversed; percent-encoded as little and as much as possible, as a form field;
 JSON escapes (with and without ``\\/``, everything as ``\\u``); HTML (named, decimal and hexadecimal references);

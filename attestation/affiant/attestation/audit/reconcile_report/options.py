@@ -43,7 +43,7 @@ def bound(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     try:
         return rfc3339(value)
     except ValueError as error:
-        raise click.BadParameter("not an instant: 2026-11-21T12:00:00Z") from error
+        raise click.BadParameter("not a time: 2026-11-21T12:00:00Z") from error
 
 
 def scope_of(begin: int | None, end: int | None, hosts: Sequence[str]) -> Scope:
@@ -120,9 +120,7 @@ def _bill(
     if missing := [each for each in ("time", "model") if each not in named]:
         raise SettingsInvalid(f"which column is the {missing[0]}", expected=f"--column {missing[0]}=HEADER")
     if bucket is None and "requests" in named:
-        raise SettingsInvalid(
-            "a count of requests stands in bills over time spans alone", expected="--bucket"
-        )
+        raise SettingsInvalid("only bills over time spans have a count of requests", expected="--bucket")
     if time_form == "date" and bucket != "day":
         raise SettingsInvalid("a date says no time of a request", expected="--bucket day")
     form = "one request a row" if bucket is None else f"one {bucket} and model a row"

@@ -1,4 +1,4 @@
-"""Times in other programs' records: each format has one spelling, and what is spelled otherwise is not guessed.
+"""Reads the times in other programs' records: each format has one form, and any other form is an error.
 
 Results are milliseconds since 1970, UTC. Fractions beyond milliseconds are cut off.
 

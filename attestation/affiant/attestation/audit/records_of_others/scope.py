@@ -1,4 +1,4 @@
-"""What the auditor asks about: a range of time and some hosts. Nothing of a bundle narrows it."""
+"""Says what the auditor asks about: a range of time and some hosts. No bundle can make it smaller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a period bundle is refused for: its archive (``zip.*``), then what stands in it (``period.*``)."""
+"""The errors of a period bundle: its archive (``zip.*``), then its content (``period.*``)."""
 
 from __future__ import annotations
 

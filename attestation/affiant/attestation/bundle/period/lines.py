@@ -1,4 +1,4 @@
-"""Lines of ``receipts/`` and ``disclosures/``: read piece by piece, each bounded and of one spelling."""
+"""Reads lines of ``receipts/`` and ``disclosures/`` piece by piece, each bounded and in canonical form."""
 
 from __future__ import annotations
 

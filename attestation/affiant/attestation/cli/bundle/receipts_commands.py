@@ -66,9 +66,7 @@ def receipts() -> None:
     required=True,
     help="Your trust file: the keys, images and policies that you accept.",
 )
-@click.option(
-    "--at", callback=instant, metavar="TIME", help="Judge the bundles at this instant (default: now)."
-)
+@click.option("--at", callback=instant, metavar="TIME", help="Judge the bundles at this time (default: now).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 @click.argument("bundles", nargs=-1, required=True, type=_PATH, metavar="BUNDLE...")
 @click.pass_context

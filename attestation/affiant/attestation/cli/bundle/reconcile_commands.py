@@ -104,9 +104,7 @@ class _Refusing(click.Command):
     metavar="SECONDS",
     help="Seconds by which clocks may differ.",
 )
-@click.option(
-    "--at", callback=instant, metavar="TIME", help="Judge the bundles at this instant (default: now)."
-)
+@click.option("--at", callback=instant, metavar="TIME", help="Judge the bundles at this time (default: now).")
 @click.option(
     "--unverified", is_flag=True, help="Go on although a bundle's verdict does not hold; the output says so."
 )

@@ -78,7 +78,7 @@ def narrowings_of(session: Session) -> tuple[Narrowing, ...]:
         return tuple(told)
     logged = logged_narrowings(parse_event_log(last.evidence.eventlog), first=first)
     if logged[:-1] != tuple(told):
-        raise NarrowingOrderBroken("the event log has other narrowings than the records", where=session.id)
+        raise NarrowingOrderBroken("the event log has other restrictions than the records", where=session.id)
     return logged
 
 

@@ -59,7 +59,7 @@ def quoted_by(case: Case, party: Party) -> list[Quoted]:
             text = "more narrowings than a session may have"
             raise NotANarrowing(text, expected=f"at most {MAX_NARROWINGS}", where=record.jti)
         if any(evd == each.evd for each in found):
-            raise EvidenceUnbound("a narrowing goes back to an evidence from before", where=record.jti)
+            raise EvidenceUnbound("a restriction names evidence from before", where=record.jti)
         found.append(Quoted(evd, _read(case, party, evd, found, where=record.jti), epoch=len(found)))
     return found
 
@@ -95,9 +95,9 @@ def _read(case: Case, party: Party, evd: str, before: Sequence[Quoted], *, where
         raise EvidenceUnbound("the evidence is not of this role", where=where)
     for each in before:
         if (evidence.manifest, evidence.activation) != (each.evidence.manifest, each.evidence.activation):
-            raise EvidenceUnbound("a narrowing with another manifest or activation", where=where)
+            raise EvidenceUnbound("a restriction with another manifest or activation", where=where)
         if evidence.statement == each.evidence.statement:
-            raise EvidenceUnbound("a narrowing's quote over a nonce from before", where=where)
+            raise EvidenceUnbound("a restriction's quote over a nonce from before", where=where)
     return evidence
 
 

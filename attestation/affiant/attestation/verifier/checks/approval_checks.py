@@ -204,7 +204,9 @@ def _judge(each: _Approval, approvers: NamedApprovers) -> None:
         )
     if each.acts:
         if record.member("pol", "dec") != "allow" or record.member("ph") == "outcome":
-            raise ApprovalUnbound("an approval stands in what allows an action to begin", where=record.jti)
+            raise ApprovalUnbound(
+                "an approval is in the record that allows an action to begin", where=record.jti
+            )
         if not statement.approves:
             raise ApprovalUnbound("done by a statement that denies it", where=record.jti)
         return

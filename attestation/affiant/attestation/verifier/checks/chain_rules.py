@@ -200,9 +200,9 @@ class InOrder:
             raise TimeBroken("a record dated before the one it follows", where=link.jti)
         if link.iat > self._latest:
             raise TimeBroken(
-                "a record dated after the instant judged at",
+                "a record dated after the time of judgement",
                 found=link.iat,
                 where=link.jti,
-                hint="Judge at a later instant with --at, if that is what you mean.",
+                hint="Judge at a later time with --at, if that is what you mean.",
             )
         self._highest = max(highest, link.iat)

@@ -188,7 +188,7 @@ def appraise_quoted(case: Case, party: Party, quoted: Quoted) -> Appraisal:
         except AffiantError as error:
             refusal = error
     if refusal is None:
-        raise NotAccepted("no reference values are accepted at this instant", where="trust.reference_values")
+        raise NotAccepted("no reference values are accepted at this time", where="trust.reference_values")
     raise refusal
 
 

@@ -1,4 +1,4 @@
-"""Sealed openings, opened for whoever holds a tenant's key: each held against its receipt, and everything counted.
+"""Opens sealed disclosures with a tenant's key, compares each with its receipt, and counts them all.
 
 Whoever knows the public key can seal to it, and the store that keeps openings is not trusted: what was opened counts
 only if every disclosure in it is one that its receipt commits to.

@@ -175,7 +175,7 @@ def _length(method: str, version: int, fields: Mapping[bytes, list[bytes]]) -> i
     """Bytes of the body, or None for chunked (RFC 9112, section 6.3)."""
     lengths, codings = fields.get(b"content-length", []), fields.get(b"transfer-encoding", [])
     if len(lengths) + len(codings) > 1:
-        raise RequestAmbiguous("Content-Length and Transfer-Encoding: more than one tells the body's end")
+        raise RequestAmbiguous("Content-Length and Transfer-Encoding: more than one gives the body's end")
     if method == "CONNECT" and (lengths or codings):
         raise RequestAmbiguous("CONNECT with a body")
     if codings:

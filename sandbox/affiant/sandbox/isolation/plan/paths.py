@@ -1,4 +1,4 @@
-"""Paths inside a sandbox: which spelling is accepted, which may be listed, and what covers what. Pure."""
+"""Paths inside a sandbox: which form is accepted, which may be listed, and what covers what. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway's mailbox, as the supervisor's proxy uses it: actions go out, approvers' statements come in.
+"""The gateway's approval queue, as the supervisor's proxy uses it: actions go out, approvers' statements come in.
 
 Every request carries the session's proof. What comes back is believed in nothing: the proxy judges each statement.
 """

@@ -1,4 +1,4 @@
-"""A request to narrow the session's profile, as it comes through the launcher: untrusted, closed, and bounded by the
+"""A request to restrict the session's profile, as it comes through the launcher: untrusted, closed, and bounded by the
 control socket. And what is answered.
 """
 
@@ -74,10 +74,14 @@ def parse_narrow_request(members: Mapping[str, object]) -> NarrowRequest:
     """
     policy, file, signature = (members.get(name) for name in ("policy", "file", "signature"))
     if set(members) != _MEMBERS or not isinstance(policy, str) or not isinstance(file, str):
-        raise ControlRefused("not a request to narrow", expected=", ".join(sorted(_MEMBERS)), where="narrow")
+        raise ControlRefused(
+            "not a request to restrict the profile", expected=", ".join(sorted(_MEMBERS)), where="narrow"
+        )
     if _FILE.match(file) is None or not isinstance(signature, (str, type(None))):
         raise ControlRefused(
-            "not a request to narrow", expected="a file's digest, and a signature or none", where="narrow"
+            "not a request to restrict the profile",
+            expected="a file's digest, and a signature or none",
+            where="narrow",
         )
     return NarrowRequest(from_b64u(policy), file, None if signature is None else from_b64u(signature))
 

@@ -1,4 +1,4 @@
-"""Epoch records: a chain that goes quiet is told from one that was cut.
+"""Writes epoch records: they distinguish a chain that is quiet from one that was interrupted.
 
 Every 60 seconds, and after every 1,000 records, also when nothing happens: how many records there are so far, and
 how many requests are under way (receipts specification, 4.2). The cadence stands in the quote-bound statement.

@@ -143,7 +143,7 @@ class BrokerClient:
             BrokerGone: it ended. BrokerProtocolError: it answered something else.
         """
         if self._watch is None or self._asked is not None:
-            raise BrokerStateError("the broker is not configured yet, or is being narrowed already")
+            raise BrokerStateError("the broker is not configured yet, or is being restricted already")
         self._asked = asyncio.get_running_loop().create_future()
         if self._watch.done():
             self._asked = None
@@ -153,7 +153,7 @@ class BrokerClient:
             waiting: set[asyncio.Future[Any]] = {self._asked, self._watch}
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if not self._asked.done():
-                raise BrokerGone("the broker ended while it was narrowed")
+                raise BrokerGone("the broker ended while it was restricted")
             members = self._asked.result()
         finally:
             self._asked = None
@@ -163,7 +163,7 @@ class BrokerClient:
             case {"refused": {"code": str(code), "message": str(message)}}:
                 raise from_members(code, message)
             case _:
-                raise BrokerProtocolError("not an answer to a narrowing")
+                raise BrokerProtocolError("not an answer to a restriction")
 
     async def _until_gone(self) -> None:
         """Nothing is said on the channel unasked: whatever else comes is the end."""

@@ -1,4 +1,4 @@
-"""Reading JSON values as what they should be; anything else is a ``broker.protocol`` refusal."""
+"""Reads JSON values as what they should be; anything else is the error ``broker.protocol``."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def _object(headers: Iterable[HeaderField], body: bytes) -> Mapping[str, object]
 def _token(value: object) -> SecretValue:
     if not isinstance(value, str) or _TOKEN.match(value) is None:
         raise TokenAnswerInvalid(
-            "the token endpoint's answer holds no token that could stand in a header",
+            "the token endpoint's response holds no token that a header can carry",
             expected="RFC 6750, 2.1",
         )
     try:

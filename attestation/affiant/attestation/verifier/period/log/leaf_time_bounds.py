@@ -1,4 +1,4 @@
-"""When the records of a period existed, by witnesses: floors from keysets and epochs, ceilings from what covers a leaf.
+"""Bounds in time when a period's records existed: from below by keysets and epochs, from above by what covers a leaf.
 
 A single bundle has one checkpoint for each proof. A period bundle has the checkpoints that those name as well, each
 shown to be of the same tree, so that a record's ceiling is the earliest of those that cover its leaf.

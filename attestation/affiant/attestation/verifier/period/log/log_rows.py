@@ -54,7 +54,7 @@ def _consistent(run: Run) -> Finding:
     if run.split.first is not None:
         raise Many(run.split)
     if run.undecided:
-        raise NotMade(f"{run.undecided} checkpoints of which it cannot be told that they are of this tree")
+        raise NotMade(f"{run.undecided} checkpoints that cannot be compared with this tree")
     return Finding(f"{len(run.noted)} checkpoints, all of one tree")
 
 
