@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from affiant.policy.canonical.errors import EmptyList, NameRefused, ValueRefused, did_you_mean, excerpt
+from affiant.policy.canonical.request_names import AWS_NAME, POINTER, looks_like_a_value
 from affiant.policy.canonical.targets import METHODS
 
 __all__ = [
     "SPELLINGS",
     "check_agent_name",
     "check_approver",
-    "check_aws_name",
     "check_basic_user",
     "check_format",
     "check_header",
@@ -26,7 +26,6 @@ __all__ = [
     "check_methods",
     "check_model_name",
     "check_parameter",
-    "check_pointer",
     "check_port",
     "check_reference",
     "check_schema_pin",
@@ -35,9 +34,6 @@ __all__ = [
     "check_shape",
     "check_subject",
     "check_tool_name",
-    "is_aws_name",
-    "is_pointer",
-    "looks_like_a_value",
 ]
 
 _AGENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
@@ -59,9 +55,6 @@ _APPROVER: Final = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]\Z")
 _HEADER: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
 _BASIC_USER: Final = re.compile(r"[A-Za-z0-9._~@+-]{1,64}\Z")
 _PARAMETER: Final = re.compile(r"[A-Za-z0-9._~-]{1,64}\Z")
-_POINTER: Final = re.compile(r"(?:/(?:[A-Za-z0-9._@$:+-]|~[01]){1,64}){1,8}\Z")
-_MAX_POINTER: Final = 256
-_AWS_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
 _FORMAT: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_.-]{0,32}\{([1-9][0-9]{0,2})\}[A-Za-z0-9_.-]{0,32}\Z")
 
@@ -78,8 +71,8 @@ SPELLINGS: Final[Mapping[str, re.Pattern[str]]] = {
     "shape": _SHAPE,
     "basic_user": _BASIC_USER,
     "parameter": _PARAMETER,
-    "pointer": _POINTER,
-    "aws_name": _AWS_NAME,
+    "pointer": POINTER,
+    "aws_name": AWS_NAME,
 }
 """The patterns that names have at least; the functions below refuse more."""
 
@@ -144,18 +137,6 @@ _FRAMING_HEADERS: Final = frozenset(
 _MIN_SHAPE: Final = 24
 """Characters of 62, so at least 142 bits; a placeholder has at least 128."""
 _MAX_PLACEHOLDER: Final = 256
-
-_LOOKS_LIKE_A_VALUE: Final = re.compile(
-    r"(?=.{20})(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])"
-    r"|(?:ghp|gho|ghs|ghu|ghr|github_pat|glpat|sk|pk|rk|xox[a-z])_.{16}"
-    r"|(?:AKIA|ASIA)[A-Z0-9]{16}\Z"
-)
-"""Long mixtures of cases and digits, and the beginnings of well-known tokens: pasted in a name's place."""
-
-
-def looks_like_a_value(text: str) -> bool:
-    """Whether ``text`` reads like a secret rather than like any name; what does is repeated nowhere."""
-    return _LOOKS_LIKE_A_VALUE.match(text) is not None
 
 
 def check_agent_name(text: str) -> None:
@@ -336,37 +317,6 @@ def check_parameter(name: str) -> None:
         raise ValueRefused(
             "not the name of a parameter", expected=_PARAMETER.pattern[:-2], found="(not shown)"
         )
-
-
-def check_pointer(text: str) -> None:
-    """Refuse what is no pointer into a JSON object (RFC 6901) by names that need no escape in JSON, and by indices.
-
-    Raises:
-        ValueRefused: so.
-    """
-    if not is_pointer(text) or any(map(looks_like_a_value, text.split("/"))):
-        raise ValueRefused("not a pointer into JSON", expected="such as /auth/token", found="(not shown)")
-
-
-def is_pointer(text: str) -> bool:
-    """Whether ``text`` has a pointer's form: for profiles, and for the broker, which looks the place up in a body."""
-    return len(text) <= _MAX_POINTER and _POINTER.match(text) is not None
-
-
-def check_aws_name(text: str) -> None:
-    """Refuse what is not the name of a service or a region as AWS's signatures spell it.
-
-    Raises:
-        ValueRefused: so.
-    """
-    if not is_aws_name(text) or looks_like_a_value(text):
-        expected = "lower-case letters, digits and hyphens, such as s3 or eu-central-1"
-        raise ValueRefused("not a name of AWS's", expected=expected, found="(not shown)")
-
-
-def is_aws_name(text: str) -> bool:
-    """Whether ``text`` has the form of a region or service: for profiles, and for the broker, which signs for it."""
-    return _AWS_NAME.match(text) is not None
 
 
 def check_shape(text: str) -> None:

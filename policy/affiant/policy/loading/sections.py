@@ -19,14 +19,12 @@ from affiant.policy.canonical.errors import (
 )
 from affiant.policy.canonical.hosts import host_pattern, is_wildcard
 from affiant.policy.canonical.names import (
-    check_aws_name,
     check_basic_user,
     check_format,
     check_header,
     check_methods,
     check_model_name,
     check_parameter,
-    check_pointer,
     check_port,
     check_reference,
     check_schema_pin,
@@ -35,6 +33,7 @@ from affiant.policy.canonical.names import (
     check_shape,
     check_tool_name,
 )
+from affiant.policy.canonical.request_names import check_aws_name, check_pointer
 from affiant.policy.canonical.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
 from affiant.policy.canonical.targets import path_pattern
 from affiant.policy.loading.limit_reading import read_egress_limits, read_max_tokens, read_max_uses, read_rate

@@ -27,7 +27,7 @@ from typing import Final
 
 from affiant.errors import AffiantError
 from affiant.line_excerpt import LineExcerpt
-from affiant.policy.canonical.names import looks_like_a_value
+from affiant.policy.canonical.request_names import looks_like_a_value
 from affiant.policy.canonical.strict_yaml import ListNode, Node, ScalarNode, compose
 from affiant.policy.normal_form.format_keys import EVERY_KEY, KEYS, VALUES_NOT_SHOWN
 

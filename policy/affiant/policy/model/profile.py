@@ -32,7 +32,6 @@ from affiant.policy.canonical.names import (
     check_methods,
     check_model_name,
     check_parameter,
-    check_pointer,
     check_port,
     check_reference,
     check_schema_pin,
@@ -42,6 +41,7 @@ from affiant.policy.canonical.names import (
     check_tool_name,
 )
 from affiant.policy.canonical.paths import grantable_path, rule_path
+from affiant.policy.canonical.request_names import check_pointer
 from affiant.policy.canonical.targets import decoded_path, path_pattern
 from affiant.policy.model.arguments import Argument, patterns_in
 from affiant.policy.model.limits import (

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.policy.canonical.names import check_aws_name
+from affiant.policy.canonical.request_names import check_aws_name
 
 __all__ = ["CLIENT_SETTING", "MINTING_SERVICES", "SigV4", "parse_sigv4", "signing_variables"]
 

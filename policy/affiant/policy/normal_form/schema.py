@@ -21,7 +21,7 @@ from affiant.policy.canonical.errors import (
     excerpt,
     located,
 )
-from affiant.policy.canonical.names import looks_like_a_value
+from affiant.policy.canonical.request_names import looks_like_a_value
 from affiant.policy.canonical.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
 
 __all__ = [

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from affiant.policy.canonical.names import is_pointer
+from affiant.policy.canonical.request_names import is_pointer
 from affiant.secrets.injection.surface import QuerySurface
 from affiant.secrets.names.errors import SecretValueInvalid, SurfaceInvalid
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from affiant.policy.canonical.names import is_aws_name
+from affiant.policy.canonical.request_names import is_aws_name
 from affiant.policy.model.sigv4 import CLIENT_SETTING, signing_variables
 from affiant.secrets.injection.sigv4 import Scope
 from affiant.secrets.names.errors import (
