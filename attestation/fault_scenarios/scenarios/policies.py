@@ -42,7 +42,7 @@ def _policy(**sections: str) -> Change:
 
 
 def _policy_file(it: Bench, sections: dict[str, str]) -> bytes:
-    image = RELEASE.images[IMAGE].to_json()
+    image = RELEASE.images[IMAGE].registers()
     own = {
         "class": "simulated",
         "roots": f"[{sha256_name(it.platform.root_spki())}]",

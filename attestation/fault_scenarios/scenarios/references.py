@@ -71,7 +71,7 @@ def _evaluated(it: SimulatedPlatform, number: int) -> SimulatedPlatform:
 
 def _mixed() -> dict[str, Any]:
     """Two images, each with one of the measurements of the TD replaced."""
-    own = RELEASE.images[IMAGE].to_json()
+    own = RELEASE.images[IMAGE].registers()
     other = "01" * 48
     return {"gateway": [own | {"mrtd": other}, own | {"rtmr2": other}], "session": [own | {"rtmr1": other}]}
 

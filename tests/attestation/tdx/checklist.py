@@ -258,8 +258,8 @@ POINTS: dict[int, Point] = {
     43: Point(
         ("tests/gateway/admission/test_appraise_session.py::test_a_session_in_order_is_admitted",),
         ("other-report-data",)
-        + ("tests/gateway/store/test_nonces.py::test_a_nonce_is_taken_once",)
-        + ("tests/gateway/store/test_nonces.py::test_a_nonce_expires",),
+        + ("tests/gateway/admission/test_nonces.py::test_a_nonce_is_taken_once",)
+        + ("tests/gateway/admission/test_nonces.py::test_a_nonce_expires",),
     ),
     44: Point(
         ("log-replays", "dstack-log-replays"),
@@ -457,7 +457,7 @@ MISTAKES: dict[int, Mistake] = {
         "no nonce",
         (
             "other-report-data",
-            "tests/gateway/store/test_nonces.py::test_a_nonce_is_taken_once",
+            "tests/gateway/admission/test_nonces.py::test_a_nonce_is_taken_once",
             "tests/gateway/admission/test_appraise_session.py::test_evidence_is_admitted_once",
         ),
     ),

@@ -17,7 +17,7 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.signatures.approvers.statement import sign_statement
-from affiant.attestation.signatures.sigstore import verification
+from affiant.attestation.signatures.sigstore.errors import ExtraMissing
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
@@ -122,7 +122,7 @@ def test_a_signature_that_the_bundle_does_not_carry_is_not_judged() -> None:
 
 def test_without_the_library_nothing_is_said_of_an_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object, **__: object) -> None:
-        raise verification.ExtraMissing
+        raise ExtraMissing
 
     monkeypatch.setattr(
         "affiant.attestation.signatures.approvers.signed_by_identity.verify_signed_statement", missing

@@ -78,6 +78,15 @@ def test_a_rule_that_another_covers_is_equivalent_when_dropped():
     assert found["filesystem/1 dropped"].missing == '{allow: {read: "/w"}}'
 
 
+def test_a_tools_last_rule_with_a_path_is_dropped_without_a_change_of_paths():
+    """The rule allows nothing, as no path below /v is readable; the paths that are readable stay the same."""
+    rules = "{name: x, args: {}}, {name: x, args: {p: {under: /v}}}"
+    found = fates(f"tools: [{rules}], filesystem_access: 'read:/w'", "tool:x")
+    assert {name: each.fate for name, each in found.items() if name.startswith("tools/0 dropped")} == {
+        "tools/0 dropped": Fate.EQUIVALENT
+    }
+
+
 def test_what_no_test_can_ask_for_is_told_apart():
     sections = "network_egress: [{host: a.b.com}, {host: '*.b.com', tls: passthrough}]"
     found = fates(sections)

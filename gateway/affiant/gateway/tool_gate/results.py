@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.command_line import printable
 from affiant.gateway.wire.errors import UpstreamResponseRefused
+from affiant.printable import printable
 from affiant.secrets.redaction.redaction import Redactor
 
 __all__ = ["MAX_RESULT", "Result", "error_text", "passed_result"]

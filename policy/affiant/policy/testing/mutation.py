@@ -126,9 +126,10 @@ def _nearby(policy: Policy, changed: Sequence[Rule]) -> Policy:
     """
     match changed:
         case [ToolRule() | ToolDenial(), *_]:
-            names = {rule.name for rule in changed if isinstance(rule, (ToolRule, ToolDenial))}
+            reached = [rule for rule in changed if isinstance(rule, (ToolRule, ToolDenial))]
+            names = {rule.name for rule in reached}
             tools = tuple(rule for rule in policy.tools if rule.name in names)
-            return _with_tools(policy, tools)
+            return _with_tools(policy, tools, beside=reached)
         case [PathGrant(path=path), *_]:
             meets = (rule for rule in policy.filesystem if covers(path, rule.path) or covers(rule.path, path))
             return replace(_with_tools(policy, _judged_as(policy, Under)), filesystem=tuple(meets))
@@ -145,12 +146,21 @@ def _nearby(policy: Policy, changed: Sequence[Rule]) -> Policy:
             return policy
 
 
-def _with_tools(policy: Policy, tools: tuple[ToolRule | ToolDenial, ...]) -> Policy:
-    """These tools, and what judges the paths and hosts among their arguments."""
+def _with_tools(
+    policy: Policy,
+    tools: tuple[ToolRule | ToolDenial, ...],
+    *,
+    beside: Sequence[ToolRule | ToolDenial] = (),
+) -> Policy:
+    """These tools, and what judges the paths and hosts among their arguments, and among those of ``beside``.
+
+    Both policies of a comparison keep the same sections: a rule that only one of them has is in ``beside`` of both.
+    """
+    judged = (*tools, *beside)
     return Policy(
         tools=tools,
-        filesystem=policy.filesystem if any(names_a(rule, Under) for rule in tools) else (),
-        egress=policy.egress if any(names_a(rule, Host) for rule in tools) else (),
+        filesystem=policy.filesystem if any(names_a(rule, Under) for rule in judged) else (),
+        egress=policy.egress if any(names_a(rule, Host) for rule in judged) else (),
         approval=policy.approval,
     )
 
