@@ -268,6 +268,13 @@ def test_every_room_has_its_place_in_the_order() -> None:
     assert {room_of(name) for name in in_rooms()} == set(order)
 
 
+def test_every_wing_says_where_to_begin() -> None:
+    for package in FLOORS:
+        root = ROOT / package / "affiant" / package
+        for wing in {room.partition(".")[0] for room in ROOMS[package]} - {""}:
+            assert (root / wing / "README.md").exists(), f"{package}/{wing}"
+
+
 def test_no_room_imports_upward() -> None:
     order = [".".join(filter(None, (package, room))) for package, rooms in ROOMS.items() for room in rooms]
     rank = {room: number for number, room in enumerate(order)}
