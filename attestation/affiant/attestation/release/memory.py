@@ -51,7 +51,9 @@ def launch_image(
     if cache is not None:
         kept = cache[0](image)
         if kept is not None and kept[:_KEY_SIZE] == key:
-            return LaunchedImage(mrtd, kept[_KEY_SIZE:])
+            digest, memory = kept[_KEY_SIZE : 2 * _KEY_SIZE], kept[2 * _KEY_SIZE :]
+            if hashlib.sha256(memory).digest() == digest:  # a damaged file is made again
+                return LaunchedImage(mrtd, memory)
     memory = marshal.dumps(
         {
             "image": image.value,
@@ -61,7 +63,7 @@ def launch_image(
         }
     )
     if cache is not None:
-        cache[1](image, key + memory)
+        cache[1](image, key + hashlib.sha256(memory).digest() + memory)
     return LaunchedImage(mrtd, memory)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import signal
@@ -28,7 +29,9 @@ from affiant.attestation.release.manifest import (
 )
 from affiant.attestation.release.measured_files import find_files, measure
 from affiant.attestation.simulated.platform.errors import PlatformUnreachableError
+from affiant.attestation.simulated.served import serve_command
 from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
+from affiant.attestation.simulated.served.store import open_store
 from affiant.attestation.statements.restriction import Narrowing, parse_narrowings
 from affiant.attestation.tdx import (
     SESSION_EVENT_ORDER,
@@ -327,3 +330,17 @@ def test_compiled_memory_is_kept_for_the_same_files_and_made_anew_for_others(ser
     os.close(served.client.create_td(image=Image.GATEWAY, mrconfigid=MRCONFIGID))
     assert kept.stat().st_mtime_ns == before.st_mtime_ns
     assert stat.S_IMODE(before.st_mode) == 0o600
+
+
+def test_a_disk_without_space_for_compiled_memory_keeps_no_td_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with open_store(tmp_path) as store:
+        monkeypatch.setattr(type(store), "keep", full)
+        measuring = serve_command._Measuring(store)
+        first = measuring(Image.SESSION)
+        assert measuring(Image.SESSION) == first
+        assert list(store.path.glob("memory-*")) == []

@@ -34,6 +34,7 @@ from affiant.attestation.simulated.served.server import PlatformServer, listen
 from affiant.attestation.simulated.served.socket_path import SOCKET_NAME
 from affiant.attestation.simulated.served.store import PlatformStore, open_store
 from affiant.attestation.statements.evidence_source import REGISTER_SIZE
+from affiant.errors import AffiantError
 
 _MAX_MEMORY: Final = 1 << 26
 
@@ -178,7 +179,10 @@ class _Measuring:
 
     def _read(self, image: Image) -> bytes | None:
         if image not in self._known:
-            kept = self._store.kept(f"memory-{image.value}.bin", limit=_MAX_MEMORY)
+            try:
+                kept = self._store.kept(f"memory-{image.value}.bin", limit=_MAX_MEMORY)
+            except (OSError, AffiantError):  # it can be made again
+                kept = None
             if kept is None:
                 return None
             self._known[image] = kept
@@ -186,4 +190,12 @@ class _Measuring:
 
     def _write(self, image: Image, kept: bytes) -> None:
         self._known[image] = kept
-        self._store.keep(f"memory-{image.value}.bin", kept)
+        name = f"memory-{image.value}.bin"
+        try:
+            self._store.keep(name, kept)
+        except (
+            OSError,
+            AffiantError,
+        ):  # a full disk costs the next platform half a second, and nobody a session
+            with suppress(OSError):
+                self._store.remove(f"{name}.new")

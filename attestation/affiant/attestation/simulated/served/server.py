@@ -183,11 +183,15 @@ class PlatformServer:
 
     def _send_memory(self, peer: _Peer, reply: bytes, memory: bytes) -> None:
         """Send ``memory`` as a file that nobody can change any more."""
-        with open(os.memfd_create("affiant-td-memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "wb") as file:
-            file.write(memory)
-            file.flush()
-            fcntl.fcntl(file, fcntl.F_ADD_SEALS, _ALL_SEALS)
-            self._send(peer, reply, file.fileno())
+        try:
+            descriptor = os.memfd_create("affiant-td-memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            with open(descriptor, "wb") as file:
+                file.write(memory)
+                file.flush()
+                fcntl.fcntl(file, fcntl.F_ADD_SEALS, _ALL_SEALS)
+                self._send(peer, reply, file.fileno())
+        except OSError as error:
+            raise PlatformFullError("no memory file left for a TD", found=error.strerror) from error
 
     def _send(self, peer: _Peer, reply: bytes, *descriptors: int) -> None:
         try:
