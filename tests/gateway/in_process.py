@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.gateway.session_client import Answer, Gateway
 
 from affiant.attestation.release.boot import Image
-from affiant.attestation.release.manifest import reference_values, write_release
+from affiant.attestation.release.manifest import Release, reference_values, write_release
 from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
 from affiant.attestation.statements.gateway_config import (
     DEV_ECHO,
@@ -54,6 +55,12 @@ class Clock:
         return datetime.now(UTC) + self.offset
 
 
+@cache
+def release_of_the_tree() -> Release:
+    """The release manifest of this very tree, written: what the platform will measure."""
+    return write_release()
+
+
 def settings_for(
     platform: PlatformClient,
     store: Path,
@@ -65,7 +72,7 @@ def settings_for(
     servers: Sequence[MCPServerConfig] = (),
     **more: object,
 ) -> Settings:
-    release = write_release()  # the tree as it is now: what the platform will measure
+    release = release_of_the_tree()
     reference = parse_reference_values(reference_values(release, platform.root()))
     return Settings(
         **{

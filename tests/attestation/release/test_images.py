@@ -12,7 +12,7 @@ import pytest
 from tests.attestation.tdx.conftest import BOOT_EVENTS, NOW, appraise_session, log_of, quote_of, random_bytes
 
 from affiant.attestation.release.boot import Image
-from affiant.attestation.release.images import DATA_FILES, PROGRAMS, files_of_image
+from affiant.attestation.release.images import DATA_FILES, PROGRAMS, files_of_images
 from affiant.attestation.release.manifest import Release, build_release, reference_values
 from affiant.attestation.release.measured_files import InstalledFileError, find_files, measure
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
@@ -40,7 +40,7 @@ def release_with(changed: Mapping[str, bytes] = MappingProxyType({})) -> Release
     }
     digests = dict(measure(find_files()))
     digests |= {path: digest_of(data) for path, data in changed.items()}
-    return build_release(list(digests.items()), {image: files_of_image(image, readers) for image in Image})
+    return build_release(list(digests.items()), files_of_images(readers))
 
 
 def digest_of(data: bytes) -> str:
@@ -137,13 +137,13 @@ def test_a_change_inside_moves_its_image_and_no_other(path: str, moved: set[Imag
 def test_an_image_without_a_program_of_its_own_is_an_error() -> None:
     readers = {path: (lambda: b"") for path in sources() if "inference" not in path and "server" not in path}
     with pytest.raises(InstalledFileError, match="missing"):
-        files_of_image(Image.GATEWAY, readers)
+        files_of_images(readers)
 
 
 def test_a_file_that_is_not_python_is_an_error() -> None:
     readers = {path: (lambda: b"def") for path in sources()}
     with pytest.raises(InstalledFileError, match="not Python"):
-        files_of_image(Image.GATEWAY, readers)
+        files_of_images(readers)
 
 
 # -- one image in the place of the other -------------------------------------------------------------------------

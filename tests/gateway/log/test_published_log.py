@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.gateway.conftest import process
-from tests.gateway.in_process import InProcess, in_process
+from tests.gateway.in_process import InProcess, in_process, release_of_the_tree
 from tests.gateway.journal_reader import entries_of, records_of
 from tests.gateway.session_client import SessionClient, admission_of, draft
 
 from affiant.__main__ import cli
 from affiant.attestation.bundle.bundle import parse_bundle
 from affiant.attestation.encoding.binary_text import from_b64u
-from affiant.attestation.release.manifest import reference_values, write_release
+from affiant.attestation.release.manifest import reference_values
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.gateway_config import local_log_origin
 from affiant.attestation.tdx import parse_reference_values
@@ -89,7 +89,7 @@ def store(tmp_path: Path) -> Path:
 @pytest.fixture
 def log_vkey(platform: PlatformClient, store: Path) -> str:
     """The log's key, made before its gateway, so that witnesses can be told of it."""
-    reference = parse_reference_values(reference_values(write_release(), platform.root()))
+    reference = parse_reference_values(reference_values(release_of_the_tree(), platform.root()))
     origin = local_log_origin(reference.roots)
     return load_log_signer(log_folder(store, origin), origin).verifier.vkey()
 

@@ -14,9 +14,10 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
-__all__ = ["closure", "import_graph", "module_name"]
+__all__ = ["import_graph", "module_name", "reachable"]
 
 _ROOT = "affiant"
+_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")  # where a statement has statements
 
 
 def module_name(path: str) -> str:
@@ -46,9 +47,16 @@ def import_graph(
     return found
 
 
-def closure(modules: Mapping[str, Callable[[], str]], programs: Iterable[str]) -> AbstractSet[str]:
-    """The modules that ``programs`` can import, themselves included. As :func:`import_graph`."""
-    return import_graph(modules, programs).keys()
+def reachable(graph: Mapping[str, AbstractSet[str]], programs: Iterable[str]) -> AbstractSet[str]:
+    """The modules of ``graph`` that ``programs`` can import, themselves included."""
+    found: set[str] = set()
+    ahead = list(programs)
+    while ahead:
+        name = ahead.pop()
+        if name not in found:
+            found.add(name)
+            ahead.extend(graph[name])
+    return found
 
 
 def _above(name: str, modules: Mapping[str, object]) -> Iterator[str]:
@@ -60,8 +68,8 @@ def _above(name: str, modules: Mapping[str, object]) -> Iterator[str]:
         package = package.rpartition(".")[0]
 
 
-def _imported(tree: ast.AST, modules: Mapping[str, object]) -> Iterator[str]:
-    for node in _running(tree):
+def _imported(tree: ast.Module, modules: Mapping[str, object]) -> Iterator[str]:
+    for node in _running(tree.body):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == _ROOT:
@@ -74,16 +82,15 @@ def _imported(tree: ast.AST, modules: Mapping[str, object]) -> Iterator[str]:
                     yield module
 
 
-def _running(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node below ``node`` but those that only a type checker reads."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and _for_type_checkers(child.test):
-            for other in child.orelse:
-                yield other
-                yield from _running(other)
+def _running(block: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Every statement of ``block``, and of the blocks in it, but those that only a type checker reads."""
+    for node in block:
+        if isinstance(node, ast.If) and _for_type_checkers(node.test):
+            yield from _running(node.orelse)
         else:
-            yield child
-            yield from _running(child)
+            yield node
+            for inner in _BLOCKS:
+                yield from _running(getattr(node, inner, ()))
 
 
 def _for_type_checkers(test: ast.expr) -> bool:

@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import Final
 
 from affiant.attestation.release.boot import Image
-from affiant.attestation.release.closure import closure, module_name
+from affiant.attestation.release.closure import import_graph, module_name, reachable
 from affiant.attestation.release.measured_files import InstalledFileError
 
-__all__ = ["DATA_FILES", "PROGRAMS", "files_of_image"]
+__all__ = ["DATA_FILES", "PROGRAMS", "files_of_images"]
 
 PROGRAMS: Final[Mapping[Image, tuple[str, ...]]] = MappingProxyType(
     {
@@ -37,8 +37,8 @@ DATA_FILES: Final = ("affiant/sandbox/isolation/backends/confine.py",)
 """Files that a measured program reads as bytes: this one becomes the first program inside of bubblewrap."""
 
 
-def files_of_image(image: Image, sources: Mapping[str, Callable[[], bytes]]) -> tuple[str, ...]:
-    """The paths of ``image`` among ``sources``, sorted.
+def files_of_images(sources: Mapping[str, Callable[[], bytes]]) -> Mapping[Image, tuple[str, ...]]:
+    """The paths of each image among ``sources``, sorted. Every source is read once.
 
     Args:
         sources: every file of the package, by its path in the wheel, and what reads it.
@@ -49,12 +49,14 @@ def files_of_image(image: Image, sources: Mapping[str, Callable[[], bytes]]) -> 
     modules = {module_name(path): path for path in sources if path.endswith(".py")}
     texts = {name: _text(sources[path], path) for name, path in modules.items()}
     try:
-        found = closure(texts, PROGRAMS[image])
+        graph = import_graph(texts, [program for programs in PROGRAMS.values() for program in programs])
     except KeyError as error:
         raise InstalledFileError("a program of an image is missing", found=str(error.args[0])) from error
     except SyntaxError as error:
         raise InstalledFileError("a file of an image is not Python", where=str(error.filename)) from error
-    return tuple(sorted(modules[name] for name in found))
+    return {
+        image: tuple(sorted(modules[name] for name in reachable(graph, PROGRAMS[image]))) for image in Image
+    }
 
 
 def _text(read: Callable[[], bytes], path: str) -> Callable[[], str]:

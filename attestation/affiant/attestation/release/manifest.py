@@ -32,7 +32,7 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import from_hex, sha256_name
 from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.release.boot import Image, ReleaseMissingError, boot_registers
-from affiant.attestation.release.images import files_of_image
+from affiant.attestation.release.images import files_of_images
 from affiant.attestation.release.measured_files import (
     MANIFEST_PATH,
     InstalledFileError,
@@ -259,8 +259,7 @@ def images_of(files: Mapping[str, Path]) -> Mapping[Image, Sequence[str]]:
     Raises:
         InstalledFileError: a program of an image is missing, or a file cannot be read as Python.
     """
-    readers = {path: file.read_bytes for path, file in files.items()}
-    return {image: files_of_image(image, readers) for image in Image}
+    return files_of_images({path: file.read_bytes for path, file in files.items()})
 
 
 def installed_image(image: Image) -> Mapping[str, bytes]:
