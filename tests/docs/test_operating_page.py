@@ -19,6 +19,7 @@ UNITS = dict(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_gateway_is_run_restarted_backed_up_and_restored_as_the_page_says(tmp_path: Path) -> None:
     path = Command('export PATH="$PWD/.venv/bin:$PATH"', 0, ())

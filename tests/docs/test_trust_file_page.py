@@ -35,6 +35,7 @@ def rows_under(document: dict[str, Any], folder: Path) -> tuple[str, dict[str, t
     return verdict["level"], {row["code"]: (row["state"], row["tier"]) for row in verdict["checks"]}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_example_works_from_nothing(tmp_path: Path) -> None:
     steps = commands(PAGE)

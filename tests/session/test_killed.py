@@ -259,10 +259,8 @@ def parts_seen(isolation: str) -> list[str]:
     return sorted(PARTS.keys() - ({"agent"} if isolation == "userspace-kernel" else {"sentry"}))
 
 
-@pytest.mark.parametrize(
-    "part",
-    ["gateway-server", *(pytest.param(each, marks=pytest.mark.slow) for each in ("launcher", "inside"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["gateway-server", "launcher", "inside"])
 def test_whoever_was_answered_has_a_record_and_nothing_stays(worn, judged, isolation, part):
     inside = "sentry" if isolation == "userspace-kernel" else "agent"
     kill_and_check(worn, inside if part == "inside" else part, judged, delay=random.uniform(0, 0.5))

@@ -262,7 +262,7 @@ def test_the_verifier_page_goes_through_sdist_and_wheel_and_is_not_measured(
     assert parse_release(manifest).build_digest in checked(place)
 
 
-@pytest.mark.parametrize("target", ["sdist", "wheel"])
+@pytest.mark.parametrize("target", [pytest.param("sdist", marks=pytest.mark.slow), "wheel"])
 def test_a_build_without_the_verifier_page_warns(source: Path, tmp_path: Path, target: str) -> None:
     built, told = packed_from(source, target, tmp_path / "dist")
     assert f"WARNING: this {target} is without {PAGE}" in told
@@ -270,7 +270,7 @@ def test_a_build_without_the_verifier_page_warns(source: Path, tmp_path: Path, t
     assert Path(PAGE).name not in names_in(built)
 
 
-@pytest.mark.parametrize("target", ["sdist", "wheel"])
+@pytest.mark.parametrize("target", [pytest.param("sdist", marks=pytest.mark.slow), "wheel"])
 def test_a_page_of_other_modules_is_left_out_with_a_warning(
     source: Path, tmp_path: Path, target: str
 ) -> None:

@@ -64,19 +64,22 @@ def machine_state():
 @pytest.mark.parametrize(
     ("script", "code"),
     [
-        ("exit 0", 0),
         ("exit 7", 7),
-        ("exit 128", 128),
         ("kill -9 $$", 137),
-        ("kill -15 $$", 143),
-        ("exit 255", 255),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (("exit 0", 0), ("exit 128", 128), ("kill -15 $$", 143), ("exit 255", 255))
+        ),
     ],
 )
 def test_the_exit_code_is_the_commands_own(backend, tmp_path, script, code):
     assert run(tmp_path, backend, SHELL, "-c", script).ended.code == code
 
 
-@pytest.mark.parametrize(("program", "code"), [("/nowhere", 127), ("nowhere", 127), ("/etc/passwd", 126)])
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [("/etc/passwd", 126), ("nowhere", 127), pytest.param("/nowhere", 127, marks=pytest.mark.slow)],
+)
 def test_a_command_that_cannot_be_run_is_told_apart_from_one_that_failed(backend, tmp_path, program, code):
     with pytest.raises(CommandNotRun) as refused:
         run(tmp_path, backend, program)
@@ -116,7 +119,13 @@ def test_output_streams_while_the_command_runs_and_a_signal_reaches_it(backend, 
     assert asyncio.run(go()).code == 42
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_an_ending_signal_reaches_every_process_of_the_command_as_from_a_terminal(backend, tmp_path, number):
     """A shell that waits for a program handles its own signal only when that program has ended."""
 
