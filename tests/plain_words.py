@@ -92,14 +92,19 @@ def page_texts(paths: Iterator[Path], *, below: Path = ROOT) -> Iterator[Text]:
 
 
 def module_texts(place: Path) -> Iterator[Text]:
-    """Of a module, or of each in a folder: its docstring's first paragraph, and the literals in what it raises."""
+    """Of a module, or of each in a folder: its docstring's first paragraph, and the literals in errors, but codes."""
     for path in sorted(place.rglob("*.py")) if place.is_dir() else (place,):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         first = (ast.get_docstring(tree) or "").partition("\n\n")[0]
         yield Text(_name(path), 1, first)
         for node in ast.walk(tree):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-                yield from (_literal(path, each) for each in ast.walk(node.exc) if _is_text(each))
+                codes = _codes_in(node.exc)
+                yield from (
+                    _literal(path, each)
+                    for each in ast.walk(node.exc)
+                    if _is_text(each) and each not in codes
+                )
 
 
 def help_texts(command: click.Command, name: str) -> Iterator[Text]:
@@ -120,6 +125,12 @@ def help_texts(command: click.Command, name: str) -> Iterator[Text]:
 def _blanked(pattern: re.Pattern[str], text: str) -> str:
     """``text`` with what matches replaced by its line ends, so that lines keep their numbers."""
     return pattern.sub(lambda found: "…" + "\n" * found[0].count("\n"), text)
+
+
+def _codes_in(call: ast.Call) -> set[ast.AST]:
+    """The values of ``code=``: names that programs read, and that stay."""
+    given = (each for each in ast.walk(call) if isinstance(each, ast.keyword) and each.arg == "code")
+    return {node for keyword in given for node in ast.walk(keyword.value)}
 
 
 def _is_text(node: ast.AST) -> bool:

@@ -93,6 +93,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         *("session_state", "session", "cli"),
     ),
     "gateway": (
+        "",
         *(
             "wire",
             "openai",

@@ -20,6 +20,7 @@ from tests.gateway.in_process import InProcess, asgi, in_process
 from tests.gateway.narrowing_client import NARROW, NARROWEST, WIDE, NarrowingClient, payload_of
 from tests.gateway.session_client import Answer, Draft, Gateway
 from tests.gateway.test_profile_signers import REVIEWER, STRANGER, entry
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.binary_text import b64u, b64u_sha256, from_b64u, sha256_name
 from affiant.attestation.encoding.keys import Signer
@@ -32,7 +33,6 @@ from affiant.attestation.tdx import Event, LoggedEvent
 from affiant.gateway.admission.appraise_restriction import NarrowingAppraiser, require_same_session
 from affiant.gateway.admission.restrict import Narrowings
 from affiant.gateway.sessions.sessions import Session
-from affiant.gateway.wire.errors import AdmissionMismatch
 from affiant.policy.loading.load import load_profiles
 from affiant.policy.signing.signatures import signed_profiles
 
@@ -261,7 +261,7 @@ def test_each_fact_of_the_session_that_was_admitted_is_asked_for_by_itself(other
         )
 
     require_same_session(claimed(), claimed())
-    with pytest.raises(AdmissionMismatch) as mismatch:
+    with raises_code("admission.mismatch") as mismatch:
         require_same_session(claimed(**{other: "x"}), claimed())
     assert mismatch.value.where == other
 

@@ -3,9 +3,10 @@
 import os
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.gateway.admission.admit import NONCE_LIFETIME_S, Nonces
-from affiant.gateway.wire.errors import Busy, NonceUnknown
+from affiant.gateway.wire.errors import Busy
 
 
 def test_a_nonce_is_taken_once() -> None:
@@ -13,7 +14,7 @@ def test_a_nonce_is_taken_once() -> None:
     nonce = nonces.make(now=0)
     nonces.take(nonce, now=1)
     for wrong in (nonce, None, "", "A" * 43):
-        with pytest.raises(NonceUnknown):
+        with raises_code("admission.nonce"):
             nonces.take(wrong, now=1)
 
 
@@ -21,7 +22,7 @@ def test_a_nonce_expires() -> None:
     nonces = Nonces(random_bytes=os.urandom)
     early, late = nonces.make(now=0), nonces.make(now=0)
     nonces.take(early, now=NONCE_LIFETIME_S - 0.1)
-    with pytest.raises(NonceUnknown):
+    with raises_code("admission.nonce"):
         nonces.take(late, now=NONCE_LIFETIME_S)
 
 

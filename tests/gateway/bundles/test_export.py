@@ -22,6 +22,7 @@ from tests.attestation.verifier_js.conftest import Question, ask
 from tests.attestation.verifier_js.test_agreement import disagreements
 from tests.gateway.in_process import in_process
 from tests.gateway.session_client import SessionClient
+from tests.raising import raises_code
 from tests.sigstore_authority.timestamps import TimestampAuthority
 
 from affiant.__main__ import cli
@@ -34,9 +35,8 @@ from affiant.attestation.verdict.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.period.verify_period import verify_period
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.gateway.bundles import export as export_module
-from affiant.gateway.bundles.errors import ExportBusy, NothingToExport, StoreUnreadable
 from affiant.gateway.bundles.export import Asked, export_period
-from affiant.gateway.bundles.period_store import open_store
+from affiant.gateway.bundles.period_store import StoreUnreadable, open_store
 from affiant.gateway.log.transparency_log import log_folder
 from affiant.gateway.store.journal import hold_store
 
@@ -265,16 +265,16 @@ def test_two_exports_of_one_file_do_not_meet(told: Told, tmp_path: Path) -> None
     place, asked = tmp_path / "x.zip", Asked(None, None)
     with pytest.raises(Stop):
         export_period(open_store(told.store), asked, place, exporter="test", progress=stopping_at(2))
-    with hold_store(tmp_path / ".x.zip.draft"), pytest.raises(ExportBusy):
+    with hold_store(tmp_path / ".x.zip.draft"), raises_code("export.busy"):
         export_period(open_store(told.store), asked, place, exporter="test")
 
 
 def test_nothing_and_no_store_are_refused(told: Told, tmp_path: Path) -> None:
     store, place = open_store(told.store), tmp_path / "x.zip"
     past = datetime(2020, 1, 1, tzinfo=UTC)
-    with pytest.raises(NothingToExport):
+    with raises_code("export.nothing"):
         export_period(store, Asked(None, past), place, exporter="test")
-    with pytest.raises(NothingToExport):
+    with raises_code("export.nothing"):
         export_period(store, Asked(None, None, ("A" * 22,)), place, exporter="test")
     with pytest.raises(StoreUnreadable):
         open_store(tmp_path)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.gateway.in_process import settings_for
+from tests.raising import raises_code
 
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.gateway_config import DEV_ECHO, UpstreamConfig, make_gateway_config
@@ -15,7 +16,6 @@ from affiant.gateway.config.config import encode_settings, parse_settings
 from affiant.gateway.process.launch import UpstreamChoice, upstream_configs
 from affiant.gateway.upstream.http1 import Timeouts
 from affiant.gateway.upstream.openai_upstream import Credentials, make_upstream
-from affiant.gateway.wire.errors import SettingsRefused
 from affiant.secrets.names.value import SecretValue
 
 KEY = b"sk-t3st-0f9a7b3c1d5e8f20461"
@@ -51,7 +51,7 @@ def test_a_document_of_another_form_is_refused_without_repeating_it(
         case "missing":
             del document["store"]
     data = b"\x00" if change == "garbage" else json.dumps(document).encode()
-    with pytest.raises(SettingsRefused) as refused:
+    with raises_code("gateway.settings") as refused:
         parse_settings(data)
     assert KEY.decode() not in str(refused.value)
 
@@ -67,7 +67,7 @@ def test_reference_values_that_the_configuration_does_not_name_are_refused(
         reference="sha256:" + "0" * 64,
         upstreams=[DEV_ECHO],
     )
-    with pytest.raises(SettingsRefused):
+    with raises_code("gateway.settings"):
         replace(good, config=other)
 
 
@@ -104,5 +104,5 @@ def test_upstreams_are_named_after_their_hosts_and_each_once() -> None:
 def test_an_upstream_that_cannot_be_as_configured_is_refused(changes: dict) -> None:
     good = {"id": "u", "url": "https://h/v1", "bind": "tls", "key": None, "roots": ()}
     make_upstream(UpstreamConfig(**good), Credentials(), timeouts=Timeouts())
-    with pytest.raises(SettingsRefused):
+    with raises_code("gateway.settings"):
         make_upstream(UpstreamConfig(**{**good, **changes}), Credentials(), timeouts=Timeouts())

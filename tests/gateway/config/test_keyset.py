@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.gateway.in_process import in_process, settings_for
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.release.boot import Image, boot_log
@@ -20,7 +21,6 @@ from affiant.attestation.statements.statement import LogIdentity, parse_statemen
 from affiant.attestation.tdx import parse_quote
 from affiant.attestation.tlog.note_keys import LogKey
 from affiant.gateway.config.keyset import Keyset, make_keyset
-from affiant.gateway.wire.errors import ConfigurationUnbound
 from affiant.gateway.wire.tls import make_tls_identity
 
 NOW = datetime.now(UTC)
@@ -69,7 +69,7 @@ def test_a_td_that_was_launched_for_another_configuration_is_refused_before_anyt
     )
     for launched in (other.mrconfigid, bytes(48)):  # all zero: the launcher bound nothing
         with SimulatedTD(platform.create_td(image=Image.GATEWAY, mrconfigid=launched)) as source:
-            with pytest.raises(ConfigurationUnbound):
+            with raises_code("gateway.configuration_unbound"):
                 make_keyset(
                     config=good,
                     source=source,

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.gateway.in_process import InProcess, asgi, in_process
 from tests.gateway.journal_reader import entries_of, records_of
 from tests.gateway.session_client import SessionClient, opened
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical
@@ -35,15 +36,7 @@ from affiant.gateway.service.control_plane import operator_plane
 from affiant.gateway.store.entries import ErasedEntry, OpeningEntry, RecordEntry, encode_entry
 from affiant.gateway.store.journal import segment_path
 from affiant.gateway.store.journal_format import SegmentWriter, scan
-from affiant.gateway.wire.errors import (
-    ErasureMismatch,
-    ErasureRepeated,
-    HoldUnknown,
-    JournalUnavailable,
-    KindNotErasable,
-    RecordHeld,
-    SessionStillOpen,
-)
+from affiant.gateway.wire.errors import JournalUnavailable
 
 AUTHORITY = Signer(ec.derive_private_key(31, ec.SECP256R1()))
 STRANGER = Signer(ec.derive_private_key(32, ec.SECP256R1()))
@@ -227,13 +220,13 @@ def test_what_is_held_stays_until_the_holds_end(platform: PlatformClient, tmp_pa
     with serving(platform, tmp_path) as inside:
         told = a_session(inside, platform)
         held = hold(inside, told.id)
-        with pytest.raises(RecordHeld, match="a lawsuit"):
+        with raises_code("erasure.held", match="a lawsuit"):
             erase(inside, told.items(1, "inference"))
         assert refused(verified(inside, bundle(inside, told), told.key)) == []
     with serving(platform, tmp_path) as inside:  # a later boot knows it too
-        with pytest.raises(RecordHeld):
+        with raises_code("erasure.held"):
             erase(inside, told.items(2, "inference"))
-        with pytest.raises(HoldUnknown):
+        with raises_code("hold.unknown"):
             hold(inside, told.items(2, "inference")[0]["rh"], rel=held["rh"])
         hold(inside, told.id, rel=held["rh"])
         erase(inside, told.items(2, "inference"))
@@ -252,7 +245,7 @@ def test_a_hold_that_was_ended_is_not_taken_for_one_in_force_when_it_is_sent_aga
         (again,) = inside.run(inside.service.erasing.take(wanted))
         assert again["rh"] == held["rh"] and not again["new"]
         hold(inside, told.id, rel=held["rh"])
-        with pytest.raises(HoldUnknown, match="ended since"):
+        with raises_code("hold.unknown", match="ended since"):
             inside.run(inside.service.erasing.take(wanted))
 
 
@@ -261,7 +254,7 @@ def test_one_held_record_refuses_the_whole_order(platform: PlatformClient, tmp_p
         told = a_session(inside, platform)
         items = told.items(2, "inference")
         hold(inside, items[1]["rh"])
-        with pytest.raises(RecordHeld):
+        with raises_code("erasure.held"):
             erase(inside, items)
         assert bundle(inside, told)["openings"].keys() >= {item["rh"] for item in items}
         erase(inside, items[:1])
@@ -279,12 +272,12 @@ def test_what_no_authority_ordered_is_refused_and_leaves_no_record(
         moved = Request("erasure", inside.service.config.origin, ({**other, "aut": aut},))
         elsewhere = request(inside, "erasure", members, origin="elsewhere.example")
         for wanted, error in (
-            (request(inside, "erasure", members, signer=STRANGER), OrderUnauthorized),
-            (moved, OrderUnauthorized),
-            (elsewhere, ErasureMismatch),
-            (Request("erasure", inside.service.config.origin, elsewhere.orders), OrderUnauthorized),
+            (request(inside, "erasure", members, signer=STRANGER), OrderUnauthorized.code),
+            (moved, OrderUnauthorized.code),
+            (elsewhere, "erasure.mismatch"),
+            (Request("erasure", inside.service.config.origin, elsewhere.orders), OrderUnauthorized.code),
         ):
-            with pytest.raises(error):
+            with raises_code(error):
                 inside.run(take(wanted))
     assert "erasure" not in [record["kind"] for record in records_of(entries_of(tmp_path)[-1])]
 
@@ -303,25 +296,25 @@ def test_an_order_must_name_what_is_there(platform: PlatformClient, tmp_path: Pa
         (boot,) = [each for each in told.items(2, "boot") if each["agt"] == {"ses": told.id}][-1:]
         start = told.items(2, "session-start")[0]
         cases = (
-            ({**item, "rh": "A" * 43}, ErasureMismatch),
-            ({**item, "seq": 4000}, ErasureMismatch),
-            ({**item, "chn": "A" * 22}, ErasureMismatch),
-            ({**item, "agt": {"ses": told.id}}, ErasureMismatch),
-            ({**item, "agt": {"ses": told.id, "seq": item["agt"]["seq"] + 1}}, ErasureMismatch),
-            ({**item, "agt": {"ses": "A" * 22, "seq": item["agt"]["seq"]}}, ErasureMismatch),
-            (boot, KindNotErasable),
-            (start, KindNotErasable),
+            ({**item, "rh": "A" * 43}, "erasure.mismatch"),
+            ({**item, "seq": 4000}, "erasure.mismatch"),
+            ({**item, "chn": "A" * 22}, "erasure.mismatch"),
+            ({**item, "agt": {"ses": told.id}}, "erasure.mismatch"),
+            ({**item, "agt": {"ses": told.id, "seq": item["agt"]["seq"] + 1}}, "erasure.mismatch"),
+            ({**item, "agt": {"ses": "A" * 22, "seq": item["agt"]["seq"]}}, "erasure.mismatch"),
+            (boot, "erasure.kind"),
+            (start, "erasure.kind"),
         )
         for wrong, error in cases:
-            with pytest.raises(error):
+            with raises_code(error):
                 erase(inside, [wrong])
-        with pytest.raises(ErasureRepeated):
+        with raises_code("erasure.repeated"):
             erase(inside, [item, item])
         erase(inside, [{**item, "lvl": 1}])
-        with pytest.raises(ErasureRepeated):
+        with raises_code("erasure.repeated"):
             erase(inside, [{**item, "lvl": 1, "basis": "again"}])
         erase(inside, [item])  # the content first, the record later
-        with pytest.raises(ErasureRepeated):
+        with raises_code("erasure.repeated"):
             erase(inside, [{**item, "basis": "again"}])
 
 
@@ -330,7 +323,7 @@ def test_a_session_that_is_open_is_not_erased(platform: PlatformClient, tmp_path
         session = SessionClient.start(inside, platform, openings=X25519PrivateKey.generate())
         session.say("hi")
         told = Told(session.id, X25519PrivateKey.generate(), session.bundle())
-        with pytest.raises(SessionStillOpen):
+        with raises_code("erasure.session_open"):
             erase(inside, told.items(1, "inference"))
 
 

@@ -25,6 +25,7 @@ from tests.gateway.erasure.test_erasing import (
 )
 from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.journal_reader import entries_of, records_of
+from tests.raising import raises_code
 
 from affiant.__main__ import cli
 from affiant.attestation.erasure.errors import OrderUnauthorized
@@ -39,14 +40,7 @@ from affiant.gateway.bundles.export import Asked, export_period
 from affiant.gateway.bundles.period_store import open_store
 from affiant.gateway.erasure import erase_commands, pruning
 from affiant.gateway.erasure.retention import old_boots
-from affiant.gateway.wire.errors import (
-    ChainStillGrows,
-    ErasureMismatch,
-    ErasureRepeated,
-    JournalUnavailable,
-    NotFound,
-    RecordHeld,
-)
+from affiant.gateway.wire.errors import JournalUnavailable
 
 LATER = timedelta(days=1)
 
@@ -79,7 +73,7 @@ def test_a_pruned_boot_is_gone_and_another_boots_session_still_verifies(
         assert [item["lvl"] for item in oldest] == [3, 3] and oldest[0]["agt"] == {"ses": first.id}
         answer = erase(inside, oldest)
         assert answer["new"] and answer["erased"] == 1
-        with pytest.raises(NotFound, match="pruned after its retention"):
+        with raises_code("not_found", match="pruned after its retention"):
             bundle(inside, first)
         assert refused(verified(inside, bundle(inside, second), second.key)) == []
         again = a_session(inside, platform)  # the order stands amid the chain before it
@@ -91,7 +85,7 @@ def test_a_pruned_boot_is_gone_and_another_boots_session_still_verifies(
     for name in ("index.sqlite", "index.sqlite-wal", "index.sqlite-shm"):
         (tmp_path / name).unlink(missing_ok=True)
     with serving(platform, tmp_path) as inside:  # another boot, with an index that is built anew
-        with pytest.raises(NotFound):
+        with raises_code("not_found"):
             bundle(inside, first)
         assert refused(verified(inside, bundle(inside, second), second.key)) == []
         assert len(chains(tmp_path)) == 2
@@ -107,7 +101,7 @@ def test_the_same_order_again_has_the_same_answer_and_another_is_refused(
         (first,) = inside.run(inside.service.erasing.take(wanted))
         (second,) = inside.run(inside.service.erasing.take(wanted))
         assert second == {**first, "new": False, "erased": 0}
-        with pytest.raises(ErasureRepeated):
+        with raises_code("erasure.repeated"):
             erase(inside, [{**item, "basis": "again"} for item in oldest])
     with serving(platform, tmp_path) as inside:
         (third,) = inside.run(inside.service.erasing.take(wanted))
@@ -120,7 +114,7 @@ def test_what_an_order_may_name(platform: PlatformClient, tmp_path: Path) -> Non
     with serving(platform, tmp_path) as inside:
         told = a_session(inside, platform)
         (own,) = told.items(1, "session-close")
-        with pytest.raises(ChainStillGrows):
+        with raises_code("erasure.chain_growing"):
             erase(inside, [last_of(inside, own["chn"])])
     before = segments(tmp_path)
     with serving(platform, tmp_path) as inside:
@@ -135,7 +129,7 @@ def test_what_an_order_may_name(platform: PlatformClient, tmp_path: Path) -> Non
             [{name: session[name] for name in session if name != "agt"}, gateway],
         )
         for items in cases:
-            with pytest.raises(ErasureMismatch):
+            with raises_code("erasure.mismatch"):
                 erase(inside, items)
         assert before < segments(tmp_path)
         assert erase(inside, [session])["erased"] == 0  # one after another: nothing goes before the last
@@ -163,12 +157,12 @@ def test_what_is_held_is_not_pruned(platform: PlatformClient, tmp_path: Path) ->
         for target in (first.id, record):
             held = hold(inside, target)
             assert len(chains(tmp_path)) == 1  # the request that is made leaves it out
-            with pytest.raises(RecordHeld, match="a lawsuit"):
+            with raises_code("erasure.held", match="a lawsuit"):
                 erase(inside, [session, gateway])
             hold(inside, target, rel=held["rh"])
         erase(inside, [session])
         held = hold(inside, first.id, basis="another lawsuit")  # between the two orders
-        with pytest.raises(RecordHeld):
+        with raises_code("erasure.held"):
             erase(inside, [gateway])
         assert refused(verified(inside, bundle(inside, first), first.key)) == []
         hold(inside, first.id, rel=held["rh"])
@@ -194,7 +188,7 @@ def test_what_was_ordered_and_logged_is_pruned_at_the_next_start(
             with pytest.raises(JournalUnavailable):
                 erase(inside, oldest)
     with serving(platform, tmp_path) as inside:
-        with pytest.raises(NotFound):
+        with raises_code("not_found"):
             bundle(inside, first)
         assert refused(verified(inside, bundle(inside, second), second.key)) == []
     assert not any(text.encode() in stored(tmp_path) for text in first.texts)
@@ -212,13 +206,13 @@ def test_a_boot_that_gave_orders_keeps_them_and_nothing_else(
     with serving(platform, tmp_path) as inside:
         (boot,) = chains(tmp_path)  # the first is held, by an order that stands in the second
         assert erase(inside, boot)["erased"] > 1
-        with pytest.raises(NotFound):
+        with raises_code("not_found"):
             bundle(inside, second)
         assert refused(verified(inside, bundle(inside, first), first.key)) == []
     assert not any(receipt in stored(tmp_path) for receipt in map(str.encode, second.texts[1:]) if receipt)
     with serving(platform, tmp_path) as inside:
         (boot,) = chains(tmp_path)[:1]
-        with pytest.raises(RecordHeld):
+        with raises_code("erasure.held"):
             erase(inside, first.items(1, "session-start"))
         hold(inside, first.id, rel=held["rh"])
         assert refused(verified(inside, bundle(inside, first), first.key)) == []
@@ -303,7 +297,7 @@ def test_the_command_names_old_boots_whose_order_the_gateway_takes(
         output.unlink()
         again = erase_command(*arguments, "--days", 30)
         assert again.exit_code == 0 and not output.exists()
-        with pytest.raises(NotFound):
+        with raises_code("not_found"):
             bundle(inside, first)
 
 

@@ -21,6 +21,7 @@ from tests.gateway.conftest import process
 from tests.gateway.in_process import InProcess, in_process, release_of_the_tree
 from tests.gateway.journal_reader import entries_of, records_of
 from tests.gateway.session_client import SessionClient, admission_of, draft
+from tests.raising import raises_code
 
 from affiant.__main__ import cli
 from affiant.attestation.bundle.bundle import parse_bundle
@@ -36,7 +37,6 @@ from affiant.attestation.verdict.trust_file import simulated_trust_file
 from affiant.gateway.log.log_key import load_log_signer
 from affiant.gateway.log.transparency_log import log_folder
 from affiant.gateway.log.witnesses import WitnessBounds
-from affiant.gateway.wire.errors import LogUnwitnessed
 
 SOON = WitnessBounds(interval_s=0.2, spacing_s=0.05, wait_s=20.0, answer_s=10.0, grace_s=0.2)
 
@@ -309,7 +309,7 @@ def test_witnesses_that_hang_keep_nobody_waiting_longer_than_the_bound(
         monkeypatch.setattr(log._witnesses, "cosign", hang)
         began = time.monotonic()
         settled(inside)
-        with pytest.raises(LogUnwitnessed):
+        with raises_code("log.unwitnessed"):
             inside.run(log.require_witnessed())
         assert time.monotonic() - began < 2 * bounds.wait_s + 1
     assert len(rounds) == 1

@@ -11,10 +11,11 @@ from tests.properties import thorough
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.merkle import root
+from affiant.errors import MalformedError
 from affiant.gateway.openai import relay as relay_module
 from affiant.gateway.openai.relay import Relay, Usage, usage_of
 from affiant.gateway.upstream.dev_echo import stream
-from affiant.gateway.wire.errors import ToolNotAllowed, UpstreamCut, UpstreamResponseRefused
+from affiant.gateway.wire.errors import ToolNotAllowedError, UpstreamCut
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "some words to echo, é"}]}
 EVENTS = list(stream(REQUEST))
@@ -79,7 +80,7 @@ def test_the_terminal_event_does_not_let_a_held_call_slip_by() -> None:
     relay.feed(
         b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"x"}}]}}]}\n\n'
     )
-    with pytest.raises(ToolNotAllowed):
+    with pytest.raises(ToolNotAllowedError):
         relay.feed(b"data: [DONE]\n\n")
 
 
@@ -122,5 +123,5 @@ def test_counts_that_make_no_sense_are_left_out(data: bytes) -> None:
 
 
 def test_an_error_event_is_the_apis_own() -> None:
-    event = Relay.error_event(UpstreamResponseRefused("no"))
+    event = Relay.error_event(MalformedError("no", code="upstream.answer"))
     assert event.startswith(b'data: {"error": {"message":') and event.endswith(b"\n\n")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai._streaming import SSEDecoder
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.gateway.openai.sse import MAX_EVENT, EventSplitter, event_data, is_terminal
-from affiant.gateway.wire.errors import UpstreamResponseRefused
 
 ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 lines = st.lists(
@@ -81,7 +81,7 @@ def test_an_event_is_not_finished_by_half_a_line_end() -> None:
 
 def test_an_endless_event_is_refused() -> None:
     splitter = EventSplitter()
-    with pytest.raises(UpstreamResponseRefused):
+    with raises_code("upstream.answer"):
         for _ in range(MAX_EVENT // 4096 + 2):
             splitter.feed(b"x" * 4096)
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.gateway.openai.answers import judged, judged_error
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.errors import AffiantError
 from affiant.gateway.openai.relay import Relay
 from affiant.gateway.openai.strict_json import fold
-from affiant.gateway.wire.errors import ToolNotAllowed, UpstreamResponseRefused
 
 ALLOWED = {"read_file", "get_weather"}
 
@@ -153,7 +153,7 @@ LINES = [
 
 @pytest.mark.parametrize("data", [*map(sse, SPELLINGS + PLACES + UNREADABLE), *LINES])
 def test_no_other_reading_of_a_stream_goes_on(data: bytes) -> None:
-    with pytest.raises((UpstreamResponseRefused, ToolNotAllowed)):
+    with raises_code("upstream.answer", "tool.not_allowed"):
         streamed(data)
 
 
@@ -164,7 +164,7 @@ def test_no_other_reading_of_a_whole_answer_goes_on(text: str) -> None:
         text.replace('"delta"', '"message"').encode(),
         b"\xef\xbb\xbf" + text.encode(),
     ):
-        with pytest.raises((UpstreamResponseRefused, ToolNotAllowed)):
+        with raises_code("upstream.answer", "tool.not_allowed"):
             judged(body, allowed)
 
 
@@ -172,7 +172,7 @@ def test_no_other_reading_of_a_whole_answer_goes_on(text: str) -> None:
     "text", [EVENT, WHOLE, LISTED, *SPELLINGS, "[" + WHOLE + "]", "[[" + WHOLE + "]]", "no"]
 )
 def test_an_error_holds_no_call_at_all(text: str) -> None:
-    with pytest.raises(UpstreamResponseRefused):
+    with raises_code("upstream.answer"):
         judged_error(text.encode())
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.gateway.openai.answers import judged
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.gateway.openai.tool_filter import (
     MAX_HELD,
@@ -17,7 +18,7 @@ from affiant.gateway.openai.tool_filter import (
     StreamFilter,
     ToolCall,
 )
-from affiant.gateway.wire.errors import ToolNotAllowed, UpstreamResponseRefused
+from affiant.gateway.wire.errors import ToolNotAllowedError
 
 RULES = ("tools/0",)
 
@@ -47,7 +48,7 @@ def run(events: list[bytes]) -> tuple[list[bytes], list[ToolCall]]:
 
 
 def test_an_upstream_cannot_finish_choices_without_end() -> None:
-    with pytest.raises(UpstreamResponseRefused):
+    with raises_code("upstream.answer"):
         run([event({}, finish="stop", index=number) for number in range(129)])
 
 
@@ -125,7 +126,7 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("events", FORBIDDEN.values(), ids=FORBIDDEN.keys())
 def test_a_forbidden_call_never_goes_on(events: list[bytes]) -> None:
-    with pytest.raises(ToolNotAllowed):
+    with pytest.raises(ToolNotAllowedError):
         run(events)
 
 
@@ -133,7 +134,7 @@ def test_what_was_held_with_a_forbidden_call_does_not_go_on() -> None:
     judge = StreamFilter(allowed)
     judge.feed(event(call("read_file", "{}")))
     judge.feed(event({"content": "more"}))
-    with pytest.raises(ToolNotAllowed):
+    with pytest.raises(ToolNotAllowedError):
         judge.feed(event({**call("rm", index=1)}, finish="tool_calls"))
 
 
@@ -149,14 +150,14 @@ def test_what_was_held_with_a_forbidden_call_does_not_go_on() -> None:
     ],
 )
 def test_what_cannot_be_judged_is_refused(data: bytes) -> None:
-    with pytest.raises(UpstreamResponseRefused):
+    with raises_code("upstream.answer"):
         StreamFilter(allowed).feed(b"data: " + data + b"\n\n")
 
 
 def test_a_call_that_never_ends_is_bounded() -> None:
     judge = StreamFilter(allowed)
     judge.feed(event(call("read_file", "")))
-    with pytest.raises(UpstreamResponseRefused):
+    with raises_code("upstream.answer"):
         for _ in range(MAX_HELD // 60_000 + 2):
             judge.feed(event(call(None, "x" * 60_000)))
 
@@ -175,14 +176,14 @@ def test_a_whole_answer_is_judged_too() -> None:
         {"tool_calls": [{}]},
         {"function_call": {"name": "rm"}},
     ):
-        with pytest.raises(ToolNotAllowed):
+        with pytest.raises(ToolNotAllowedError):
             judged(answer(bad), allowed)
 
 
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b'{"a":1,"a":2}'])
 @pytest.mark.parametrize("judge", [allowed, None])
 def test_an_answer_that_is_not_strict_json_is_refused(body: bytes, judge: object) -> None:
-    with pytest.raises(UpstreamResponseRefused):
+    with raises_code("upstream.answer"):
         judged(body, judge)  # type: ignore[arg-type]
 
 
@@ -195,7 +196,7 @@ def test_every_name_that_goes_on_is_allowed(parts: list[tuple[str, int, bool]]) 
     events = [event(call(name, "{}", index=at), finish="stop" if end else None) for name, at, end in parts]
     try:
         passed, calls = run(events)
-    except ToolNotAllowed:
+    except ToolNotAllowedError:
         return
     assert passed == events
     assert all(allowed(name) for name, _, _ in parts if name)

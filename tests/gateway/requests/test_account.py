@@ -15,10 +15,10 @@ from tests.gateway.session_client import SessionClient
 
 from affiant.attestation.schema.shapes import ShapeMismatch
 from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.errors import StateError
 from affiant.gateway.requests.account import Account
 from affiant.gateway.sessions.session_limits import Reservation
 from affiant.gateway.upstream.upstream import Attempt, Upstream
-from affiant.gateway.wire.errors import GatewayFault, ModelNotFound
 from affiant.policy.decision.meters import Charge
 
 
@@ -91,7 +91,7 @@ def test_a_record_that_cannot_be_formed_is_noticed_before_anything_goes_upstream
     answer = session.say("hi")
     assert (answer.status, answer.code) == (400, ShapeMismatch.code)
     (record,) = [r for r in records_of(session, openings) if r.member("agt", "cseq") == 0]
-    assert (record.kind, record.member("rsn"), record.member("pol")) == ("refusal", GatewayFault.code, None)
+    assert (record.kind, record.member("rsn"), record.member("pol")) == ("refusal", "gateway.error", None)
     assert session.close().status == 200
 
 
@@ -120,7 +120,7 @@ def test_an_upstream_is_not_even_asked_what_it_lists_before_the_open_is_durable(
 
     async def choose(model: str) -> Upstream:
         opened.append(opens_of(entries_of(store)[-1]))
-        raise ModelNotFound("no upstream lists this model", found=model)
+        raise StateError("no upstream lists this model", found=model, code="model.not_found")
 
     monkeypatch.setattr(inside.service.upstreams, "choose", choose)
     answer = session.say("hi")

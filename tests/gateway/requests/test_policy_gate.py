@@ -6,11 +6,12 @@ import json
 
 import pytest
 from tests.gateway.openai.answers import judged
+from tests.raising import raises_code
 
 from affiant.gateway.openai.chat import Offered, parse_chat, without_tools
 from affiant.gateway.openai.tool_filter import StreamFilter
 from affiant.gateway.requests.policy_gate import judge_of, may_offer
-from affiant.gateway.wire.errors import ToolNeedsApproval, ToolNotAllowed
+from affiant.gateway.wire.errors import ToolNotAllowedError
 from affiant.policy.canonical.tool_origin import Origin, tool_digest
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.loading.load import load_profiles
@@ -61,7 +62,7 @@ def test_a_call_with_allowed_arguments_goes_on_and_is_told_with_them(policy: Com
     ],
 )
 def test_any_other_arguments_stop_the_answer(policy: CompiledPolicy, arguments: str) -> None:
-    with pytest.raises(ToolNotAllowed):
+    with pytest.raises(ToolNotAllowedError):
         judged(answer("apply", arguments), judge_of(policy))
 
 
@@ -71,10 +72,10 @@ def test_a_call_that_a_person_must_approve_stops_the_answer_and_is_told_as_that(
     text = f"agent_configs: {{dev: {{tools: [{APPLY}], {asking}}}}}"
     asks = load_profiles(text.encode()).profile("dev").compiled
     assert not may_offer(asks)(Offered("apply"))
-    with pytest.raises(ToolNeedsApproval) as stopped:
+    with raises_code("tool.needs_approval") as stopped:
         judged(answer("apply", '{"namespace": "staging"}'), judge_of(asks))
     assert (stopped.value.reason, stopped.value.rules) == ("approval_required", ("tools/0",))
-    with pytest.raises(ToolNotAllowed) as refused:
+    with pytest.raises(ToolNotAllowedError) as refused:
         judged(answer("apply", '{"namespace": "prod"}'), judge_of(asks))
     assert refused.value.code == "tool.not_allowed"
 
@@ -87,7 +88,7 @@ def test_arguments_are_judged_as_a_stream_joins_them(policy: CompiledPolicy) -> 
     ]
     judge = StreamFilter(judge_of(policy))
     assert [judge.feed(piece).events for piece in pieces] == [(), (), ()]
-    with pytest.raises(ToolNotAllowed):
+    with pytest.raises(ToolNotAllowedError):
         judge.feed(FINISHED)
 
 
@@ -96,13 +97,13 @@ def test_two_texts_that_are_each_allowed_are_no_call_together(policy: CompiledPo
     judge = StreamFilter(judge_of(policy))
     judge.feed(event(name="apply", arguments=good))
     judge.feed(event(arguments=good))
-    with pytest.raises(ToolNotAllowed):
+    with pytest.raises(ToolNotAllowedError):
         judge.feed(FINISHED)
 
 
 def test_a_call_in_free_text_is_allowed_only_without_constraints(policy: CompiledPolicy) -> None:
     assert judged(answer("read_file", "any text", form="custom"), judge_of(policy))
-    with pytest.raises(ToolNotAllowed):
+    with pytest.raises(ToolNotAllowedError):
         judged(answer("apply", '{"namespace": "staging"}', form="custom"), judge_of(policy))
 
 
@@ -112,7 +113,7 @@ def test_a_call_in_free_text_is_allowed_only_without_constraints(policy: Compile
 def test_arguments_with_two_readings_are_refused_whatever_the_rule(
     policy: CompiledPolicy, arguments: str
 ) -> None:
-    with pytest.raises(ToolNotAllowed):
+    with pytest.raises(ToolNotAllowedError):
         judged(answer("read_file", arguments), judge_of(policy))
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.gateway.in_process import in_process
 from tests.gateway.journal_reader import entries_of, opens_of, records_of
 from tests.gateway.session_client import SessionClient
+from tests.raising import raises_code
 
 from affiant.attestation.records.chain import Head
 from affiant.attestation.simulated.served.client import PlatformClient
@@ -17,7 +18,6 @@ from affiant.gateway.service.recovery import Leftover, gap_members, recover, unr
 from affiant.gateway.store.entries import ErasingEntry, OpenEntry, StartedEntry, encode_entry
 from affiant.gateway.store.journal import segment_path
 from affiant.gateway.store.journal_format import HEAD_SIZE, SegmentWriter, scan
-from affiant.gateway.wire.errors import JournalVersion
 
 
 def boot(platform: PlatformClient, store: Path, *, sessions: int = 0, end: bool = False) -> None:
@@ -179,7 +179,7 @@ def test_a_store_of_another_build_is_refused_and_left_as_it_is(
     path = last_segment(tmp_path)
     other = path.read_bytes().replace(b"affiant-journal/2", b"affiant-journal/1")
     path.write_bytes(other)
-    with pytest.raises(JournalVersion, match="begin with an empty state folder"):
+    with raises_code("journal.version", match="begin with an empty state folder"):
         boot(platform, tmp_path)
     assert path.read_bytes() == other and list(tmp_path.glob("*.seg")) == [path]
 

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 from tests.gateway.in_process import in_process, settings_for
 from tests.gateway.session_client import SessionClient
+from tests.raising import raises_code
 
 from affiant.__main__ import cli
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.service.tool_offers import make_tool_offers
-from affiant.gateway.wire.errors import SettingsRefused
 
 
 def test_the_gateway_needs_no_sdk_where_no_server_is_named() -> None:
@@ -37,7 +37,7 @@ def test_servers_without_the_sdk_are_refused_at_start(
     for name in [name for name in sys.modules if name.startswith("affiant.gateway.tool_gate.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mcp", None)
-    with pytest.raises(SettingsRefused, match=r"affiant\[mcp\]"):
+    with raises_code("gateway.settings", match=r"affiant\[mcp\]"):
         make_tool_offers(settings, seconds=lambda: 0.0, random_bytes=os.urandom)
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.gateway.store.journal_format import (
     ERASED,
@@ -16,7 +17,7 @@ from affiant.gateway.store.journal_format import (
     read_frame,
     scan,
 )
-from affiant.gateway.wire.errors import EntryErased, JournalMalformed, JournalVersion
+from affiant.gateway.wire.errors import EntryErased, JournalMalformed
 
 BOOT, LINK = bytes(range(16)), bytes(range(32))
 payloads = st.lists(st.binary(max_size=200), max_size=8)
@@ -137,7 +138,7 @@ def test_a_frame_with_other_bytes_than_were_written_is_refused() -> None:
 
 def test_another_builds_journal_is_refused_and_not_called_garbage() -> None:
     whole, _ = segment([b"one"])
-    with pytest.raises(JournalVersion, match="written by another build"):
+    with raises_code("journal.version", match="written by another build"):
         scan(whole.replace(b"affiant-journal/2", b"affiant-journal/1"))
 
 

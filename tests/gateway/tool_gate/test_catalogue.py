@@ -6,15 +6,10 @@ import json
 from contextlib import suppress
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.gateway.tool_gate.catalogue import Catalogue, FirstSeen, ServedTool, served_tools
-from affiant.gateway.wire.errors import (
-    ToolArgumentsRefused,
-    ToolNameAmbiguous,
-    ToolNotAllowed,
-    ToolSchemaChanged,
-    ToolUnknown,
-)
+from affiant.gateway.wire.errors import ToolNameAmbiguous, ToolNotAllowedError
 from affiant.policy.decision.questions import question_text
 from affiant.policy.decision_log.file import DecisionsUnavailable
 from affiant.policy.loading.load import load_profiles
@@ -43,7 +38,7 @@ def test_what_a_profile_does_not_list_is_not_shown_and_not_called() -> None:
     found = catalogue("x, {deny: z}", tool("x"), tool("y"), tool("z"))
     assert [each.name for each in found.visible()] == ["x"]
     for name in ("y", "z", "X", "x ", "х", "a_x", "a.x", "a/x", ""):  # noqa: RUF001 - a Cyrillic letter
-        with pytest.raises(ToolNotAllowed):
+        with pytest.raises(ToolNotAllowedError):
             found.judge(name, {}, "{}")
 
 
@@ -56,9 +51,9 @@ def test_a_decision_log_is_told_what_the_profile_decides_and_nothing_that_the_ga
     seen = FirstSeen()
     found = catalogue("x, {name: y, args: {n: {max: 1}}}", tool("x"), tool("y"), tool("z"), seen=seen)
     for name, arguments in (("x", {}), ("x", {"n": "no integer"}), ("y", {"n": 2}), ("z", {}), ("gone", {})):
-        with suppress(ToolNotAllowed, ToolArgumentsRefused):
+        with suppress(ToolNotAllowedError):
             found.judge(name, arguments, json.dumps(arguments), sink=note)
-    with pytest.raises(ToolSchemaChanged):
+    with raises_code("tool.schema_changed"):
         catalogue("x", tool("x", "a", "Says something else."), seen=seen).judge("x", {}, "{}", sink=note)
     assert [(request.partition("#")[0], reason) for request, reason in told] == [
         ("tool:x@a", "allowed"),
@@ -94,9 +89,9 @@ def test_a_server_that_is_down_does_not_make_its_name_anothers() -> None:
     catalogue("x", tool("x", "a"), tool("x", "b"), seen=seen)
     with pytest.raises(ToolNameAmbiguous):
         catalogue("x", tool("x", "b"), seen=seen, unavailable=("a",)).judge("x", {}, "{}")
-    with pytest.raises(ToolNotAllowed, match="another server"):
+    with pytest.raises(ToolNotAllowedError, match="another server"):
         catalogue("{name: x, server: a}", tool("x", "b"), seen=seen, unavailable=("a",)).judge("x", {}, "{}")
-    with pytest.raises(ToolUnknown, match="do not answer"):
+    with raises_code("tool.unknown", match="do not answer"):
         catalogue("{name: x, server: a}", unavailable=("a",)).judge("x", {}, "{}")
 
 
@@ -158,7 +153,7 @@ def test_a_tool_that_says_something_else_later_is_refused(changed: ServedTool) -
     catalogue("x", tool(), seen=seen)
     found = catalogue("x", changed, seen=seen)
     assert found.visible() == ()
-    with pytest.raises(ToolSchemaChanged):
+    with raises_code("tool.schema_changed"):
         found.judge("x", {}, "{}")
     assert catalogue("x", tool(), seen=seen).judge("x", {}, "{}")[1].allowed
 
@@ -168,36 +163,36 @@ def test_a_pin_is_what_counts_where_there_is_one() -> None:
     old, new = (f"{{name: x, schema: '{each.digest}'}}" for each in (tool(), changed))
     catalogue("x", tool(), seen=seen)
     assert catalogue(new, changed, seen=seen).judge("x", {}, "{}")[1].rules == ("tools/0",)
-    with pytest.raises(ToolSchemaChanged):
+    with raises_code("tool.schema_changed"):
         catalogue(old, changed, seen=seen).judge("x", {}, "{}")
-    with pytest.raises(ToolSchemaChanged):  # the rule without a pin would allow whatever it says now
+    with raises_code("tool.schema_changed"):  # the rule without a pin would allow whatever it says now
         catalogue(f"{new}, x", changed, seen=seen).judge("x", {}, "{}")
 
 
 def test_arguments_are_judged_by_the_rule_and_by_the_tools_own_schema() -> None:
     found = catalogue("{name: x, args: {n: any}}", tool())
     assert found.judge("x", {"n": 5}, '{"n":5}')[1].allowed
-    with pytest.raises(ToolArgumentsRefused):
+    with raises_code("tool.arguments"):
         found.judge("x", {"n": "5"}, '{"n":"5"}')
-    with pytest.raises(ToolNotAllowed) as refused:
+    with pytest.raises(ToolNotAllowedError) as refused:
         found.judge("x", {"m": 5}, '{"m":5}')
     assert refused.value.reason == "tool_argument_not_listed"
     padded = '{"n":5,"p":"' + "x" * 70_000 + '"}'
-    with pytest.raises(ToolNotAllowed) as refused:
+    with pytest.raises(ToolNotAllowedError) as refused:
         catalogue("x", tool()).judge("x", {"n": 5}, padded)
     assert refused.value.reason == "tool_arguments_malformed"
 
 
 def test_an_agent_learns_nothing_of_servers_for_a_tool_that_is_not_its() -> None:
     down = catalogue("x", unavailable=("a",))
-    with pytest.raises(ToolNotAllowed) as refused:
+    with pytest.raises(ToolNotAllowedError) as refused:
         down.judge("y", {}, "{}")
     assert refused.value.reason == "tool_not_listed"
 
 
 def test_what_needs_approval_and_has_no_approver_is_denied() -> None:
     found = catalogue("{name: x, approval: true}", tool())
-    with pytest.raises(ToolNotAllowed) as refused:
+    with pytest.raises(ToolNotAllowedError) as refused:
         found.judge("x", {}, "{}")
     assert refused.value.reason == "approval_no_approver"
     assert found.visible() == ()

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.gateway.tool_gate import path_copies
 from affiant.gateway.tool_gate.path_copies import PathChanged, PathCopies, folder_of_copies
-from affiant.gateway.wire.errors import SettingsRefused
 from affiant.policy.approvals.action import BoundPath
 from affiant.sandbox.base.privileges import GATEWAY_USER, is_root
 
@@ -125,16 +125,16 @@ def test_what_a_killed_launcher_left_is_removed_and_what_a_living_one_has_is_not
 def test_a_folder_that_others_can_write_to_is_not_used(base: Path) -> None:
     base.mkdir()
     base.chmod(0o777)
-    with pytest.raises(SettingsRefused), folder_of_copies(user=None, random_bytes=os.urandom):
+    with raises_code("gateway.settings"), folder_of_copies(user=None, random_bytes=os.urandom):
         raise AssertionError
     base.chmod(0o700)
     os.chown(base, SERVER, SERVER)
-    with pytest.raises(SettingsRefused), folder_of_copies(user=None, random_bytes=os.urandom):
+    with raises_code("gateway.settings"), folder_of_copies(user=None, random_bytes=os.urandom):
         raise AssertionError
     base.rmdir()
     base.symlink_to("/var")
     try:
-        with pytest.raises(SettingsRefused), folder_of_copies(user=None, random_bytes=os.urandom):
+        with raises_code("gateway.settings"), folder_of_copies(user=None, random_bytes=os.urandom):
             raise AssertionError
     finally:
         base.unlink()

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.gateway.tool_gate.results import MAX_RESULT, error_text, passed_result
-from affiant.gateway.wire.errors import UpstreamResponseRefused
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.redaction.redaction import Redactor
 
@@ -62,7 +62,7 @@ def test_content_of_every_kind_passes_without_what_is_not_known() -> None:
     ],
 )
 def test_a_result_of_another_form_is_refused(members: dict[str, Any]) -> None:
-    with pytest.raises(UpstreamResponseRefused):
+    with raises_code("upstream.answer"):
         passed(**members)
 
 

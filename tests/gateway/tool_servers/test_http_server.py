@@ -11,11 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.tool_gate.results import MAX_RESULT
 from affiant.gateway.upstream.openai_upstream import Credentials
-from affiant.gateway.wire.errors import SettingsRefused, ToolServerUnavailable
 from affiant.secrets.names.value import SecretValue
 
 pytest.importorskip("mcp", reason="mcp is not installed: make setup")
@@ -122,18 +122,18 @@ def test_a_listing_is_read_over_all_its_pages(monkeypatch: pytest.MonkeyPatch) -
     ids=["endless", "no list", "no json", "500", "redirect", "too large", "encoded", "cut"],
 )
 def test_a_server_that_does_not_answer_as_mcp_says_serves_nothing(listed: Answer) -> None:
-    with serving(listed) as (url, _), pytest.raises(ToolServerUnavailable):
+    with serving(listed) as (url, _), raises_code("tool.server_unavailable"):
         tools_of(url)
 
 
 def test_a_server_that_is_not_there_serves_nothing() -> None:
-    with pytest.raises(ToolServerUnavailable):
+    with raises_code("tool.server_unavailable"):
         tools_of("http://127.0.0.1:1/mcp")
 
 
 def test_certificates_are_those_of_the_configuration_or_none() -> None:
     config = MCPServerConfig(id="s", url="https://127.0.0.1:1/mcp", roots=("sha256:" + "0" * 64,))
-    with pytest.raises(SettingsRefused):
+    with raises_code("gateway.settings"):
         http_opener(config, Credentials())
     key = Credentials(SecretValue(b"a-key-that-nobody-guesses-8f3a91"))
     plain = MCPServerConfig(id="s", url="https://127.0.0.1:1/mcp", header="X-Key", key="local:KEY")

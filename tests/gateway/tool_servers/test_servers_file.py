@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.statements.gateway_config import (
@@ -17,7 +18,6 @@ from affiant.attestation.statements.gateway_config import (
 )
 from affiant.errors import AffiantError
 from affiant.gateway.tool_servers.servers_file import read_tool_servers
-from affiant.gateway.wire.errors import SettingsRefused
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -73,9 +73,9 @@ def test_servers_are_read_and_stand_in_the_configuration(tmp_path: Path) -> None
     ],
 )
 def test_any_other_file_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(SettingsRefused):
+    with raises_code("gateway.settings"):
         read_tool_servers(written(tmp_path, text), Path.read_bytes)
-    with pytest.raises(SettingsRefused):
+    with raises_code("gateway.settings"):
         read_tool_servers(tmp_path / "absent.json", Path.read_bytes)
 
 

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.tool_servers.sockets import socket_of
 from affiant.gateway.tool_servers.stdio_host import command_of, served_commands
-from affiant.gateway.wire.errors import SettingsRefused
 from affiant.sandbox.base.privileges import (
     BROKER_USER,
     GATEWAY_USER,
@@ -156,7 +156,7 @@ def test_without_root_a_server_is_kept_apart_by_bubblewrap_or_not_run(
     assert command.index("--ro-bind") < command.index(str(tmp_path))
     assert command_of(("server",), hidden=tmp_path, root=True) == ("server",)
     monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(SettingsRefused, match="bubblewrap"):
+    with raises_code("gateway.settings", match="bubblewrap"):
         command_of(("server",), hidden=tmp_path, root=False)
 
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations, cycle
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.gateway.upstream.fair_queue import PROMISED, FairQueue
 from affiant.gateway.upstream.priority_band import MOST_COST, BandBounds, QueueBounds, Ticket
-from affiant.gateway.wire.errors import QueueFull
 from affiant.policy.model.share import PRIORITIES, Priority, Share
 
 WIDE = QueueBounds(*(BandBounds(100_000, 60.0) for _ in PRIORITIES))
@@ -334,13 +333,13 @@ def test_one_session_leaves_room_to_all_others() -> None:
     bounds = QueueBounds(normal=BandBounds(64, 60.0))
     queue = FairQueue(1, bounds)
     taken = 0
-    with pytest.raises(QueueFull) as caught:
+    with raises_code("queue.full") as caught:
         for taken in range(65):
             queue.enter("heavy", Share(), 1, now=0.0)
     assert (taken, caught.value.code, caught.value.retry_after_s) == (32, "queue.full", 1)
     for number in range(100):  # and each of any number of others always has a place
         queue.enter(f"light{number}", Share(), 1, now=0.0)
-    with pytest.raises(QueueFull):
+    with raises_code("queue.full"):
         queue.enter("light0", Share(), 1, now=0.0)
     queue.enter("light0", Share(1, Priority.BATCH), 1, now=0.0)
 
@@ -349,7 +348,7 @@ def test_who_is_refused_is_told_how_long_others_have_waited() -> None:
     queue = FairQueue(1, QueueBounds(normal=BandBounds(2, 60.0)))
     queue.enter("a", Share(), 1, now=100.0)
     for now, told in ((100.0, 1), (117.2, 18), (500.0, 60)):
-        with pytest.raises(QueueFull) as caught:
+        with raises_code("queue.full") as caught:
             for _ in range(3):
                 queue.enter("a", Share(), 1, now=now)
         assert caught.value.retry_after_s == told

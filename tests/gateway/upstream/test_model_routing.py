@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
+from tests.raising import raises_code
 
+from affiant.errors import UnreachableError
 from affiant.gateway.upstream.model_routing import Upstreams
 from affiant.gateway.upstream.upstream import Upstream
-from affiant.gateway.wire.errors import ModelNotFound, SettingsRefused, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ class Listed:
     async def models(self) -> Sequence[str]:
         self.asked += 1
         if self.names is None:
-            raise UpstreamUnreachable("down")
+            raise UnreachableError("down", code="upstream.unreachable")
         return self.names
 
     async def close(self) -> None:
@@ -51,7 +52,7 @@ async def test_the_first_that_lists_it_gets_it() -> None:
     assert [(await found.choose(name)).id for name in "xyz"] == ["a", "a", "b"]
     assert await found.models() == ("x", "y", "z")
     assert (first.asked, second.asked) == (1, 1)
-    with pytest.raises(ModelNotFound):
+    with raises_code("model.not_found"):
         await found.choose("w")
 
 
@@ -65,9 +66,9 @@ async def test_one_that_is_down_lists_nothing_and_is_asked_again() -> None:
 
 async def test_all_of_them_down_is_told_as_a_request_would_be() -> None:
     for found in (upstreams(Listed("a", None)), upstreams(Listed("a", None), Listed("b", None))):
-        with pytest.raises(UpstreamUnreachable):
+        with raises_code("upstream.unreachable"):
             await found.models()
-    with pytest.raises(UpstreamUnreachable):
+    with raises_code("upstream.unreachable"):
         await found.choose("x")
 
 
@@ -87,5 +88,5 @@ async def test_a_list_is_believed_for_a_minute() -> None:
 
 
 async def test_no_upstream_at_all_is_refused() -> None:
-    with pytest.raises(SettingsRefused):
+    with raises_code("gateway.settings"):
         upstreams()

@@ -19,12 +19,12 @@ from tests.gateway.upstream_server import (
     streamed,
     whole,
 )
+from tests.raising import raises_code
 
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.process.launch import UpstreamChoice, upstream_configs
 from affiant.gateway.upstream.openai_upstream import Credentials
 from affiant.gateway.upstream.response_checks import UpstreamKeyRedaction
-from affiant.gateway.wire.errors import UpstreamResponseRefused
 from affiant.secrets.names.value import SecretValue
 
 KEY = b"sk-gateway-5f2c9a77e1b04d"
@@ -106,7 +106,7 @@ def test_a_list_of_models_with_the_gateways_key_is_refused(
 def test_every_part_is_looked_at() -> None:
     guard = UpstreamKeyRedaction(SecretValue(KEY))
     guard.require_absent(b"", b"x" * 100)
-    with pytest.raises(UpstreamResponseRefused) as refused:
+    with raises_code("upstream.answer") as refused:
         guard.require_absent(b"x", b"." + KEY + b".")
     assert KEY.decode() not in str(refused.value)
     UpstreamKeyRedaction(None).require_absent(KEY)

@@ -16,10 +16,11 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.statements.evidence import wrap_endorsements
 from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.errors import NotFreshError
 from affiant.gateway.admission.appraise_session import AdmissionRequest, Appraiser, parse_admission_request
 from affiant.gateway.sessions.recorder import Recorded, Recorder, policy_members
 from affiant.gateway.sessions.sessions import Admitted, Session, SessionTable
-from affiant.gateway.wire.errors import Busy, NonceUnknown
+from affiant.gateway.wire.errors import Busy
 
 __all__ = ["NONCE_LIFETIME_S", "Admissions", "Nonces"]
 
@@ -52,13 +53,14 @@ class Nonces:
         """Use ``nonce``, once.
 
         Raises:
-            NonceUnknown: not made here, used before, or expired.
+            ``admission.nonce``: not made here, used before, or expired.
         """
         self._forget(now)
         if nonce is None or self._expiry.pop(nonce, None) is None:
-            raise NonceUnknown(
+            raise NotFreshError(
                 "the statement's nonce is not one that is out",
                 expected=f"one of this gateway's, at most {NONCE_LIFETIME_S} s old, used once",
+                code="admission.nonce",
             )
 
     def _forget(self, now: float) -> None:

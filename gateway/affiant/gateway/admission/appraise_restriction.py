@@ -18,9 +18,9 @@ from datetime import datetime
 from affiant.attestation.statements.restriction import Narrowing, logged_narrowings
 from affiant.attestation.tdx.event_log.eventlog import parse_event_log
 from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.errors import NotAuthenticError
 from affiant.gateway.admission.appraise_session import AdmissionRequest, Appraiser
 from affiant.gateway.sessions.sessions import Admitted
-from affiant.gateway.wire.errors import AdmissionMismatch
 from affiant.policy.diff.restriction import (
     NotARestriction,
     compare_restriction,
@@ -54,7 +54,8 @@ class NarrowingAppraiser:
             admitted: what the session is until then.
 
         Raises:
-            AdmissionMismatch: of another session, or keys. NotARestriction: another profile, and not a narrower one.
+            ``admission.mismatch``: of another session, or keys.
+            NotARestriction: another profile, which does not restrict this one.
             AffiantError: as an admission is refused, or a log of narrowings.
         """
         require_same_session(request, admitted)
@@ -70,7 +71,7 @@ def require_same_session(request: AdmissionRequest, admitted: Admitted) -> None:
     """Step 1.
 
     Raises:
-        AdmissionMismatch: something else than was admitted.
+        ``admission.mismatch``: something else than was admitted.
     """
     facts: tuple[tuple[str, object, object], ...] = (
         ("manifest", request.manifest.digest, admitted.manifest.digest),
@@ -79,8 +80,12 @@ def require_same_session(request: AdmissionRequest, admitted: Admitted) -> None:
     )
     for what, found, expected in facts:
         if found != expected:
-            raise AdmissionMismatch(
-                f"the {what} is not the one that was admitted", expected=expected, found=found, where=what
+            raise NotAuthenticError(
+                f"the {what} is not the one that was admitted",
+                expected=expected,
+                found=found,
+                where=what,
+                code="admission.mismatch",
             )
 
 
@@ -90,11 +95,12 @@ def _one_more(request: AdmissionRequest, admitted: Admitted) -> tuple[Narrowing,
         parse_event_log(request.evidence.eventlog), first=request.manifest.profile_digest
     )
     if len(found) != admitted.epoch + 1 or found[:-1] != admitted.narrowings:
-        raise AdmissionMismatch(
+        raise NotAuthenticError(
             "the log holds other restrictions than those that are known and one more",
             expected=f"{admitted.epoch + 1} restrictions",
             found=len(found),
             where="eventlog",
+            code="admission.mismatch",
         )
     return found
 

@@ -68,9 +68,8 @@ from affiant.attestation.tdx import (
     verify_quote,
 )
 from affiant.attestation.tdx.appraise.appraisal import appraise
-from affiant.errors import MalformedError
+from affiant.errors import MalformedError, NotAllowedError, NotAuthenticError, NotFreshError
 from affiant.gateway.sessions.sessions import Admitted
-from affiant.gateway.wire.errors import AdmissionExpired, AdmissionMismatch, IsolationBelowFloor
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.signing.signatures import require_profile
 
@@ -96,12 +95,16 @@ def parse_admission_request(body: bytes) -> AdmissionRequest:
 
     Raises:
         MalformedError: a part of another form.
-        AdmissionMismatch: evidence that is not a session's.
+        ``admission.mismatch``: evidence that is not a session's.
     """
     admission = parse_admission(body)
     evidence = parse_evidence(admission.evidence)
     if evidence.manifest is None or evidence.activation is None:
-        raise AdmissionMismatch("the evidence is not a session's", expected="manifest and activation in it")
+        raise NotAuthenticError(
+            "the evidence is not a session's",
+            expected="manifest and activation in it",
+            code="admission.mismatch",
+        )
     return AdmissionRequest(
         raw_evidence=admission.evidence,
         evidence=evidence,
@@ -145,7 +148,7 @@ class Appraiser:
             narrowings: of this session; the profile is then the one after the last of them.
 
         Raises:
-            AdmissionMismatch, AdmissionExpired: a contradiction, named.
+            ``admission.mismatch``, ``admission.expired``: a contradiction, named.
             AffiantError: what collateral, quote and appraisal refuse with, under their own codes.
         """
         self._check_statement(request, now)
@@ -179,7 +182,9 @@ class Appraiser:
         _same("gateway keyset", statement.gks, self.keyset_digest)
         _same("issuer", statement.iss, session_issuer(request.activation.session))
         if len(statement.chn) != 1:
-            raise AdmissionMismatch("a session signs one chain", found=len(statement.chn))
+            raise NotAuthenticError(
+                "a session signs one chain", found=len(statement.chn), code="admission.mismatch"
+            )
         _require_after("statement", statement.not_after, now)
 
     def _check_links(self, request: AdmissionRequest, now: datetime) -> None:
@@ -188,10 +193,11 @@ class Appraiser:
         _same("manifest's class", request.manifest.cls, self.config.cls)
         _require_after("activation", request.activation.expires, now)
         if not reaches_floor(request.activation.isolation, request.manifest.isolation_floor):
-            raise IsolationBelowFloor(
+            raise NotAllowedError(
                 "the session's isolation is weaker than its manifest's minimum",
                 expected=request.manifest.isolation_floor,
                 found=request.activation.isolation,
+                code="admission.isolation",
             )
 
     def _check_gateway(self, manifest: Manifest) -> None:
@@ -272,16 +278,27 @@ def _check_openings(activation: Activation, probe: str) -> None:
     try:
         seal((probe,), to=activation.openings, rh=probe)
     except (MalformedError, ValueError) as error:
-        raise AdmissionMismatch("the activation's disclosure key is not an X25519 key") from error
+        raise NotAuthenticError(
+            "the activation's disclosure key is not an X25519 key", code="admission.mismatch"
+        ) from error
 
 
 def _same(what: str, found: object, expected: object) -> None:
     if found != expected:
-        raise AdmissionMismatch(f"the {what} is another one", expected=expected, found=found, where=what)
+        raise NotAuthenticError(
+            f"the {what} is another one",
+            expected=expected,
+            found=found,
+            where=what,
+            code="admission.mismatch",
+        )
 
 
 def _require_after(what: str, instant: int, now: datetime) -> None:
     if instant <= now.timestamp():
-        raise AdmissionExpired(
-            f"the {what} has expired", expected=f"after {int(now.timestamp())}", found=instant
+        raise NotFreshError(
+            f"the {what} has expired",
+            expected=f"after {int(now.timestamp())}",
+            found=instant,
+            code="admission.expired",
         )

@@ -20,11 +20,12 @@ from datetime import datetime
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u_sha256
+from affiant.errors import UnreachableError
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.sessions.recorder import Recorded, Recorder
 from affiant.gateway.sessions.sessions import Session, SessionState, SessionTable
 from affiant.gateway.store.journal import DURABLE_WITHIN_S, durable
-from affiant.gateway.wire.errors import JournalUnavailable, SessionNotClosed
+from affiant.gateway.wire.errors import JournalUnavailable
 
 __all__ = ["Closing"]
 
@@ -66,7 +67,7 @@ class Closing:
 
         Raises:
             JournalUnavailable: the close cannot be made durable.
-            SessionNotClosed: it is not durable yet; the session is as good as closed.
+            ``session.not_closed``: it is not durable yet; the session is as good as closed.
         """
         if session.state is SessionState.OPEN:
             session.move(SessionState.CLOSING)
@@ -76,10 +77,11 @@ class Closing:
             within_s = self.grace_s + self.recorded_s
             await asyncio.wait({closer}, timeout=within_s)
             if not closer.done():
-                raise SessionNotClosed(
+                raise UnreachableError(
                     "the session takes nothing any more, but its close is not durable yet",
                     expected=f"within {within_s:g} s",
                     hint="Ask again",
+                    code="session.not_closed",
                 )
             closer.result()
         assert session.head is not None

@@ -26,13 +26,13 @@ from dataclasses import dataclass, field
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.statements.evidence import wrap_endorsements
 from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.errors import StateError
 from affiant.gateway.admission.admit import Admissions
 from affiant.gateway.admission.appraise_restriction import NarrowingAppraiser
 from affiant.gateway.admission.appraise_session import AdmissionRequest, parse_admission_request
 from affiant.gateway.approvals.queue import GatewayApprovals
 from affiant.gateway.sessions.sessions import Admitted, Session, session_held
 from affiant.gateway.store.journal import DURABLE_WITHIN_S, durable
-from affiant.gateway.wire.errors import NarrowingOutOfTurn, NarrowingUnsettled
 
 __all__ = ["Narrowings"]
 
@@ -57,7 +57,7 @@ class Narrowings:
 
         Raises:
             AffiantError: refused, and the session is as it was; see ``appraise_restriction``.
-            NarrowingUnsettled, JournalUnavailable: the same, for what it would have had to wait for.
+            ``narrowing.unsettled``, JournalUnavailable: the same, for what it would have had to wait for.
         """
         admissions = self.admissions
         admissions.recorder.require()
@@ -85,9 +85,13 @@ class Narrowings:
     def _require_turn(self, session: Session) -> None:
         session.require_open(now=self.admissions.clock().timestamp())
         if session.narrowing_refused:
-            raise NarrowingOutOfTurn("a restriction of this session failed, so no other is made")
+            raise StateError(
+                "a restriction of this session failed, so no other is made", code="narrowing.out_of_turn"
+            )
         if session.supervisor.epoch != session.admitted.epoch:
-            raise NarrowingOutOfTurn("the supervisor has not recorded the previous restriction")
+            raise StateError(
+                "the supervisor has not recorded the previous restriction", code="narrowing.out_of_turn"
+            )
 
     async def _judged(self, session: Session, request: AdmissionRequest, collateral: Collateral) -> Admitted:
         async with self._judging:
@@ -120,12 +124,14 @@ class Narrowings:
         """Let the requests under way end, then give up what is left of them.
 
         Raises:
-            NarrowingUnsettled: they do not end: one that was refused meanwhile may wait for a journal that stalls.
+            ``narrowing.unsettled``: they do not end: one that was refused meanwhile may wait for a journal that stalls.
         """
         if not await session.idle(within_s=self.grace_s):
             session.give_up()
             if not await session.idle(within_s=self.recorded_s):
-                raise NarrowingUnsettled("requests under way do not end", found=session.under_way)
+                raise StateError(
+                    "requests under way do not end", found=session.under_way, code="narrowing.unsettled"
+                )
 
 
 @contextmanager

@@ -17,9 +17,10 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.records.chain import Head
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.errors import MalformedError, StateError
 from affiant.gateway.sessions.recorder import Recorder, policy_members
 from affiant.gateway.sessions.sessions import Session, SessionState
-from affiant.gateway.wire.errors import RecordOutOfPlace, RequestMalformed, RequestTooLarge, SessionClosed
+from affiant.gateway.wire.errors import RequestMalformed
 
 __all__ = ["MAX_OPENINGS", "Submissions", "check_place"]
 
@@ -31,12 +32,12 @@ def check_place(record: VerifiedReceipt, session: Session) -> None:
     """Return if ``record`` is what comes next in its session.
 
     Raises:
-        RecordOutOfPlace: another chain, number or link, another session's ``agt``, an unknown ``peer``, a
+        ``record.out_of_place``: another chain, number or link, another session's ``agt``, an unknown ``peer``, a
             beginning that is no ``boot``, a narrowing that was not made, or anything after ``end``.
     """
     chain = session.supervisor
     if chain.ended:
-        raise RecordOutOfPlace("a record after the end of its chain", where="kind")
+        raise _out_of_place("a record after the end of its chain", where="kind")
     evd = session.admitted.evd if record.kind == "policy" else chain.evd
     expected: dict[str, tuple[object, object]] = {
         "chn": (record.chn, chain.chn),
@@ -53,7 +54,7 @@ def check_place(record: VerifiedReceipt, session: Session) -> None:
             "gks": (record.member("gks"), session.admitted.statement.gks),
         }
     elif record.kind == "boot":
-        raise RecordOutOfPlace("a second boot in one chain", where="kind")
+        raise _out_of_place("a second boot in one chain", where="kind")
     if record.member("agt") is not None:
         expected |= {
             "agt.ses": (record.member("agt", "ses"), session.id),
@@ -63,7 +64,7 @@ def check_place(record: VerifiedReceipt, session: Session) -> None:
         }
     for name, (found, wanted) in expected.items():
         if found != wanted:
-            raise RecordOutOfPlace("not what comes next", expected=wanted, found=found, where=name)
+            raise _out_of_place("not what comes next", expected=wanted, found=found, where=name)
     _check_peer(record, session)
 
 
@@ -71,7 +72,7 @@ def _expected_narrowing(record: VerifiedReceipt, session: Session) -> Mapping[st
     """What a record of a narrowing must say: of the one that was made last and has no record yet."""
     admitted = session.admitted
     if session.supervisor.epoch + 1 != admitted.epoch:
-        raise RecordOutOfPlace("a restriction that was not made, or was recorded before", where="kind")
+        raise _out_of_place("a restriction that was not made, or was recorded before", where="kind")
     return {
         "old": (record.member("old"), admitted.narrowings[-1].old),
         "dif": (record.member("dif"), admitted.difference),
@@ -88,9 +89,13 @@ def _check_peer(record: VerifiedReceipt, session: Session) -> None:
         return
     head = session.signed(str(record.member("peer", "rh")))
     if head is None or head.to_json() != peer:
-        raise RecordOutOfPlace("the record names another that this gateway did not sign", where="peer")
+        raise _out_of_place("the record names another that this gateway did not sign", where="peer")
     if head.seq < session.supervisor.peer_seq:
-        raise RecordOutOfPlace("the record names an earlier one than the record before it", where="peer")
+        raise _out_of_place("the record names an earlier one than the record before it", where="peer")
+
+
+def _out_of_place(what: str, *, where: str, expected: object = None, found: object = None) -> MalformedError:
+    return MalformedError(what, where=where, expected=expected, found=found, code="record.out_of_place")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +113,16 @@ class Submissions:
             sealed: its disclosures, sealed to whoever started the session; empty if there are none.
 
         Raises:
-            SessionClosed: the session has ended. RecordOutOfPlace, RequestMalformed, RequestTooLarge: as named.
+            ``session.closed``: the session has ended.
+            ``record.out_of_place``, ``request.too_large``, RequestMalformed: as named.
             AffiantError: what verification of the record refuses with.
             JournalUnavailable: it is not durable, hence not acknowledged.
         """
         if len(sealed) > MAX_OPENINGS:
-            raise RequestTooLarge(
-                "the sealed disclosures are too large", expected=f"at most {MAX_OPENINGS} characters"
+            raise MalformedError(
+                "the sealed disclosures are too large",
+                expected=f"at most {MAX_OPENINGS} characters",
+                code="request.too_large",
             )
         from_b64u(sealed)
         text = parse_receipt(jws + "~")
@@ -127,7 +135,9 @@ class Submissions:
         async with session.submitting:
             if record.rh not in session.supervisor.hashes:
                 if session.state is SessionState.CLOSED:
-                    raise SessionClosed("the session has ended", found=session.state.value)
+                    raise StateError(
+                        "the session has ended", found=session.state.value, code="session.closed"
+                    )
                 check_place(record, session)
                 head = session.head  # now: what is signed later would be named before it is durable
                 await self.recorder.keep_peer(session, record, sealed=sealed)

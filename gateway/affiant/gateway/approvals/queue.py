@@ -19,9 +19,9 @@ from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.signatures.approvers.errors import NotAnApprover, StatementForAnother
 from affiant.attestation.signatures.approvers.identities import NamedIdentities
 from affiant.attestation.signatures.approvers.statement import Statement, read_statement
+from affiant.errors import StateError
 from affiant.gateway.sessions.recorder import Recorded, Recorder, policy_members
 from affiant.gateway.sessions.sessions import Session, SessionState, SessionTable
-from affiant.gateway.wire.errors import NotFound
 from affiant.policy.approvals.action import Action, Draft, parse_action
 from affiant.policy.approvals.errors import (
     ActionMalformed,
@@ -125,7 +125,7 @@ class GatewayApprovals:
         """Take an action that the supervisor of ``session`` holds; the same again is the same.
 
         Raises:
-            ActionMalformed, ApprovalExpired, TooManyApprovals: it is not taken. SessionClosed: nothing is.
+            ActionMalformed, ApprovalExpired, TooManyApprovals: it is not taken. ``session.closed``: nothing is.
         """
         action = parse_action(raw)
         if action.plane != "egress":
@@ -183,7 +183,7 @@ class GatewayApprovals:
         """Ask for approval of what this gateway is about to let through, all of it or nothing.
 
         Raises:
-            ApprovalDenied, TooManyApprovals, ActionUnshowable: nothing new is asked for. SessionClosed: nor here.
+            ApprovalDenied, TooManyApprovals, ActionUnshowable: nothing new is asked for. ``session.closed``: nor here.
         """
         session.require_open(now=self._now())
         waiting = self._box(session).desk.ask_all(
@@ -196,7 +196,7 @@ class GatewayApprovals:
 
         Raises:
             ApprovalDenied, ApprovalExpired: one never will be. ApprovalUsed: somebody else took it.
-            SessionClosed: the session has ended meanwhile.
+            ``session.closed``: the session has ended meanwhile.
         """
         box = self._box(session)
         while True:
@@ -209,7 +209,8 @@ class GatewayApprovals:
         """Take the approvals of all ``actions``, once, or none of them; one step of the event loop.
 
         Raises:
-            ApprovalPending, ApprovalDenied, ApprovalExpired, ApprovalUsed: nothing is taken. SessionClosed: nor here.
+            ApprovalPending, ApprovalDenied, ApprovalExpired, ApprovalUsed: nothing is taken.
+            ``session.closed``: nor here.
         """
         session.require_open(now=self._now())
         box = self._box(session)
@@ -288,18 +289,19 @@ class GatewayApprovals:
         """One of them.
 
         Raises:
-            NotFound: there is none, or it is none of theirs.
+            ``not_found``: there is none, or it is none of theirs.
         """
         for post in self._of(who):
             if post.waiting.action.name == name:
                 return post
-        raise NotFound("no such action waits for you")
+        raise StateError("no such action waits for you", code="not_found")
 
     async def decide(self, who: Approvers, name: str, text: str) -> Mapping[str, object]:
         """Count a statement of one of ``who``, once it is recorded; ``state`` and ``record``.
 
         Raises:
-            NotFound: no such action of theirs. AffiantError: as the desk refuses. JournalUnavailable: not recorded.
+            ``not_found``: no such action of theirs. JournalUnavailable: not recorded.
+            AffiantError: as the queue rejects it.
         """
         action = self.shown(who, name).waiting.action
         box = self._boxes[action.session]

@@ -27,9 +27,8 @@ from affiant.attestation.signatures.approvers.signed_by_identity import (
     claimed_identity,
     verify_signed_reader,
 )
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, NotAuthenticError
 from affiant.gateway.approvals.queue import Approvers, GatewayApprovals
-from affiant.gateway.wire.errors import ProofMissing
 from affiant.gateway.wire.http_request import Scope, header, target_of
 
 __all__ = ["Readers"]
@@ -68,7 +67,7 @@ class Readers:
         """Who sent this request: an approver, by the thumbprint of a key or the names of an identity.
 
         Raises:
-            ProofMissing: without a proof. StatementMalformed, ReaderRefused: it does not hold, or was seen before.
+            ``proof.missing``: without a proof. StatementMalformed, ReaderRefused: it does not hold, or was seen before.
             NotAnApprover: no session of this gateway names the key, or the identity that it stands for.
         """
         now = self._now()
@@ -84,7 +83,7 @@ class Readers:
         """Take the key of this request's proof as an identity's, by the bundle that it sends; the second that ends it.
 
         Raises:
-            ProofMissing, StatementMalformed, ReaderRefused: the request's proof, or the bundle, does not hold.
+            ``proof.missing``, StatementMalformed, ReaderRefused: the request's proof, or the bundle, does not hold.
             NotAnApprover: no session of this gateway names the identity. AffiantError: as it is verified.
         """
         now = self._now()
@@ -140,7 +139,9 @@ class Readers:
     def _proof(self, scope: Scope, body: bytes, now: float) -> ReaderProof:
         text = header(scope, READER_HEADER)
         if text is None:
-            raise ProofMissing("no proof of an approver's key", expected=f"the header {READER_HEADER}")
+            raise NotAuthenticError(
+                "no proof of an approver's key", expected=f"the header {READER_HEADER}", code="proof.missing"
+            )
         method, target = scope["method"], target_of(scope)
         return verify_reader_proof(text, method, target, body, spki=self._spki, now=now)
 

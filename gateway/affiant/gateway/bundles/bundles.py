@@ -25,6 +25,7 @@ from affiant.attestation.bundle.bundle_anchors import Anchors
 from affiant.attestation.encoding.binary_text import b64u, from_b64u, sha256_name
 from affiant.attestation.encoding.canonical import parse_strict
 from affiant.attestation.records.receipt import receipt_hash
+from affiant.errors import StateError
 from affiant.gateway.log.log_anchors import LogAnchors
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.store.entries import (
@@ -37,13 +38,7 @@ from affiant.gateway.store.entries import (
 )
 from affiant.gateway.store.index import Index, PeerPlace, RecordPlace
 from affiant.gateway.store.journal import Journal, Place
-from affiant.gateway.wire.errors import (
-    EntryErased,
-    IndexUnavailable,
-    JournalMalformed,
-    LogUnavailable,
-    NotFound,
-)
+from affiant.gateway.wire.errors import EntryErased, IndexUnavailable, JournalMalformed, LogUnavailable
 
 __all__ = ["Bundles"]
 
@@ -61,7 +56,7 @@ class Bundles:
         """``{"bundle", "openings"}`` of one session, of this boot or an earlier one: JSON.
 
         Raises:
-            NotFound: no session of this id has a record here. IndexUnavailable: as named.
+            ``not_found``: no session of this id has a record here. IndexUnavailable: as named.
         """
         own = await self._own_records(session)
         last = _last_of(own)
@@ -100,12 +95,12 @@ class Bundles:
         """The proof of inclusion of one receipt, as C2SP tlog-proof text.
 
         Raises:
-            NotFound: it has no leaf. LogUnavailable: as named.
+            ``not_found``: it has no leaf. LogUnavailable: as named.
         """
         head = await self.log.include()
         (proof,) = await self.log.prove([_hash_of(sdjwt.partition("~")[0])], head)
         if proof is None:
-            raise NotFound("the receipt has no leaf in the log")
+            raise StateError("the receipt has no leaf in the log", code="not_found")
         return proof.to_bytes()
 
     async def _bundle(
@@ -136,7 +131,10 @@ class Bundles:
         own = await self.index.session_records(session)
         starts = [record for record in own if record.kind == "session-start"]
         if not starts:
-            raise NotFound("there is no such session here; or it was, and was pruned after its retention")
+            raise StateError(
+                "there is no such session here; or it was, and was pruned after its retention",
+                code="not_found",
+            )
         return [record for record in own if record.boot == starts[0].boot and record.seq >= starts[0].seq]
 
     async def _chain(self, start: RecordPlace, last: int) -> tuple[Sequence[RecordPlace], Sequence[Place]]:

@@ -40,9 +40,8 @@ from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.note import Note, parse_note
 from affiant.attestation.tlog.tiles import TILE_WIDTH
 from affiant.attestation.verifier.files.opened_disclosures import Opener, Outcome
-from affiant.errors import AffiantError, MalformedError
+from affiant.errors import AffiantError, ConfigurationError, MalformedError, StateError
 from affiant.gateway.bundles.anchored import Anchored, PeriodAnchors
-from affiant.gateway.bundles.errors import ExportBusy, NothingToExport
 from affiant.gateway.bundles.period_store import Placed, Store
 from affiant.gateway.bundles.plan import Plan, Record
 from affiant.gateway.store.entries import ObjectEntry, OpeningEntry, PeerEntry, RecordEntry
@@ -91,7 +90,7 @@ def export_period(
     """Write the archive ``place``. The draft beside it is gone on with if it is of the same request, else begun anew.
 
     Raises:
-        NothingToExport: no leaf is in the range. ExportBusy: another export writes ``place``.
+        ``export.nothing``: no leaf is in the range. ``export.busy``: another export writes ``place``.
         AffiantError: the log's files are not what its checkpoint says, or lack something.
     """
     folder = place.with_name(f".{place.name}.draft")
@@ -105,7 +104,7 @@ def export_period(
             finally:
                 plan.close()
     except StoreLocked as error:
-        raise ExportBusy("another export writes this file", where=str(place)) from error
+        raise StateError("another export writes this file", where=str(place), code="export.busy") from error
     shutil.rmtree(folder)
     return replace(found, resumed=resumed)
 
@@ -158,12 +157,12 @@ class _Run:
         else:
             self.plan.drop_sessions_but(self.asked.sessions, _OF_NO_SESSION)
             if not self.plan.sessions():
-                raise NothingToExport(_NOTHING)
+                raise ConfigurationError(_NOTHING, code="export.nothing")
         sessions, boots = self.plan.sessions(), self.plan.boots()
         self._scan("beside", lambda found: self._find_beside(found, sessions, boots))
         self._place_extras(newest)
         if self.plan.count() == 0:
-            raise NothingToExport(_NOTHING)
+            raise ConfigurationError(_NOTHING, code="export.nothing")
         note, checkpoint = self._choose_checkpoint(end)
         if self.asked.keys:
             self._scan("openings", self._find_openings)
@@ -218,7 +217,11 @@ class _Run:
             if (since is None or entry.iat >= since) and (until is None or entry.iat < until):
                 first, end = (index if first < 0 else first), index + 1
         if first < 0:
-            raise NothingToExport("the log has no leaf in this range", found=f"{newest.size} leaves in all")
+            raise ConfigurationError(
+                "the log has no leaf in this range",
+                found=f"{newest.size} leaves in all",
+                code="export.nothing",
+            )
         self.plan.add_leaves(
             (entry.rh, index) for index, entry in self.store.leaves(newest.size) if first <= index < end
         )

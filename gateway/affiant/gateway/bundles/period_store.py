@@ -18,15 +18,21 @@ from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.entry import LogEntry, parse_entry
 from affiant.attestation.tlog.note import Note, verify_note
 from affiant.attestation.tlog.tiles import TILE_WIDTH, bundles_of
-from affiant.errors import AffiantError
-from affiant.gateway.bundles.errors import StoreUnreadable
+from affiant.errors import AffiantError, UnreachableError
 from affiant.gateway.log.transparency_log import log_folder
 from affiant.gateway.store.entries import BootEntry, Entry, decode_entry
 from affiant.gateway.store.journal import Place, segment_path
 from affiant.gateway.store.journal_format import read_frame, scan
 from affiant.gateway.wire.errors import EntryErased, JournalMalformed
 
-__all__ = ["Placed", "Store", "open_store"]
+__all__ = ["Placed", "Store", "StoreUnreadable", "open_store"]
+
+
+class StoreUnreadable(UnreachableError):
+    """The folder holds no gateway's journal and log, or they cannot be read."""
+
+    code = "export.store"
+    retryable = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,22 +23,10 @@ from affiant.policy.approvals.action import Action, parse_action
 from affiant.sandbox.base.errors import GatewayNotTheOne, GatewayUnreachable
 from affiant.sandbox.processes.gateway_probe import gateway_origin, pinless_context, spki_of
 
-__all__ = ["ApprovalRefused", "ApproverClient", "OtherAction", "Shown"]
+__all__ = ["ApproverClient", "Shown"]
 
 _LIMIT: Final = 8 << 20
 _TIMEOUT_S: Final = 15.0
-
-
-class ApprovalRefused(StateError):
-    """The gateway refused; the text and the code in brackets are its own."""
-
-    code = "approval.refused"
-
-
-class OtherAction(NotAuthenticError):
-    """The gateway showed another action than the one that was asked for."""
-
-    code = "approval.shown_other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +73,7 @@ class ApproverClient:
             signed: the bundle that says so, for the TLS key that it is shown.
 
         Raises:
-            GatewayUnreachable, GatewayNotTheOne, ApprovalRefused: as named. AffiantError: as ``signed``.
+            ``gateway.unreachable``, GatewayNotTheOne, ``approval.refused``: as named. AffiantError: as ``signed``.
         """
         self._asked("POST", "/v1/approvers", signed(self._shown_spki()).encode("utf-8"))
 
@@ -93,7 +81,7 @@ class ApproverClient:
         """What waits for this approver, or has waited, by the gateway's word.
 
         Raises:
-            GatewayUnreachable, GatewayNotTheOne, ApprovalRefused: as named.
+            ``gateway.unreachable``, GatewayNotTheOne, ``approval.refused``: as named.
         """
         found = self._asked("GET", "/v1/approvals").get("approvals")
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
@@ -104,20 +92,25 @@ class ApproverClient:
         """The action with this SHA-256 name, as its bytes say it.
 
         Raises:
-            OtherAction: the bytes are another action's. ActionMalformed: they are none.
-            GatewayUnreachable, GatewayNotTheOne, ApprovalRefused: as named.
+            ``approval.shown_other``: the bytes are another action's. ActionMalformed: they are none.
+            ``gateway.unreachable``, GatewayNotTheOne, ``approval.refused``: as named.
         """
         said = self._asked("GET", f"/v1/approvals/{name.removeprefix('sha256:')}")
         action = parse_action(from_b64u(str(said.get("bytes", ""))))
         if action.name != name:
-            raise OtherAction("the gateway showed another action", expected=name, found=action.name)
+            raise NotAuthenticError(
+                "the gateway showed another action",
+                expected=name,
+                found=action.name,
+                code="approval.shown_other",
+            )
         return Shown(action, said)
 
     def hand_over(self, name: str, statement: str) -> Mapping[str, Any]:
         """What became of the action: ``state``, and ``record``, the id of the receipt of the statement.
 
         Raises:
-            GatewayUnreachable, GatewayNotTheOne, ApprovalRefused: as named.
+            ``gateway.unreachable``, GatewayNotTheOne, ``approval.refused``: as named.
         """
         return self._asked("POST", f"/v1/approvals/{name.removeprefix('sha256:')}", statement.encode("utf-8"))
 
@@ -159,7 +152,7 @@ class ApproverClient:
         if not isinstance(members, dict):
             raise GatewayUnreachable("the gateway's answer is no object", where=self._url)
         if answer.status != 200:
-            raise ApprovalRefused(_told(members))
+            raise StateError(_told(members), code="approval.refused")
         return members
 
     def _proof(self, method: str, target: str, body: bytes, spki: str) -> str:

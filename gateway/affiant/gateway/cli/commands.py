@@ -34,12 +34,6 @@ _MAX_RESPONSE: Final = 1 << 28
 _TIMEOUT_S: Final = 30.0
 
 
-class GatewayUnreachable(UnreachableError):
-    """No gateway serves from this folder."""
-
-    code = "gateway.unreachable"
-
-
 def default_home() -> str:
     """``affiant`` in the XDG state folder; click reads ``$AFFIANT_HOME`` first."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
@@ -422,8 +416,11 @@ def _ask(folder: Path, target: str, *, accept: tuple[int, ...] = (200,)) -> byte
     try:
         response = request(folder / OPERATOR_SOCKET, "GET", target, limit=_MAX_RESPONSE, timeout_s=_TIMEOUT_S)
     except OSError as error:
-        raise GatewayUnreachable(
-            "no gateway serves from this folder", where=str(folder), hint="Start it: affiant gateway serve"
+        raise UnreachableError(
+            "no gateway serves from this folder",
+            where=str(folder),
+            hint="Start it: affiant gateway serve",
+            code="gateway.unreachable",
         ) from error
     if response.status not in accept:
         click.echo(response.body.decode("utf-8", "replace"), err=True)

@@ -17,13 +17,13 @@ from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.statements.gateway_config import GatewayConfig, parse_gateway_config
 from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.tcb.collateral import Collateral, parse_collateral
+from affiant.errors import ConfigurationError
 from affiant.gateway.log.transparency_log import LogBounds
 from affiant.gateway.log.witnesses import WitnessBounds
 from affiant.gateway.upstream.http1 import Timeouts
 from affiant.gateway.upstream.openai_upstream import Credentials
 from affiant.gateway.upstream.priority_band import QueueBounds
 from affiant.gateway.wire.bodies import least_memory
-from affiant.gateway.wire.errors import SettingsRefused
 from affiant.secrets.names.value import SecretValue
 
 __all__ = ["BODIES_MAX", "Settings", "encode_settings", "parse_settings"]
@@ -87,19 +87,23 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.reference.digest != self.config.reference:
-            raise SettingsRefused(
+            raise ConfigurationError(
                 "the reference values are not those of the configuration",
                 expected=self.config.reference,
                 found=self.reference.digest,
+                code="gateway.settings",
             )
         if self.reference.cls.value != self.config.cls:
-            raise SettingsRefused("the classes of configuration and reference values differ")
+            raise ConfigurationError(
+                "the classes of configuration and reference values differ", code="gateway.settings"
+            )
         if self.bodies_max < least_memory(self.config.body_max):
-            raise SettingsRefused(
+            raise ConfigurationError(
                 "not enough memory for one body",
                 expected=f"at least {least_memory(self.config.body_max)} bytes",
                 found=self.bodies_max,
                 where="bodies_max",
+                code="gateway.settings",
             )
 
 
@@ -163,14 +167,16 @@ def parse_settings(data: bytes) -> Settings:
     """The settings in ``data``.
 
     Raises:
-        SettingsRefused: not such a document. MalformedError: a part of another form.
+        ``gateway.settings``: not such a document. MalformedError: a part of another form.
     """
     try:
         document = msgspec.json.decode(data, type=_Document)
     except msgspec.DecodeError:
-        raise SettingsRefused("not a settings document", expected=_TYPE) from None  # its text may quote a key
+        raise ConfigurationError(
+            "not a settings document", expected=_TYPE, code="gateway.settings"
+        ) from None  # its text may quote a key
     if document.typ != _TYPE:
-        raise SettingsRefused("not a settings document", expected=_TYPE)
+        raise ConfigurationError("not a settings document", expected=_TYPE, code="gateway.settings")
     return Settings(
         store=Path(document.store),
         host=document.host,

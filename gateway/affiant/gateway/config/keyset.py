@@ -25,7 +25,7 @@ from affiant.attestation.statements.statement import (
     parse_statement,
     report_data,
 )
-from affiant.gateway.wire.errors import ConfigurationUnbound
+from affiant.errors import NotAuthenticError
 
 __all__ = ["Keyset", "make_keyset", "require_bound"]
 
@@ -127,7 +127,7 @@ def make_keyset(
         cosigned: the log's newest note that witnesses have cosigned, if they have: the keys are not older.
 
     Raises:
-        ConfigurationUnbound: MRCONFIGID of the TD is not SHA-384 of the configuration.
+        ``gateway.configuration_unbound``: MRCONFIGID of the TD is not SHA-384 of the configuration.
     """
     require_bound(config, source)
     names = _Names(
@@ -149,14 +149,15 @@ def require_bound(config: GatewayConfig, source: QuoteSource) -> None:
     """Return if the TD was launched for ``config``.
 
     Raises:
-        ConfigurationUnbound: MRCONFIGID is not SHA-384 of it.
+        ``gateway.configuration_unbound``: MRCONFIGID is not SHA-384 of it.
     """
     found = source.report().mrconfigid
     if found != config.mrconfigid:
-        raise ConfigurationUnbound(
+        raise NotAuthenticError(
             "this TD was launched for another configuration",
             expected=config.mrconfigid.hex(),
             found=found.hex(),
+            code="gateway.configuration_unbound",
         )
 
 

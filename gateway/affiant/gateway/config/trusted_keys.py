@@ -18,8 +18,7 @@ from affiant.attestation.signatures.profiles.accepted_signers import (
     AcceptedSigner,
     parse_signers_file,
 )
-from affiant.errors import MalformedError
-from affiant.gateway.wire.errors import SettingsRefused
+from affiant.errors import ConfigurationError, MalformedError
 
 __all__ = ["Named", "read_named"]
 
@@ -37,7 +36,8 @@ def read_named(authorities: Sequence[Path], signers: Path | None) -> Named:
     """Those whom the files name.
 
     Raises:
-        SettingsRefused: a file cannot be read, or holds no authority's key. SignersInvalid: it is no list of signers.
+        ``gateway.settings``: a file cannot be read, or holds no authority's key.
+        SignersInvalid: it is no list of signers.
     """
     return Named(_authorities(authorities), _signers(signers))
 
@@ -49,8 +49,11 @@ def _signers(path: Path | None) -> tuple[AcceptedSigner, ...]:
         with path.open("rb") as file:
             return parse_signers_file(file.read(MAX_SIGNERS_FILE + 1))
     except OSError as error:
-        raise SettingsRefused(
-            "the file of profile signers cannot be read", where=str(path), found=error.strerror
+        raise ConfigurationError(
+            "the file of profile signers cannot be read",
+            where=str(path),
+            found=error.strerror,
+            code="gateway.settings",
         ) from error
 
 
@@ -58,10 +61,15 @@ def _authorities(paths: Sequence[Path]) -> tuple[ec.EllipticCurvePublicKey, ...]
     try:
         return tuple(public_key_of(parse_strict(path.read_bytes(), limit=4096)) for path in paths)
     except OSError as error:
-        raise SettingsRefused(
-            "an authority's public key cannot be read", where=str(error.filename), found=error.strerror
+        raise ConfigurationError(
+            "an authority's public key cannot be read",
+            where=str(error.filename),
+            found=error.strerror,
+            code="gateway.settings",
         ) from error
     except MalformedError as error:
-        raise SettingsRefused(
-            f"not an authority's public key: {error}", hint="Made by: affiant erase keygen"
+        raise ConfigurationError(
+            f"not an authority's public key: {error}",
+            hint="Made by: affiant erase keygen",
+            code="gateway.settings",
         ) from error

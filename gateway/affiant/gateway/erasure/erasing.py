@@ -26,7 +26,7 @@ from typing import Any, Final
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.erasure.orders import CONTENT_KINDS
 from affiant.attestation.erasure.request_file import Request
-from affiant.errors import AffiantError, MalformedError
+from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError
 from affiant.gateway.erasure.pruning import Pruning
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.sessions.recorder import Recorder
@@ -43,17 +43,7 @@ from affiant.gateway.store.index import Index, PeerPlace, RecordPlace
 from affiant.gateway.store.journal import Journal, Place
 from affiant.gateway.store.journal_erasing import erase_entries, finish_erasing
 from affiant.gateway.store.order_book import OrderBook, Ordered, is_order, payload_of
-from affiant.gateway.wire.errors import (
-    EntryErased,
-    ErasureMismatch,
-    ErasureRepeated,
-    HoldUnknown,
-    IndexUnavailable,
-    JournalMalformed,
-    KindNotErasable,
-    RecordHeld,
-    SessionStillOpen,
-)
+from affiant.gateway.wire.errors import EntryErased, IndexUnavailable, JournalMalformed
 
 __all__ = ["Erasing"]
 
@@ -97,12 +87,16 @@ class Erasing:
         """Carry out every order of ``request``, one after another; what became of each.
 
         Raises:
-            OrderUnauthorized, ErasureMismatch, ErasureRepeated, KindNotErasable, RecordHeld, SessionStillOpen,
-            ChainStillGrows, HoldUnknown: of the first order that is refused; those before it are carried out.
+            OrderUnauthorized, ``erasure.*``, ``hold.unknown``: the first rejected order; those before it are done.
             JournalUnavailable, LogUnavailable, IndexUnavailable: what is recorded is carried out at the next start.
         """
         if request.origin != self.origin:
-            raise ErasureMismatch("orders for another log", expected=self.origin, found=request.origin[:80])
+            raise StateError(
+                "orders for another log",
+                expected=self.origin,
+                found=request.origin[:80],
+                code="erasure.mismatch",
+            )
         async with self._one:
             await self._load()
             return [await self._take(request.kind, order) for order in request.orders]
@@ -129,10 +123,11 @@ class Erasing:
         known = self.book.by_order(order["aut"])
         if known is not None and await self._is_logged(known):
             if kind == "hold" and "rel" not in order and self.book.hold(known.rh) is None:
-                raise HoldUnknown(
+                raise StateError(
                     "this very hold was ended since, so that it holds nothing",
                     found=known.rh,
                     hint="Make the request anew: it is another hold at another time.",
+                    code="hold.unknown",
                 )
             done = await self._carry_out(known) if kind == "erasure" else 0
             return _answer(known, new=False, erased=done)
@@ -164,13 +159,15 @@ class Erasing:
     def _demand_hold(self, order: Mapping[str, Any]) -> None:
         hold = self.book.hold(order["rel"])
         if hold is None or hold.payload["tgt"] != order["tgt"]:
-            raise HoldUnknown("no hold in force has this record and target", found=order["rel"])
+            raise StateError(
+                "no hold in force has this record and target", found=order["rel"], code="hold.unknown"
+            )
 
     async def _demand_erasable(self, items: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         """Return if everything named may be erased; the ids of this boot's records that will be gone."""
         places = [(item["chn"], item["seq"]) for item in items]
         if len(set(places)) != len(places):
-            raise ErasureRepeated("one record twice in one order")
+            raise StateError("one record twice in one order", code="erasure.repeated")
         gone = []
         await self.pruning.demand([item for item in items if item["lvl"] == 3])
         for item in items:
@@ -185,32 +182,54 @@ class Erasing:
         name = f"{item['chn']}:{item['seq']}"
         level = self.book.level_of(item["chn"], item["seq"])
         if level >= item["lvl"]:
-            raise ErasureRepeated(
-                "the record was ordered to be erased before", where=name, found=f"level {level}"
+            raise StateError(
+                "the record was ordered to be erased before",
+                where=name,
+                found=f"level {level}",
+                code="erasure.repeated",
             )
         place = await self.index.record_at(item["chn"], item["seq"])
         if place is None or place.rh != item["rh"]:
-            raise ErasureMismatch("no such record here", where=name, expected="chn, seq and rh of a record")
+            raise StateError(
+                "no such record here",
+                where=name,
+                expected="chn, seq and rh of a record",
+                code="erasure.mismatch",
+            )
         claims = await asyncio.to_thread(self._claims, place)
         expected = {"ses": place.ses} if place.ses else {}
         if isinstance(place, RecordPlace) and place.ses:
             expected["seq"] = claims["agt"]["seq"]
         if item.get("agt", {}) != expected:
-            raise ErasureMismatch("the record's session is another", where=f"{name}.agt", expected=expected)
+            raise StateError(
+                "the record's session is another",
+                where=f"{name}.agt",
+                expected=expected,
+                code="erasure.mismatch",
+            )
         if item["lvl"] == 2 and claims["kind"] not in CONTENT_KINDS:
-            raise KindNotErasable(
+            raise NotAllowedError(
                 "records of this kind hold the chain or the session together",
                 where=name,
                 found=claims["kind"],
                 hint="Of these the content alone can be erased: level 1",
+                code="erasure.kind",
             )
         session = self.sessions.by_id(place.ses) if place.ses else None
         if session is not None and session.state is not SessionState.CLOSED:
-            raise SessionStillOpen("the session has not ended", where=name, found=session.state.value)
+            raise StateError(
+                "the session has not ended",
+                where=name,
+                found=session.state.value,
+                code="erasure.session_open",
+            )
         hold = self.book.hold_on(place.rh, place.ses)
         if hold is not None:
-            raise RecordHeld(
-                "the record is held", where=name, found=f"hold {hold.rh}: {hold.payload['basis']}"
+            raise NotAllowedError(
+                "the record is held",
+                where=name,
+                found=f"hold {hold.rh}: {hold.payload['basis']}",
+                code="erasure.held",
             )
         return _Target(place, item["lvl"], place.jti if isinstance(place, RecordPlace) else "")
 
@@ -235,7 +254,9 @@ class Erasing:
             if isinstance(entry, (RecordEntry, PeerEntry)):
                 return payload_of(entry.jws)
         except EntryErased as error:
-            raise ErasureRepeated("the record is erased already", where=f"{place.chn}:{place.seq}") from error
+            raise StateError(
+                "the record is erased already", where=f"{place.chn}:{place.seq}", code="erasure.repeated"
+            ) from error
         except (OSError, JournalMalformed, MalformedError) as error:
             raise IndexUnavailable("the journal does not hold what the index says") from error
         raise IndexUnavailable("the journal does not hold what the index says")

@@ -17,20 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from affiant.attestation.encoding.binary_text import b64u
+from affiant.errors import NotAllowedError, StateError
 from affiant.files import sync_folder
 from affiant.gateway.store.index import Index, WholeChain
 from affiant.gateway.store.journal import segment_path
 from affiant.gateway.store.journal_erasing import erase_entries
 from affiant.gateway.store.journal_format import HEAD_SIZE, scan
 from affiant.gateway.store.order_book import OrderBook
-from affiant.gateway.wire.errors import (
-    ChainStillGrows,
-    ErasureMismatch,
-    ErasureRepeated,
-    JournalMalformed,
-    JournalUnavailable,
-    RecordHeld,
-)
+from affiant.gateway.wire.errors import JournalMalformed, JournalUnavailable
 
 __all__ = ["Pruning", "segments_of_boot"]
 
@@ -51,7 +45,7 @@ class Pruning:
         """Return if every chain that ``items`` of one order name may be pruned.
 
         Raises:
-            ErasureMismatch, ErasureRepeated, ChainStillGrows, RecordHeld: as named.
+            ``erasure.mismatch``, ``erasure.repeated``, ``erasure.chain_growing``, ``erasure.held``: as named.
         """
         together = {item["chn"]: item["seq"] for item in items}
         for item in items:
@@ -61,7 +55,7 @@ class Pruning:
         """Prune the boots of those ``chains`` that are a gateway's; how many segments or entries went.
 
         Raises:
-            ErasureMismatch: a boot has a chain that nobody ordered to be pruned; nothing of it is deleted.
+            ``erasure.mismatch``: a boot has a chain that nobody ordered to be pruned; nothing of it is deleted.
             JournalUnavailable: a segment cannot be deleted.
         """
         done = 0
@@ -75,29 +69,37 @@ class Pruning:
     async def _demand(self, item: Mapping[str, Any], together: Mapping[str, int]) -> None:
         name = f"{item['chn']}:{item['seq']}"
         if self.book.is_pruned(item["chn"], 0):
-            raise ErasureRepeated("the chain was ordered to be pruned before", where=name)
+            raise StateError("the chain was ordered to be pruned before", where=name, code="erasure.repeated")
         chain = await self.index.whole_chain(item["chn"])
         if chain is None or self._last(item["chn"], chain) != (item["seq"], item["rh"]):
-            raise ErasureMismatch(
+            raise StateError(
                 "not the last record of a chain here",
                 where=name,
                 expected="chn, seq and rh of the last record",
+                code="erasure.mismatch",
             )
         if chain.boot == self.index.boot:
-            raise ChainStillGrows(
+            raise StateError(
                 "the chain is of the boot that serves",
                 where=name,
                 hint="Start the gateway again: its next boot can prune this one.",
+                code="erasure.chain_growing",
             )
         expected = {"ses": chain.ses} if chain.ses else {}
         if item.get("agt", {}) != expected:
-            raise ErasureMismatch("the chain's session is another", where=f"{name}.agt", expected=expected)
+            raise StateError(
+                "the chain's session is another",
+                where=f"{name}.agt",
+                expected=expected,
+                code="erasure.mismatch",
+            )
         for hold in self.book.holds():
             if await self.index.reaches(chain.boot, chain.ses, hold.payload["tgt"]):
-                raise RecordHeld(
+                raise NotAllowedError(
                     "a record or session of the chain is held",
                     where=name,
                     found=f"hold {hold.rh}: {hold.payload['basis']}",
+                    code="erasure.held",
                 )
         if not chain.ses:
             await self._demand_all_named(chain.boot, together)
@@ -110,10 +112,11 @@ class Pruning:
     async def _demand_all_named(self, boot: str, together: Mapping[str, int]) -> None:
         for chn, seq in (await self.index.chains_of(boot)).items():
             if not (self.book.is_pruned(chn, seq) or together.get(chn, -1) >= seq):
-                raise ErasureMismatch(
+                raise StateError(
                     "a boot is pruned with the chains of all its sessions",
                     where=f"{chn}:{seq}",
                     hint="Name this chain as well, in this order or one before it.",
+                    code="erasure.mismatch",
                 )
 
     async def _prune(self, boot: str) -> int:

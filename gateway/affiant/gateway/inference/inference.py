@@ -51,7 +51,7 @@ from affiant.gateway.upstream.upstream import Upstream, UpstreamResponse
 from affiant.gateway.wire.bodies import Bodies, Share
 from affiant.gateway.wire.errors import (
     RequestMalformed,
-    ToolNotAllowed,
+    ToolNotAllowedError,
 )
 from affiant.gateway.wire.http_request import (
     NONCE_HEADER,
@@ -315,7 +315,7 @@ class InferenceRequest(SessionRequest):
         if isinstance(error, LimitReached):
             fired = () if account.decided is None else account.decided.rules
             account.decided = RequestDecision("deny", (*fired, *error.rules))
-        elif isinstance(error, ToolNotAllowed) and account.decided is not None:
+        elif isinstance(error, ToolNotAllowedError) and account.decided is not None:
             account.decided = RequestDecision("deny", account.decided.rules)
         if not account.forwarding:
             return account.refusal(error, body)

@@ -22,10 +22,10 @@ from typing import Final
 
 from affiant.attestation.tlog.proof import LogProof
 from affiant.attestation.tlog.quorum import Witnessed
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, UnreachableError
 from affiant.gateway.log.transparency_log import LogHead, TransparencyLog
 from affiant.gateway.log.witnesses import Witnesses
-from affiant.gateway.wire.errors import ClockContradicted, LogUnavailable, LogUnwitnessed
+from affiant.gateway.wire.errors import LogUnavailable
 
 __all__ = ["PublishedLog"]
 
@@ -121,8 +121,8 @@ class PublishedLog:
         """Return if a session may be admitted; until witnesses have cosigned once, wait for the next round.
 
         Raises:
-            LogUnwitnessed: the newest cosigned checkpoint is too old, or there is none.
-            ClockContradicted: witnesses date it otherwise than this machine's clock would.
+            ``log.unwitnessed``: the newest cosigned checkpoint is too old, or there is none.
+            ``clock.contradicted``: witnesses date it otherwise than this machine's clock would.
         """
         if self._witnesses is not None and self._newest is None:
             began = self._last_round[0]
@@ -130,32 +130,35 @@ class PublishedLog:
         if (refusal := self._unwitnessed()) is not None:
             raise refusal
 
-    def _unwitnessed(self) -> LogUnwitnessed | ClockContradicted | None:
+    def _unwitnessed(self) -> UnreachableError | None:
         """Why no session may be admitted."""
         if self._witnesses is None:
             return None
         if self._newest is None:
-            return LogUnwitnessed(
+            return UnreachableError(
                 "no quorum of witnesses has cosigned the log since the gateway began",
                 hint="See the witnesses in: affiant gateway status",
+                code="log.unwitnessed",
             )
         if abs(self._newest.skew) > MAX_SKEW_S:
-            return ClockContradicted(
+            return UnreachableError(
                 "this machine's clock and the witnesses' differ",
                 expected=f"at most {MAX_SKEW_S} s",
                 found=f"theirs are at {self._newest.skew:+.0f} s",
                 hint="Set the clock that is wrong; if it is this one, start the gateway again.",
+                code="clock.contradicted",
             )
         backed = self._newest.witnessed.not_before
         assert backed is not None, "the configuration has a quorum"
         age = max(self._clock().timestamp() - backed, self._seconds() - self._newest.asked)
         if age <= self._max_age_s:
             return None
-        return LogUnwitnessed(
+        return UnreachableError(
             "the newest checkpoint that witnesses have cosigned is too old",
             expected=f"at most {self._max_age_s} s",
             found=f"{age:.0f} s",
             hint="See the witnesses in: affiant gateway status",
+            code="log.unwitnessed",
         )
 
     async def include(self) -> LogHead:

@@ -76,7 +76,7 @@ class Relay:
         """Take bytes as they come from the upstream.
 
         Raises:
-            ToolNotAllowed, UpstreamResponseRefused: nothing more of this stream goes on.
+            ToolNotAllowedError, ``upstream.answer``: nothing more of this stream goes on.
         """
         return self._take(self._splitter.feed(chunk))
 

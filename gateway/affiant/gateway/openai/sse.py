@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from affiant.gateway.wire.errors import UpstreamResponseRefused
+from affiant.errors import MalformedError
 
 __all__ = ["MAX_EVENT", "EventSplitter", "event_data", "is_terminal", "require_fields"]
 
@@ -45,7 +45,7 @@ class EventSplitter:
         """The events that ``chunk`` completes.
 
         Raises:
-            UpstreamResponseRefused: an event beyond 1 MiB.
+            ``upstream.answer``: an event beyond 1 MiB.
         """
         data = self.pending
         data += chunk
@@ -58,7 +58,9 @@ class EventSplitter:
         # a boundary takes at most four bytes, of which three may be here already
         self._searched = max(len(self.pending) - 3, 0)
         if len(self.pending) > MAX_EVENT:
-            raise UpstreamResponseRefused("an event is too large", expected=f"at most {MAX_EVENT} bytes")
+            raise MalformedError(
+                "an event is too large", expected=f"at most {MAX_EVENT} bytes", code="upstream.answer"
+            )
         return tuple(events)
 
     def finish(self) -> bytes:
@@ -117,7 +119,7 @@ def require_fields(event: bytes) -> None:
     or at what it is in Latin-1. Where data is JSON, neither can stand in it but inside a string.
 
     Raises:
-        UpstreamResponseRefused: some line is none of these.
+        ``upstream.answer``: some line is none of these.
     """
     for line in _LINE_END.split(event):
         if line.startswith(b":"):
@@ -125,8 +127,10 @@ def require_fields(event: bytes) -> None:
         else:
             plain = not line or _FIELD.fullmatch(line) is not None
         if not plain:
-            raise UpstreamResponseRefused(
-                "a line of the stream is no field", expected="data, event, id, retry or a comment"
+            raise MalformedError(
+                "a line of the stream is no field",
+                expected="data, event, id, retry or a comment",
+                code="upstream.answer",
             )
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NoReturn
 
-from affiant.gateway.wire.errors import UpstreamResponseRefused
+from affiant.errors import MalformedError
 
 __all__ = ["CHAT_MEMBERS", "fold", "folded", "inexact", "require_calls_in_place", "require_no_calls"]
 
@@ -98,7 +98,7 @@ def require_calls_in_place(answer: object) -> None:
     """Return if every call in ``answer`` stands where chat completions have it, in its exact spelling.
 
     Raises:
-        UpstreamResponseRefused: a reader could find one elsewhere, or under another spelling.
+        ``upstream.answer``: a reader could find one elsewhere, or under another spelling.
     """
     _walk(answer, "answer")
 
@@ -107,7 +107,7 @@ def require_no_calls(answer: object) -> None:
     """Return if ``answer``, which reports an error, holds no call at all.
 
     Raises:
-        UpstreamResponseRefused: a reader could find one.
+        ``upstream.answer``: a reader could find one.
     """
     _walk(answer, _OTHER)
 
@@ -139,9 +139,10 @@ def _members(value: Mapping[str, object], place: str) -> list[tuple[object, str]
 
 
 def _refuse(problem: str, where: str | None) -> NoReturn:
-    raise UpstreamResponseRefused(
+    raise MalformedError(
         problem,
         expected="calls in choices[].message or .delta only",
         where=where,
         hint="Readers would differ",
+        code="upstream.answer",
     )

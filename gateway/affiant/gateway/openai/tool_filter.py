@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from affiant.errors import MalformedError
 from affiant.gateway.openai.chat import parse_json
 from affiant.gateway.openai.sse import event_data, require_fields
 from affiant.gateway.openai.strict_json import require_calls_in_place, require_no_calls
-from affiant.gateway.wire.errors import RequestMalformed, ToolNotAllowed, UpstreamResponseRefused
+from affiant.gateway.wire.errors import RequestMalformed, ToolNotAllowedError
 
 __all__ = ["Judge", "Passed", "StreamFilter", "ToolCall", "judge_answer", "judge_error", "read_answer"]
 
@@ -56,11 +57,11 @@ def judge_answer(answer: object, allowed: Judge | None) -> tuple[ToolCall, ...]:
     """The calls in a whole answer, as it was read, all of them allowed; without a judge, only that it is an object.
 
     Raises:
-        ToolNotAllowed: one is not. UpstreamResponseRefused: the answer cannot be read.
+        ToolNotAllowedError: one is not. ``upstream.answer``: the answer cannot be read.
     """
     calls: dict[tuple[int, int], _Call] = {}
     if not isinstance(answer, dict):
-        raise UpstreamResponseRefused("the upstream's answer is no object")
+        raise MalformedError("the upstream's answer is no object", code="upstream.answer")
     if allowed is None:
         return ()
     require_calls_in_place(answer)
@@ -74,7 +75,7 @@ def judge_error(answer: object) -> None:
     """Return if ``answer``, which reports an error, holds no call that some reader could find.
 
     Raises:
-        UpstreamResponseRefused: it does.
+        ``upstream.answer``: it does.
     """
     require_no_calls(answer)  # an object, or an array of them
 
@@ -107,8 +108,8 @@ class StreamFilter:
         """What may go on now that ``event`` has come; the terminal event is the caller's.
 
         Raises:
-            ToolNotAllowed: a call is not allowed: none of what is held goes on.
-            UpstreamResponseRefused: an event cannot be read, a call never ends, or there are too many choices.
+            ToolNotAllowedError: a call is not allowed: none of what is held goes on.
+            ``upstream.answer``: an event cannot be read, a call never ends, or there are too many choices.
         """
         self._read(event)
         if not self._calls:
@@ -116,7 +117,9 @@ class StreamFilter:
         self._held.append(event)
         self._held_size += len(event)
         if self._held_size > MAX_HELD:
-            raise UpstreamResponseRefused("a tool call is too large", expected=f"at most {MAX_HELD} bytes")
+            raise MalformedError(
+                "a tool call is too large", expected=f"at most {MAX_HELD} bytes", code="upstream.answer"
+            )
         complete = {choice for choice, _ in self._calls} <= self._finished
         return self.release() if complete else Passed()
 
@@ -131,11 +134,11 @@ class StreamFilter:
         """As :meth:`release`, if ``event``, the terminal one, says nothing else.
 
         Raises:
-            UpstreamResponseRefused: it does.
+            ``upstream.answer``: it does.
         """
         require_fields(event)
         if (event_data(event) or b"").strip() != b"[DONE]":
-            raise UpstreamResponseRefused("the terminal event says more", expected="[DONE]")
+            raise MalformedError("the terminal event says more", expected="[DONE]", code="upstream.answer")
         return self.release()
 
     def _read(self, event: bytes) -> None:
@@ -146,30 +149,32 @@ class StreamFilter:
             return
         value = read_answer(data)
         if not isinstance(value, dict):
-            raise UpstreamResponseRefused("the upstream's answer is no object")
+            raise MalformedError("the upstream's answer is no object", code="upstream.answer")
         self.read = event, value
         require_calls_in_place(value)
         for place, choice in enumerate(_choices(value)):
             where = _index(choice, place)
             calls = sum([_collect(part, where, self._calls, streamed=True) for part in _parts(choice)])
             if calls and where in self._finished:
-                raise ToolNotAllowed("a tool call after its choice was finished")
+                raise ToolNotAllowedError("a tool call after its choice was finished")
             if choice.get("finish_reason") not in (None, ""):
                 self._finished.add(where)
                 if len(self._finished) > _MAX_CHOICES:
-                    raise UpstreamResponseRefused("too many choices", expected=f"at most {_MAX_CHOICES}")
+                    raise MalformedError(
+                        "too many choices", expected=f"at most {_MAX_CHOICES}", code="upstream.answer"
+                    )
 
 
 def read_answer(data: bytes) -> object:
     """The value of a whole answer, or of one event's data.
 
     Raises:
-        UpstreamResponseRefused: it is not strict JSON.
+        ``upstream.answer``: it is not strict JSON.
     """
     try:
         return parse_json(data)
     except RequestMalformed as error:
-        raise UpstreamResponseRefused("the upstream's answer is not strict JSON") from error
+        raise MalformedError("the upstream's answer is not strict JSON", code="upstream.answer") from error
 
 
 def _choices(value: Mapping[str, object]) -> list[dict[str, object]]:
@@ -177,7 +182,7 @@ def _choices(value: Mapping[str, object]) -> list[dict[str, object]]:
     if choices is None:
         return []
     if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-        raise UpstreamResponseRefused("choices are no array of objects", where="choices")
+        raise MalformedError("choices are no array of objects", where="choices", code="upstream.answer")
     return choices
 
 
@@ -190,7 +195,7 @@ def _object(value: Mapping[str, object], name: str) -> dict[str, object] | None:
     found = value.get(name)
     if found is None or isinstance(found, dict):
         return found
-    raise UpstreamResponseRefused("not an object", where=name)
+    raise MalformedError("not an object", where=name, code="upstream.answer")
 
 
 def _index(value: Mapping[str, object], place: int) -> int:
@@ -199,7 +204,7 @@ def _index(value: Mapping[str, object], place: int) -> int:
     if found is None:
         return place
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < _MAX_INDEX:
-        raise UpstreamResponseRefused("not an index", where="index")
+        raise MalformedError("not an index", where="index", code="upstream.answer")
     return found
 
 
@@ -209,18 +214,18 @@ def _collect(
     """Add what one message, or one delta of it, says of calls; returns how many entries spoke of one."""
     entries = part.get("tool_calls")
     if entries is not None and not isinstance(entries, list):
-        raise UpstreamResponseRefused("tool_calls are no array", where="tool_calls")
+        raise MalformedError("tool_calls are no array", where="tool_calls", code="upstream.answer")
     found = len(entries or ())
     for place, entry in enumerate(entries or ()):
         if not isinstance(entry, dict):
-            raise UpstreamResponseRefused("a tool call is no object", where="tool_calls")
+            raise MalformedError("a tool call is no object", where="tool_calls", code="upstream.answer")
         index = _index(entry, place)
         _add(calls, (choice, index if streamed else place), entry)
     if part.get("function_call") is not None:  # the older form, one per message
         _add(calls, (choice, -1), {"type": "function", "function": _object(part, "function_call")})
         found += 1
     if len(calls) > _MAX_CALLS:
-        raise UpstreamResponseRefused("too many tool calls", expected=f"at most {_MAX_CALLS}")
+        raise MalformedError("too many tool calls", expected=f"at most {_MAX_CALLS}", code="upstream.answer")
     return found
 
 
@@ -240,14 +245,16 @@ def _add(calls: dict[tuple[int, int], _Call], at: tuple[int, int], entry: Mappin
             call.names.append(_text(body, "name"))
             call.arguments.append(_text(body, member))
     if len(call.forms) > 1:
-        raise UpstreamResponseRefused("a tool call in two forms", expected="function or custom")
+        raise MalformedError(
+            "a tool call in two forms", expected="function or custom", code="upstream.answer"
+        )
 
 
 def _text(value: Mapping[str, object], name: str) -> str:
     found = value.get(name)
     if found is None or isinstance(found, str):
         return found or ""
-    raise UpstreamResponseRefused("not a string", where=name)
+    raise MalformedError("not a string", where=name, code="upstream.answer")
 
 
 def _judged(calls: Mapping[tuple[int, int], _Call], allowed: Judge) -> tuple[ToolCall, ...]:
@@ -260,11 +267,11 @@ def _judged(calls: Mapping[tuple[int, int], _Call], allowed: Judge) -> tuple[Too
         found = {reading: allowed(reading, arguments) for reading in readings}
         rules = found[name]
         if call.nameless or rules is None or None in found.values():
-            raise ToolNotAllowed(
+            raise ToolNotAllowedError(
                 "the model called a tool, or with arguments, that the profile does not allow"
             )
         if call.others - {name}:
-            raise UpstreamResponseRefused("a tool call with two names", where="name")
+            raise MalformedError("a tool call with two names", where="name", code="upstream.answer")
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         passed.append(ToolCall(name, f"sha256:{digest}", rules))
     return tuple(passed)

@@ -12,7 +12,7 @@ import resource
 import signal
 from typing import Final
 
-from affiant.gateway.wire.errors import SettingsRefused
+from affiant.errors import ConfigurationError
 
 __all__ = ["confine"]
 
@@ -25,7 +25,7 @@ def confine() -> None:
     """Close this process to inspection, and have it stopped when its parent ends.
 
     Raises:
-        SettingsRefused: the kernel refuses.
+        ``gateway.settings``: the kernel refuses.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     libc = ctypes.CDLL(None, use_errno=True)
@@ -36,4 +36,6 @@ def confine() -> None:
     )
     for option, value in options:
         if libc.prctl(option, value, 0, 0, 0) != 0:
-            raise SettingsRefused("prctl refuses", found=os.strerror(ctypes.get_errno()))
+            raise ConfigurationError(
+                "prctl refuses", found=os.strerror(ctypes.get_errno()), code="gateway.settings"
+            )

@@ -45,7 +45,7 @@ from affiant.attestation.statements.gateway_config import (
 )
 from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tlog.quorum import OWN_WITNESS_URL
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, ConfigurationError
 from affiant.folders import make_private
 from affiant.gateway.config.collateral_file import COLLATERAL_NAME, write_collateral
 from affiant.gateway.config.config import BODIES_MAX, Settings, encode_settings
@@ -58,7 +58,6 @@ from affiant.gateway.tool_gate.path_copies import folder_of_copies
 from affiant.gateway.tool_servers.servers_file import ToolServers, read_tool_servers
 from affiant.gateway.tool_servers.stdio_host import served_commands
 from affiant.gateway.upstream.openai_upstream import Credentials
-from affiant.gateway.wire.errors import SettingsRefused
 from affiant.policy.decision_log.rotation import Rotation
 from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.names.source import parse_reference
@@ -139,7 +138,7 @@ def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig,
     """The configuration of each upstream; without any, the embedded echo.
 
     Raises:
-        SettingsRefused: not an address, or a root that cannot be read.
+        ``gateway.settings``: not an address, or a root that cannot be read.
     """
     if not choices:
         return (DEV_ECHO,)
@@ -156,10 +155,11 @@ def _upstream_config(choice: UpstreamChoice, roots: tuple[str, ...], taken: set[
         return DEV_ECHO
     parts = urlsplit(choice.url)
     if parts.scheme not in ("http", "https") or parts.hostname is None or "@" in parts.netloc:
-        raise SettingsRefused(  # the address is not repeated: somebody may have put a password into it
+        raise ConfigurationError(  # the address is not repeated: somebody may have put a password into it
             "not an upstream's address",
             expected="http(s)://host[:port]/v1",
             hint="A credential goes into the secret store, and its name into --upstream-key-ref",
+            code="gateway.settings",
         )
     name = re.sub("[^a-z0-9]+", "-", parts.netloc.lower()).strip("-")[:48] or "upstream"
     identifier = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 99))) if n not in taken)
@@ -173,7 +173,9 @@ def _root(path: Path) -> bytes:
     try:
         return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(Encoding.DER)
     except (OSError, ValueError) as error:
-        raise SettingsRefused("not a certificate in PEM form", where=str(path)) from error
+        raise ConfigurationError(
+            "not a certificate in PEM form", where=str(path), code="gateway.settings"
+        ) from error
 
 
 def planned_config(
@@ -203,8 +205,11 @@ def _tool_servers(path: Path | None) -> ToolServers:
     if path is None:
         return ToolServers()
     if importlib.util.find_spec("mcp") is None:
-        raise SettingsRefused(
-            "tool servers need the MCP SDK", where=str(path), hint="pip install 'affiant[mcp]'"
+        raise ConfigurationError(
+            "tool servers need the MCP SDK",
+            where=str(path),
+            hint="pip install 'affiant[mcp]'",
+            code="gateway.settings",
         )
     return read_tool_servers(path, _root)
 
@@ -234,11 +239,13 @@ def _config(
         raise _refused_servers(error) or error from error
 
 
-def _refused_servers(error: AffiantError) -> SettingsRefused | None:
+def _refused_servers(error: AffiantError) -> ConfigurationError | None:
     """What is wrong with a tool server, in the operator's words; None where that is not what is wrong."""
     if not str(error.where).startswith("config.mcp_servers"):
         return None
-    return SettingsRefused(error.message, where=error.where, expected=error.expected, found=error.found)
+    return ConfigurationError(
+        error.message, where=error.where, expected=error.expected, found=error.found, code="gateway.settings"
+    )
 
 
 def _config_under(
@@ -265,15 +272,20 @@ def _config_under(
             raise refused from error
         if not str(error.where).startswith("config.witnesses"):
             raise
-        raise SettingsRefused(
-            error.message, where=str(witnesses), expected=error.expected, found=error.found
+        raise ConfigurationError(
+            error.message,
+            where=str(witnesses),
+            expected=error.expected,
+            found=error.found,
+            code="gateway.settings",
         ) from error
     if config.asks_own_witness:
-        raise SettingsRefused(
+        raise ConfigurationError(
             "an address that is kept for the gateway's own witness",
             where=str(witnesses),
             found=OWN_WITNESS_URL,
             hint="The gateway's own witness stands alone: --witnesses self",
+            code="gateway.settings",
         )
     return config
 
@@ -283,7 +295,9 @@ def _witness_text(path: Path) -> str:
         with path.open("rb") as file:
             return file.read(_MAX_WITNESSES + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsRefused("the witness policy cannot be read", where=str(path)) from error
+        raise ConfigurationError(
+            "the witness policy cannot be read", where=str(path), code="gateway.settings"
+        ) from error
 
 
 def launch_gateway(launch: Launch) -> int:

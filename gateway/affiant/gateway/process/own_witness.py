@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Final
 
 from affiant.attestation.log.witness.embedded import OwnWitness
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, ConfigurationError
 from affiant.gateway.log.log_key import read_log_vkey
 from affiant.gateway.log.witnesses import OWN_WITNESS_SOCKET
-from affiant.gateway.wire.errors import SettingsRefused
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import WITNESS_USER, is_root
 from affiant.sandbox.processes.home import give_folder, lock
@@ -50,7 +49,7 @@ def served_own_witness(own: OwnWitness, store: Path, log: Path, *, user: int | N
 
     Raises:
         StoreLocked: another process serves it.
-        SettingsRefused: there is no place for the socket.
+        ``gateway.settings``: there is no place for the socket.
     """
     with lock(own.lock, wait=False):
         if is_root():
@@ -77,8 +76,11 @@ def _listening(path: Path, user: int | None) -> Iterator[socket.socket]:
         listener.listen(64)
     except OSError as error:
         listener.close()
-        raise SettingsRefused(
-            "the witness's socket cannot be made", where=str(path), found=error.strerror
+        raise ConfigurationError(
+            "the witness's socket cannot be made",
+            where=str(path),
+            found=error.strerror,
+            code="gateway.settings",
         ) from error
     try:
         yield listener

@@ -35,7 +35,7 @@ import uvloop
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.running_image import image_digest
 from affiant.attestation.simulated.served.client import SimulatedTD
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, ConfigurationError
 from affiant.gateway.config.config import Settings, parse_settings
 from affiant.gateway.config.keyset import LIFETIME
 from affiant.gateway.inference.inference import ChatCompletions
@@ -48,7 +48,7 @@ from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.sessions import SessionState
 from affiant.gateway.store.journal import hold_store
 from affiant.gateway.wire.bounded_http import BoundedHTTP
-from affiant.gateway.wire.errors import JournalUnavailable, SettingsRefused
+from affiant.gateway.wire.errors import JournalUnavailable
 from affiant.gateway.wire.routes import Application, GatewayApp
 from affiant.gateway.wire.tls import TLSIdentity, make_tls_identity
 from affiant.policy.decision_log.file import DecisionFile
@@ -179,7 +179,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.listen(1024)
     except OSError as error:
         listener.close()
-        raise SettingsRefused("cannot listen", found=error.strerror, where=f"{host}:{port}") from error
+        raise ConfigurationError(
+            "cannot listen", found=error.strerror, where=f"{host}:{port}", code="gateway.settings"
+        ) from error
     return listener
 
 
@@ -195,7 +197,9 @@ def _operator_socket(path: Path) -> Iterator[socket.socket]:
         listener.listen(64)
         yield listener
     except OSError as error:
-        raise SettingsRefused("cannot make the operator's socket", found=error.strerror) from error
+        raise ConfigurationError(
+            "cannot make the operator's socket", found=error.strerror, code="gateway.settings"
+        ) from error
     finally:
         listener.close()
         path.unlink(missing_ok=True)
@@ -215,7 +219,7 @@ async def _started(
         for task in tasks:
             if task.done():
                 task.result()
-                raise SettingsRefused("the server did not start")
+                raise ConfigurationError("the server did not start", code="gateway.settings")
         await asyncio.sleep(0.005)
 
 
@@ -291,7 +295,9 @@ def _read_settings(descriptor: int) -> Settings:
     with open(descriptor, "rb") as file:
         data = file.read(_MAX_SETTINGS + 1)
     if len(data) > _MAX_SETTINGS:
-        raise SettingsRefused("the settings are too large", expected=f"at most {_MAX_SETTINGS} bytes")
+        raise ConfigurationError(
+            "the settings are too large", expected=f"at most {_MAX_SETTINGS} bytes", code="gateway.settings"
+        )
     return parse_settings(data)
 
 

@@ -23,7 +23,6 @@ from affiant.gateway.sessions.session_limits import Reservation, spent
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.store.journal import Place
 from affiant.gateway.upstream.upstream import Attempt
-from affiant.gateway.wire.errors import UpstreamUnreachable
 from affiant.gateway.wire.errors_http import status_of
 
 __all__ = ["Account", "GateCall", "RequestDecision"]
@@ -143,7 +142,7 @@ class Account:
             return 0
         if not self.attempts:
             return 1
-        return sum(attempt.result != UpstreamUnreachable.code for attempt in self.attempts)
+        return sum(attempt.result != "upstream.unreachable" for attempt in self.attempts)
 
     def open(self) -> asyncio.Future[Place]:
         """Append the ``open``, once; nothing goes upstream before the future resolves."""

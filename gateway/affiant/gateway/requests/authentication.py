@@ -21,9 +21,8 @@ from affiant.attestation.records.proof import (
     RequestHead,
     verify_proof_of_head,
 )
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, NotAuthenticError
 from affiant.gateway.sessions.sessions import Session, SessionTable
-from affiant.gateway.wire.errors import ProofMissing
 
 __all__ = ["Authenticator", "is_of_session"]
 
@@ -45,10 +44,12 @@ class Authenticator:
         """The session that ``proof`` claims; nothing about it is verified yet.
 
         Raises:
-            ProofMissing: there is none. JWSMalformed: it is none. SessionUnknown: no such key.
+            ``proof.missing``: there is none. JWSMalformed: it is none. ``session.unknown``: no such key.
         """
         if proof is None:
-            raise ProofMissing("no proof of possession", expected="the header Affiant-Proof")
+            raise NotAuthenticError(
+                "no proof of possession", expected="the header Affiant-Proof", code="proof.missing"
+            )
         return self.sessions.of_key(jws.split(proof, typ=PROOF_TYPE).kid)
 
     def verify(self, session: Session, proof: str, head: RequestHead, *, counted: bool) -> ProofOfHead:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from affiant.errors import NotAllowedError
 from affiant.gateway.openai.chat import ChatRequest, Offered
 from affiant.gateway.openai.tool_filter import Judge
 from affiant.gateway.requests.account import Account, RequestDecision
 from affiant.gateway.sessions.decisions import SILENT, DecisionSink
-from affiant.gateway.wire.errors import ModelNotAllowed, ToolNeedsApproval, UpstreamNotAttested
+from affiant.gateway.wire.errors import ToolNotAllowedError
 from affiant.policy.canonical.tool_origin import Origin
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.decide import Decision, Effect
@@ -56,7 +57,7 @@ def judge_of(
         origin_of: where they come from.
         sink: takes each decision before it has any effect; without the arguments of a call.
 
-    What it returns raises :class:`~.errors.ToolNeedsApproval` of a call that a person would have to approve: an answer
+    What it returns raises ``tool.needs_approval`` of a call that a person would have to approve: an answer
     is not held.
     """
     origins: dict[str | None, list[Origin]] = {}
@@ -72,11 +73,12 @@ def judge_of(
             found.append(decision)
         asking = next((decision for decision in found if decision.effect is Effect.ASK), None)
         if asking is not None:
-            raise ToolNeedsApproval(
+            raise ToolNotAllowedError(
                 "the model called a tool that needs a person's approval",
                 reason=asking.reason,
                 rules=asking.rules,
                 hint="Let the agent call it at the tool gate",
+                code="tool.needs_approval",
             )
         if not all(decision.allowed for decision in found):
             return None
@@ -96,8 +98,8 @@ def decide_model(
     """The rules that allow the model of ``request``; a denial is kept in ``account`` for the record.
 
     Raises:
-        ModelNotAllowed: the profile does not list it, or lists models and the request may mean others.
-        UpstreamNotAttested: it does, but for an attested upstream, and none is.
+        ``model.not_allowed``: the profile does not list it, or lists models and the request may mean others.
+        ``upstream.not_attested``: it does, but for an attested upstream, and none is.
     """
     listed = policy.policy.models is not None
     unclear = request.other_models if listed else None
@@ -108,14 +110,17 @@ def decide_model(
         return decision.rules
     account.decided = RequestDecision("deny", decision.rules)
     if decision.reason == "model_upstream_unattested":
-        raise UpstreamNotAttested(decision.text, hint="Configure an upstream that can be attested")
+        raise NotAllowedError(
+            decision.text, hint="Configure an upstream that can be attested", code="upstream.not_attested"
+        )
     if unclear is not None:
-        raise ModelNotAllowed(
+        raise NotAllowedError(
             "the request allows model fallbacks: models that it does not name may answer",
             found=f"the member {unclear[:64]!a}",
             hint="The profile lists models: name one in 'model', and none elsewhere",
+            code="model.not_allowed",
         )
-    raise ModelNotAllowed(decision.text, found=model[:64])
+    raise NotAllowedError(decision.text, found=model[:64], code="model.not_allowed")
 
 
 def decide_tools(

@@ -26,20 +26,14 @@ from typing import Final, Protocol
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.records.proof import PROOF_HEADER, ProofOfHead
 from affiant.attestation.schema.shapes import ShapeMismatch
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, StateError, UnreachableError
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.requests.account import Account
 from affiant.gateway.requests.authentication import Authenticator, is_of_session
 from affiant.gateway.sessions.recorder import Recorded, Recorder
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.wire.bodies import Bodies, Body, Share, drop_rest
-from affiant.gateway.wire.errors import (
-    Busy,
-    Draining,
-    GatewayFault,
-    JournalUnavailable,
-    RequestAbandoned,
-)
+from affiant.gateway.wire.errors import Busy, JournalUnavailable, RequestAbandoned
 from affiant.gateway.wire.errors_http import error_body, error_headers, status_of
 from affiant.gateway.wire.http_request import (
     ClientGone,
@@ -155,7 +149,7 @@ class SessionRequest(ABC):
         except Exception:  # noqa: BLE001 - a mistake of ours must still end in a record
             _log.exception("a request failed")
             self._receipted = self._account.number is not None
-            await self._fail(GatewayFault("the gateway failed"))
+            await self._fail(StateError("the gateway failed", code="gateway.error"))
 
     # -- the subclass's ------------------------------------------------------------------------------------
 
@@ -213,7 +207,7 @@ class SessionRequest(ABC):
         await self._read(held)
         session.require_open(now=route.authenticator.clock().timestamp())
         if route.draining():
-            raise Draining("the gateway is being stopped")
+            raise UnreachableError("the gateway is being stopped", code="gateway.draining")
         return session
 
     async def _read(self, held: ProofOfHead) -> None:
@@ -292,14 +286,18 @@ class SessionRequest(ABC):
             return self.failure(error, body, hidden, status=status)
         except ShapeMismatch as failure:
             _log.error("a record could not be formed: %s", failure.where)
-            return self._account.last_refusal(GatewayFault("the record could not be formed"), body)
+            return self._account.last_refusal(
+                StateError("the record could not be formed", code="gateway.error"), body
+            )
 
     async def _fail_unrecorded(self, error: AffiantError) -> None:
         """Nothing durable says how this ended: the client gets an error, or a stream that is cut."""
         if self._client.started:
             raise ConnectionAbortedError("no record, no answer")
         reported = (
-            error if isinstance(error, (JournalUnavailable, Busy)) else GatewayFault("the gateway failed")
+            error
+            if isinstance(error, (JournalUnavailable, Busy))
+            else StateError("the gateway failed", code="gateway.error")
         )
         await self._tell(reported, *self.response_to(reported), receipt=False)
 

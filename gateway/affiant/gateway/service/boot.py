@@ -88,7 +88,7 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
     The caller holds the store's lock and ends the chain.
 
     Raises:
-        ConfigurationUnbound: the TD was launched for another configuration; nothing was written.
+        ``gateway.configuration_unbound``: the TD was launched for another configuration; nothing was written.
         ExtraMissing, TrustedRootUnusable: nobody could be admitted under its profile signers.
         JournalUnavailable: the first records cannot be made durable.
     """

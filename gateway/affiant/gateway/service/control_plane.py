@@ -17,7 +17,7 @@ from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.erasure.request_file import MAX_REQUEST, parse_request
 from affiant.attestation.records.proof import PROOF_HEADER
 from affiant.attestation.tlog.errors import TileMalformed
-from affiant.errors import AffiantError, MalformedError
+from affiant.errors import AffiantError, MalformedError, NotAuthenticError, StateError
 from affiant.gateway.approvals.approval_routes import add_approvers
 from affiant.gateway.service.openapi import INFERENCE_PATHS, openapi_document
 from affiant.gateway.service.service import Service
@@ -25,12 +25,7 @@ from affiant.gateway.sessions.recorder import for_agent
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.store.journal import DURABLE_WITHIN_S, durable
 from affiant.gateway.wire.bodies import MAX_ADMISSION, Body, Share
-from affiant.gateway.wire.errors import (
-    JournalUnavailable,
-    NotFound,
-    ProofMissing,
-    RequestMalformed,
-)
+from affiant.gateway.wire.errors import JournalUnavailable, RequestMalformed
 from affiant.gateway.wire.http_request import (
     ClientGone,
     header,
@@ -117,8 +112,10 @@ def operator_plane(service: Service) -> Application:
     async def tools(_: Request) -> Response:
         """What the tool servers serve now, for whoever writes profiles."""
         if service.tools is None:
-            raise NotFound(
-                "this gateway has no tool servers", hint="affiant gateway serve --mcp-servers FILE"
+            raise StateError(
+                "this gateway has no tool servers",
+                hint="affiant gateway serve --mcp-servers FILE",
+                code="not_found",
             )
         return json_response(await service.tools.overview())
 
@@ -147,13 +144,13 @@ async def _authenticated(
     proof = header(request.scope, PROOF_HEADER)
     found = service.authenticator.session_of(proof)
     if proof is None:
-        raise ProofMissing("no proof of possession")
+        raise NotAuthenticError("no proof of possession", code="proof.missing")
     held = service.authenticator.verify(found, proof, proof_head(request.scope), counted=False)
     with service.bodies.memory.share() as share:
         read = await _read(service, request, share, limit=limit)
         held.covering(read.sha256)
         if session is not None and found.id != session:
-            raise NotFound("there is no such session")
+            raise StateError("there is no such session", code="not_found")
         yield found, read.require(limit)
 
 
@@ -273,7 +270,7 @@ def _add_receipts(app: Routes, service: Service) -> None:
         found = await _reader(service, request)
         issued = found.receipt(receipt)
         if issued is None:
-            raise NotFound("there is no such receipt")
+            raise StateError("there is no such receipt", code="not_found")
         on_behalf = request.headers.get(ON_BEHALF_HEADER) is not None
         return found, for_agent(issued) if on_behalf else issued.sdjwt
 
@@ -324,9 +321,9 @@ def _add_log(app: Routes, service: Service) -> None:
         try:
             data = await asyncio.to_thread(service.log.read, f"tile/{path}")
         except TileMalformed as error:
-            raise NotFound("there is no such file in the log") from error
+            raise StateError("there is no such file in the log", code="not_found") from error
         if data is None:
-            raise NotFound("there is no such file in the log")
+            raise StateError("there is no such file in the log", code="not_found")
         forever = {"cache-control": "public, max-age=31536000, immutable"}
         return Response(data, headers=forever, media_type="application/octet-stream")
 

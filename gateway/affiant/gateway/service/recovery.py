@@ -73,7 +73,7 @@ def recover(folder: Path) -> Recovery:
     """Read what the newest boots left in ``folder`` and cut what is torn.
 
     Raises:
-        JournalVersion: it is another build's.
+        ``journal.version``: it is another build's.
     """
     numbers = _segment_numbers(folder)
     boots: dict[bytes, _Boot] = {}

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
 from affiant.attestation.statements.gateway_config import GatewayConfig
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, UnreachableError
 from affiant.gateway.admission.admit import Admissions
 from affiant.gateway.admission.closing import Closing
 from affiant.gateway.admission.restrict import Narrowings
@@ -28,7 +28,7 @@ from affiant.gateway.sessions.recorder import Recorded, Recorder
 from affiant.gateway.sessions.sessions import Session, SessionState, SessionTable
 from affiant.gateway.upstream.model_routing import Upstreams
 from affiant.gateway.wire.bodies import Bodies
-from affiant.gateway.wire.errors import Busy, Draining
+from affiant.gateway.wire.errors import Busy
 from affiant.gateway.wire.errors_http import error_body, status_of
 from affiant.steady_clock import ClockStepped
 
@@ -98,7 +98,7 @@ class Service:
     async def admit(self, body: bytes) -> Mapping[str, object]:
         """Admit a session; see :class:`~.admissions.Admissions`."""
         if self.draining:
-            raise Draining("the gateway is being stopped")
+            raise UnreachableError("the gateway is being stopped", code="gateway.draining")
         self.require_clock()
         self.log.require()
         await self.log.require_witnessed()
@@ -107,7 +107,7 @@ class Service:
     async def narrow(self, session: Session, body: bytes) -> Mapping[str, object]:
         """Narrow a session's profile; see :class:`~.narrowings.Narrowings`."""
         if self.draining:
-            raise Draining("the gateway is being stopped")
+            raise UnreachableError("the gateway is being stopped", code="gateway.draining")
         self.require_clock()
         return await self.narrowings.narrow(session, body)
 

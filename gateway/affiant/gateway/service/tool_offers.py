@@ -10,12 +10,13 @@ import json
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
+from affiant.errors import ConfigurationError
 from affiant.gateway.config.config import Settings
 from affiant.gateway.openai.chat import Offered
 from affiant.gateway.requests.policy_gate import OriginOf
 from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.sessions import Session
-from affiant.gateway.wire.errors import SettingsRefused, ToolNotAllowed
+from affiant.gateway.wire.errors import ToolNotAllowedError
 from affiant.gateway.wire.routes import Application
 from affiant.policy.canonical.tool_origin import Origin
 from affiant.policy.decision.compiled import compile_policy
@@ -65,7 +66,7 @@ class ToolOffers:
         def origin_of(offered: Offered) -> Origin:
             try:
                 server = catalogue.find(offered.name or "").server
-            except ToolNotAllowed:
+            except ToolNotAllowedError:
                 return Origin(None, offered.schema)
             return Origin(server, offered.schema)
 
@@ -98,7 +99,7 @@ def make_tool_offers(
     """What the configuration's servers offer; None where it names none.
 
     Raises:
-        SettingsRefused: the SDK is missing, or a server's roots are not those of the configuration.
+        ``gateway.settings``: the SDK is missing, or a server's roots are not those of the configuration.
     """
     servers = settings.config.mcp_servers
     if not servers:
@@ -107,7 +108,9 @@ def make_tool_offers(
         from affiant.gateway.tool_gate.path_copies import PathCopies  # noqa: PLC0415 - used with it alone
         from affiant.gateway.tool_servers.making import make_gate  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise SettingsRefused("tool servers need the MCP SDK", hint="pip install 'affiant[mcp]'") from error
+        raise ConfigurationError(
+            "tool servers need the MCP SDK", hint="pip install 'affiant[mcp]'", code="gateway.settings"
+        ) from error
     keys = [each.key for each in (*settings.credentials.values(), *settings.mcp_credentials.values())]
     secrets = (*(key for key in keys if key is not None), *settings.mcp_secrets)
     copies = None

@@ -29,9 +29,9 @@ from affiant.attestation.records.session_summary import outcome_of, session_root
 from affiant.attestation.statements.manifest import Activation, Manifest
 from affiant.attestation.statements.restriction import Narrowing
 from affiant.attestation.statements.statement import KeysetStatement
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, NotAuthenticError, NotFreshError, StateError, UnreachableError
 from affiant.gateway.sessions.session_limits import SessionLimits
-from affiant.gateway.wire.errors import AdmissionReplayed, Busy, SessionClosed, SessionHeld, SessionUnknown
+from affiant.gateway.wire.errors import Busy
 from affiant.policy.decision.compiled import CompiledPolicy
 
 __all__ = [
@@ -227,18 +227,20 @@ class Session:
         """Return if the session takes requests.
 
         Raises:
-            SessionClosed: it is being closed, was closed, or has expired.
+            ``session.closed``: it is being closed, was closed, or has expired.
         """
         if self.state is not SessionState.OPEN:
-            raise SessionClosed("the session has ended", found=self.state.value)
+            raise StateError("the session has ended", found=self.state.value, code="session.closed")
         if now >= self.expires:
-            raise SessionClosed("the session has expired", expected=f"a request before {self.expires}")
+            raise StateError(
+                "the session has expired", expected=f"a request before {self.expires}", code="session.closed"
+            )
 
     def require_not_held(self) -> None:
         """Return if a request may be begun.
 
         Raises:
-            SessionHeld: the profile is being narrowed.
+            ``session.narrowing``: the profile is being narrowed.
         """
         if self.held:
             raise session_held()
@@ -254,10 +256,12 @@ class Session:
     def move(self, state: SessionState) -> None:
         """Go on to ``state``, if the table allows it."""
         if state not in TRANSITIONS[self.state]:
-            raise SessionClosed(f"a session that is {self.state.value} does not become {state.value}")
+            raise StateError(
+                f"a session that is {self.state.value} does not become {state.value}", code="session.closed"
+            )
         self.state = state
         if state is SessionState.CLOSING:
-            self.end_waits(SessionClosed("the session has ended", found=state.value))
+            self.end_waits(StateError("the session has ended", found=state.value, code="session.closed"))
         if state is SessionState.CLOSED:
             for kept in (self._receipts, self._heads, self._known, self._counts):
                 kept.clear()  # nothing follows the close, and a bundle is read from the journal
@@ -318,9 +322,11 @@ class Session:
         return True
 
 
-def session_held() -> SessionHeld:
+def session_held() -> UnreachableError:
     """The refusal of what is not begun while the session's profile is being narrowed."""
-    return SessionHeld("the session's profile is being narrowed", hint="Ask again in a moment")
+    return UnreachableError(
+        "the session's profile is being narrowed", hint="Ask again in a moment", code="session.narrowing"
+    )
 
 
 class SessionTable:
@@ -344,12 +350,12 @@ class SessionTable:
         """Return if nothing of ``admitted`` was seen before in this boot.
 
         Raises:
-            AdmissionReplayed: the session id, activation, statement or key was.
+            ``admission.replayed``: the session id, activation, statement or key was.
             Busy: too many sessions are open.
         """
         for name, value in _once(admitted).items():
             if value in self._seen:
-                raise AdmissionReplayed(f"this {name} was admitted before", where=name)
+                raise NotFreshError(f"this {name} was admitted before", where=name, code="admission.replayed")
         if sum(session.state is not SessionState.CLOSED for session in self) >= self._limit:
             raise Busy("too many open sessions", expected=f"at most {self._limit}")
 
@@ -363,11 +369,13 @@ class SessionTable:
         """The session whose key has this thumbprint.
 
         Raises:
-            SessionUnknown: there is none.
+            ``session.unknown``: there is none.
         """
         session = self._by_kid.get(kid)
         if session is None:
-            raise SessionUnknown("the proof's key belongs to no session of this gateway")
+            raise NotAuthenticError(
+                "the proof's key belongs to no session of this gateway", code="session.unknown"
+            )
         return session
 
     def by_id(self, session: str) -> Session | None:

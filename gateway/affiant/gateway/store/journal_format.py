@@ -30,7 +30,8 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.gateway.wire.errors import EntryErased, JournalMalformed, JournalVersion
+from affiant.errors import StateError
+from affiant.gateway.wire.errors import EntryErased, JournalMalformed
 
 __all__ = [
     "ERASED",
@@ -134,14 +135,15 @@ def scan(data: bytes) -> Segment:
     """What ``data`` holds.
 
     Raises:
-        JournalMalformed: it does not begin as a segment does. JournalVersion: it is one of another build.
+        JournalMalformed: it does not begin as a segment does. ``journal.version``: it is one of another build.
     """
     if data.startswith(_NAME) and not data.startswith(_MAGIC) and len(data) >= HEAD_SIZE:
-        raise JournalVersion(
+        raise StateError(
             "the journal was written by another build",
             expected=_MAGIC.decode().strip(),
             found=repr(data[: len(_MAGIC)])[2:-1],
             hint="Its bundles are given by that build; for this one, begin with an empty state folder.",
+            code="journal.version",
         )
     if len(data) < HEAD_SIZE or not data.startswith(_MAGIC):
         raise JournalMalformed("not a journal segment", expected=_MAGIC.decode().strip())

@@ -129,7 +129,7 @@ async def approved_in_time(
 
     Raises:
         ToolCallWaits: not in time; they can still be approved. RequestMalformed: two of them are the same call.
-        ApprovalDenied, ApprovalExpired, ApprovalUsed, TooManyApprovals, ActionUnshowable, SessionClosed: as named.
+        ApprovalDenied, ApprovalExpired, ApprovalUsed, TooManyApprovals, ActionUnshowable, ``session.closed``: as named.
     """
     if len({draft.key for draft in drafts}) != len(drafts):
         raise RequestMalformed(

@@ -18,13 +18,7 @@ from typing import Final
 from affiant.gateway.requests.policy_gate import decide_call
 from affiant.gateway.sessions.decisions import SILENT, DecisionSink
 from affiant.gateway.tool_gate.schema_check import fits
-from affiant.gateway.wire.errors import (
-    ToolArgumentsRefused,
-    ToolNameAmbiguous,
-    ToolNotAllowed,
-    ToolSchemaChanged,
-    ToolUnknown,
-)
+from affiant.gateway.wire.errors import ToolNameAmbiguous, ToolNotAllowedError
 from affiant.policy.approvals.bindable import some_bindable
 from affiant.policy.canonical.errors import NameRefused, ToolDefinitionRefused
 from affiant.policy.canonical.names import check_tool_name
@@ -167,31 +161,34 @@ class Catalogue:
             sink: takes the profile's decision before it has any effect. What the gate itself refuses is no such one.
 
         Raises:
-            ToolUnknown, ToolNameAmbiguous, ToolSchemaChanged, ToolNotAllowed, ToolArgumentsRefused: as named.
+            ToolNotAllowedError: the call is denied, or it is not known what it means.
         """
         listed = self.policy.decide_tool(name, ANYWHERE)
         if (
             listed.effect is Effect.DENY and listed.reason != "approval_no_approver"
         ):  # told before anything about servers: an agent learns nothing of tools that are not its
             sink(ToolQuestion(name, text, ANYWHERE), listed)
-            raise ToolNotAllowed(listed.text, reason=listed.reason, rules=listed.rules)
+            raise ToolNotAllowedError(listed.text, reason=listed.reason, rules=listed.rules)
         tool = self.find(name)
         decision = decide_call(self.policy, name, text, tool.origin)
         question = ToolQuestion(name, text, tool.origin)
         if decision.effect is Effect.DENY:
             sink(question, decision)
         if decision.reason == "tool_schema_changed" or self._unpinned_change(tool):
-            raise ToolSchemaChanged(
+            raise ToolNotAllowedError(
                 "the server says something else of this tool than was agreed to",
                 reason="tool_schema_changed",
                 rules=decision.rules,
                 hint="Have its definition reviewed, and pin it",
+                code="tool.schema_changed",
             )
         if decision.effect is Effect.DENY:
-            raise ToolNotAllowed(decision.text, reason=decision.reason, rules=decision.rules)
+            raise ToolNotAllowedError(decision.text, reason=decision.reason, rules=decision.rules)
         if not fits(arguments, tool.schema):
-            raise ToolArgumentsRefused(
-                "the arguments do not fit the tool's own schema", where="params.arguments"
+            raise ToolNotAllowedError(
+                "the arguments do not fit the tool's own schema",
+                where="params.arguments",
+                code="tool.arguments",
             )
         sink(question, decision)
         return tool, decision
@@ -200,7 +197,7 @@ class Catalogue:
         """The one tool of this name.
 
         Raises:
-            ToolUnknown: no server serves it. ToolNameAmbiguous: several do, and no rule says which is meant.
+            ``tool.unknown``: no server serves it. ToolNameAmbiguous: several do, and no rule says which is meant.
         """
         serving = [tool for tool in self.tools if tool.name == name]
         named = self.policy.tool_servers(name)
@@ -214,8 +211,9 @@ class Catalogue:
                 )
         if not serving:
             down = sorted(set(self.unavailable) & (named or set(self.unavailable)))
-            raise ToolUnknown(
-                "no server serves a tool of this name" + (", and some do not answer" if down else "")
+            raise ToolNotAllowedError(
+                "no server serves a tool of this name" + (", and some do not answer" if down else ""),
+                code="tool.unknown",
             )
         if serving[0].server not in named and self._seen_elsewhere(serving[0]):
             raise ToolNameAmbiguous(

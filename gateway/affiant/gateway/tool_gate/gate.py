@@ -12,11 +12,11 @@ from contextlib import suppress
 from typing import Final
 
 from affiant.attestation.statements.gateway_config import MCPServerConfig
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, UnreachableError
 from affiant.gateway.tool_gate.catalogue import Catalogue, FirstSeen, ServedTool
 from affiant.gateway.tool_gate.link import Link, Opener
 from affiant.gateway.tool_gate.path_copies import PathCopies
-from affiant.gateway.wire.errors import Busy, ToolServerUnavailable
+from affiant.gateway.wire.errors import Busy
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.model.profile import ToolRule
 from affiant.secrets.redaction.redaction import Redactor
@@ -107,7 +107,9 @@ class ToolGate:
     async def _tools(self, session: str, server: str) -> tuple[ServedTool, ...] | AffiantError:
         since, _ = self._down.get((session, server), (None, ""))
         if since is not None and self._seconds() - since < _AGAIN_S:
-            return ToolServerUnavailable("a server of tools did not answer just now", where=server)
+            return UnreachableError(
+                "a server of tools did not answer just now", where=server, code="tool.server_unavailable"
+            )
         try:
             found = await self._link(session, server).tools()
         except AffiantError as error:

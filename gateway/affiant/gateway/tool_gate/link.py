@@ -25,8 +25,9 @@ from mcp.types import Implementation
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
 from affiant.attestation.statements.gateway_config import MCPServerConfig
+from affiant.errors import UnreachableError
 from affiant.gateway.tool_gate.catalogue import MAX_TOOLS, ServedTool, served_tools
-from affiant.gateway.wire.errors import ToolCallTimeout, ToolServerUnavailable
+from affiant.gateway.wire.errors import ToolCallTimeout
 
 __all__ = ["Link", "Opener", "ServerError"]
 
@@ -72,7 +73,7 @@ class Link:
         """What the server serves.
 
         Raises:
-            ToolServerUnavailable: it does not say.
+            ``tool.server_unavailable``: it does not say.
         """
         async with self._listing:
             if self._listed is None or self._seconds() - self._listed[0] >= _LISTED_FOR_S:
@@ -89,19 +90,24 @@ class Link:
                     "tools/list", {} if cursor is None else {"cursor": cursor}, timeout=_CONNECT_S
                 )
             except (ServerError, ToolCallTimeout) as error:
-                raise ToolServerUnavailable(
-                    "a server does not list its tools", where=self._config.id
+                raise UnreachableError(
+                    "a server does not list its tools", where=self._config.id, code="tool.server_unavailable"
                 ) from error
             found, cursor = page.get("tools"), page.get("nextCursor")
             if not isinstance(found, list) or not isinstance(cursor, (str, type(None))):
-                raise ToolServerUnavailable("a server's list of tools is none", where=self._config.id)
+                raise UnreachableError(
+                    "a server's list of tools is none", where=self._config.id, code="tool.server_unavailable"
+                )
             entries += found
             if cursor is None:
                 return served_tools(self._config.id, entries)
             if len(entries) > MAX_TOOLS:
                 break
-        raise ToolServerUnavailable(
-            "a server lists too many tools", expected=f"at most {MAX_TOOLS}", where=self._config.id
+        raise UnreachableError(
+            "a server lists too many tools",
+            expected=f"at most {MAX_TOOLS}",
+            where=self._config.id,
+            code="tool.server_unavailable",
         )
 
     async def call(
@@ -113,7 +119,7 @@ class Link:
             ready: asked when nothing is waited for any more: nothing is sent where it raises.
 
         Raises:
-            ServerError: the server's own error. ToolCallTimeout, ToolServerUnavailable: as named.
+            ServerError: the server's own error. ToolCallTimeout, ``tool.server_unavailable``: as named.
         """
         async with self._places:
             await self._dispatcher()
@@ -155,8 +161,10 @@ class Link:
             self.failed = True
             raise self._gone() from error
 
-    def _gone(self) -> ToolServerUnavailable:
-        return ToolServerUnavailable("a server of tools does not answer", where=self._config.id)
+    def _gone(self) -> UnreachableError:
+        return UnreachableError(
+            "a server of tools does not answer", where=self._config.id, code="tool.server_unavailable"
+        )
 
     async def _run(self) -> None:
         """The connection's life. Its end, of whatever kind, is told to whoever waits for it as one refusal."""

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u
-from affiant.errors import NotAuthenticError
-from affiant.gateway.wire.errors import SettingsRefused
+from affiant.errors import ConfigurationError, NotAuthenticError
 from affiant.policy.approvals.action import BoundPath
 
 __all__ = ["PathChanged", "PathCopies", "folder_of_copies"]
@@ -115,7 +114,7 @@ def folder_of_copies(*, user: int | None, random_bytes: Callable[[int], bytes]) 
         None without root: see the module.
 
     Raises:
-        SettingsRefused: it cannot be made, or somebody else could write to it.
+        ``gateway.settings``: it cannot be made, or somebody else could write to it.
     """
     if os.geteuid() != 0:
         yield None
@@ -124,8 +123,11 @@ def folder_of_copies(*, user: int | None, random_bytes: Callable[[int], bytes]) 
         try:
             folder = _made(held, user, b64u(random_bytes(16)))
         except OSError as error:
-            raise SettingsRefused(
-                "no folder for what tool servers may read", where=str(_COPIES), found=error.strerror
+            raise ConfigurationError(
+                "no folder for what tool servers may read",
+                where=str(_COPIES),
+                found=error.strerror,
+                code="gateway.settings",
             ) from error
         try:
             yield folder
@@ -142,7 +144,9 @@ def _made(held: ExitStack, user: int | None, name: str) -> Path:
         or not _COPIES.is_dir()
         or _COPIES.is_symlink()
     ):
-        raise SettingsRefused("others can write to the folder of copies", where=str(_COPIES))
+        raise ConfigurationError(
+            "others can write to the folder of copies", where=str(_COPIES), code="gateway.settings"
+        )
     _COPIES.chmod(_SEARCHED)
     with ExitStack() as alone:
         _lock(alone, _COPIES, wait=True)

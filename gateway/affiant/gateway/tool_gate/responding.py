@@ -12,11 +12,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from affiant.errors import AffiantError, MalformedError
+from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.gateway.tool_gate.approving import APPROVAL_REFUSALS, ToolCallWaits
 from affiant.gateway.tool_gate.catalogue import ServedTool
 from affiant.gateway.tool_gate.messages import Envelope, Message, RequestId
-from affiant.gateway.wire.errors import RequestMalformed, ToolMethodRefused, ToolNotAllowed
+from affiant.gateway.wire.errors import RequestMalformed, ToolNotAllowedError
 from affiant.policy.decision.limit_errors import LimitReached
 from affiant.printable import printable
 
@@ -51,16 +51,17 @@ def require_known(message: Message) -> None:
     """Return if the gate knows the message's method.
 
     Raises:
-        ToolMethodRefused: it does not. RequestMalformed: a request without id, or a notification with one.
+        ``tool.method``: it does not. RequestMalformed: a request without id, or a notification with one.
     """
     notifies = message.method.startswith("notifications/")
     if notifies == (message.id is not None) and message.method in (*_NOTIFICATIONS, *_REQUESTS):
         raise RequestMalformed("a request has an id, and a notification has none", where="id")
     if message.method not in (_NOTIFICATIONS if notifies else _REQUESTS):
-        raise ToolMethodRefused(
+        raise NotAllowedError(
             "the tool gate does not pass this method on",
             expected=", ".join(_REQUESTS),
             found=ascii(message.method)[:80],
+            code="tool.method",
         )
 
 
@@ -93,7 +94,7 @@ def response(identifier: RequestId, result: bytes) -> bytes:
 def error_member(error: AffiantError, *, receipt: str) -> Mapping[str, object]:
     """The ``error`` of a response: what was refused, by its stable code."""
     data: dict[str, object] = {"code": error.code, "receipt": receipt}
-    if isinstance(error, ToolNotAllowed) and error.reason:
+    if isinstance(error, ToolNotAllowedError) and error.reason:
         data["reason"] = error.reason
     if isinstance(error, ToolCallWaits):
         data |= {"actions": error.actions, "not_after": error.not_after}
@@ -103,13 +104,13 @@ def error_member(error: AffiantError, *, receipt: str) -> Mapping[str, object]:
 
 
 def _code(error: AffiantError) -> int:
-    if isinstance(error, ToolMethodRefused):
+    if error.code == "tool.method":
         return _NO_METHOD
     if isinstance(error, MalformedError):
         return _INVALID
     if error.code == "tool.arguments":
         return _BAD_PARAMS
-    return _REFUSED if isinstance(error, (ToolNotAllowed, LimitReached, *APPROVAL_REFUSALS)) else _FAILED
+    return _REFUSED if isinstance(error, (ToolNotAllowedError, LimitReached, *APPROVAL_REFUSALS)) else _FAILED
 
 
 def refused_whole(envelope: Envelope | None, error: AffiantError, *, receipt: str) -> bytes:

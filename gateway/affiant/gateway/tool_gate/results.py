@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.gateway.wire.errors import UpstreamResponseRefused
+from affiant.errors import MalformedError
 from affiant.printable import printable
 from affiant.secrets.redaction.redaction import Redactor
 
@@ -47,17 +47,17 @@ def passed_result(raw: Mapping[str, object], redactor: Redactor) -> Result:
     """The result ``raw``, written again.
 
     Raises:
-        UpstreamResponseRefused: not a result of a call, or too large.
+        ``upstream.answer``: not a result of a call, or too large.
     """
     blocks = raw.get("content")
     if not isinstance(blocks, list) or len(blocks) > _MAX_BLOCKS:
-        raise UpstreamResponseRefused(
+        raise _unusable(
             "the result has no content", expected=f"a list of at most {_MAX_BLOCKS}", where="content"
         )
     result: dict[str, object] = {"content": [_block(block) for block in blocks]}
     structured, failed = raw.get("structuredContent"), raw.get("isError", False)
     if not isinstance(failed, bool) or not isinstance(structured, (dict, type(None))):
-        raise UpstreamResponseRefused("the result is of another form", where="isError, structuredContent")
+        raise _unusable("the result is of another form", where="isError, structuredContent")
     if structured is not None:
         result["structuredContent"] = structured
     result["isError"] = failed
@@ -67,12 +67,12 @@ def passed_result(raw: Mapping[str, object], redactor: Redactor) -> Result:
 def _block(block: object) -> Mapping[str, object]:
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(block, dict) or not isinstance(kind, str) or kind not in _BLOCKS:
-        raise UpstreamResponseRefused(
+        raise _unusable(
             "content of an unknown kind", expected=", ".join(_BLOCKS), found=ascii(kind)[:40], where="content"
         )
     required, optional = _BLOCKS[kind]
     if not all(isinstance(block.get(name), wanted) for name, wanted in required.items()):
-        raise UpstreamResponseRefused("content of another form", found=kind, where="content")
+        raise _unusable("content of another form", found=kind, where="content")
     kept = {name: block[name] for name in (*required, *optional) if block.get(name) is not None}
     if kind == "resource":
         inner = kept["resource"]
@@ -85,9 +85,9 @@ def _written(result: Mapping[str, object], redactor: Redactor, *, failed: bool) 
     try:
         data = json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
     except (ValueError, RecursionError):  # a lone surrogate is a ValueError too
-        raise UpstreamResponseRefused("the result is no JSON that every reader takes") from None
+        raise _unusable("the result is no JSON that every reader takes") from None
     if len(data) > MAX_RESULT:
-        raise UpstreamResponseRefused("the result is too large", expected=f"at most {MAX_RESULT} bytes")
+        raise _unusable("the result is too large", expected=f"at most {MAX_RESULT} bytes")
     if not redactor:
         return Result(data, failed, redacted=False)
     found = redactor.redact(data)
@@ -95,7 +95,7 @@ def _written(result: Mapping[str, object], redactor: Redactor, *, failed: bool) 
         try:
             json.loads(found.data)
         except ValueError:
-            raise UpstreamResponseRefused("the result holds this gateway's credential") from None
+            raise _unusable("the result holds this gateway's credential") from None
     return Result(found.data, failed, redacted=bool(found.replaced))
 
 
@@ -103,3 +103,9 @@ def error_text(text: str, redactor: Redactor) -> str:
     """A server's own words for an error: short, printable, without the gateway's secrets."""
     data = text.encode("utf-8", "replace")  # all of it: what is cut before could end within a secret
     return printable(redactor.redact(data).data.decode("utf-8", "replace"), limit=_MAX_ERROR)
+
+
+def _unusable(
+    what: str, *, where: str | None = None, expected: object = None, found: object = None
+) -> MalformedError:
+    return MalformedError(what, where=where, expected=expected, found=found, code="upstream.answer")

@@ -69,13 +69,7 @@ from affiant.gateway.tool_gate.responding import (
 )
 from affiant.gateway.tool_gate.results import MAX_RESULT, error_text, passed_result
 from affiant.gateway.wire.bodies import Bodies, Share
-from affiant.gateway.wire.errors import (
-    Busy,
-    RequestMalformed,
-    ToolNotAllowed,
-    ToolSchemaChanged,
-    UpstreamResponseRefused,
-)
+from affiant.gateway.wire.errors import Busy, RequestMalformed, ToolNotAllowedError
 from affiant.gateway.wire.http_request import (
     NONCE_HEADER,
     Receive,
@@ -315,8 +309,8 @@ class ToolGateRequest(SessionRequest):
         assert message.id is not None
         data = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
         if len(data) > MAX_RESULT or self._gate.redactor.redact(data).replaced:
-            raise UpstreamResponseRefused(
-                "the list of tools is too large, or holds this gateway's credential"
+            raise MalformedError(
+                "the list of tools is too large, or holds this gateway's credential", code="upstream.answer"
             )
         self._answers[message.id] = response(message.id, data)
 
@@ -360,7 +354,9 @@ class ToolGateRequest(SessionRequest):
                 each()
             task.cancel()
         if task.cancelled():
-            raise _Cancelled("the call was taken back while it waited for approval")
+            raise ToolNotAllowedError(
+                "the call was taken back while it waited for approval", code="tool.cancelled"
+            )
         task.result()
 
     async def _approved(self, session: Session) -> None:
@@ -372,7 +368,7 @@ class ToolGateRequest(SessionRequest):
         """Return if every call is still what it was when approvers were asked; its server may say otherwise now.
 
         Raises:
-            ToolSchemaChanged, ToolUnknown, ToolNameAmbiguous: one is not.
+            ``tool.schema_changed``, ``tool.unknown``, ToolNameAmbiguous: one is not.
         """
         catalogue = await self._catalogue(session, envelope)
         assert catalogue is not None
@@ -386,10 +382,11 @@ class ToolGateRequest(SessionRequest):
             params = call.params
             tool, decision = catalogue.judge(params.name, params.arguments, params.text, sink=denials)
             if (tool.origin, decision) != (call.tool.origin, call.decision):
-                raise ToolSchemaChanged(
+                raise ToolNotAllowedError(
                     "a server says something else of a tool than when approval was asked for",
                     reason="tool_schema_changed",
                     rules=decision.rules,
+                    code="tool.schema_changed",
                 )
 
     # -- 4 to 6: done, and recorded ------------------------------------------------------------------------
@@ -420,7 +417,9 @@ class ToolGateRequest(SessionRequest):
             over()
             task.cancel()
         if task.cancelled():
-            self._failed(call, _Cancelled("the call was cancelled"), end="aborted")
+            self._failed(
+                call, ToolNotAllowedError("the call was cancelled", code="tool.cancelled"), end="aborted"
+            )
         else:
             task.result()
 
@@ -436,7 +435,11 @@ class ToolGateRequest(SessionRequest):
             result = passed_result(raw, self._gate.redactor)
         except ServerError as error:
             text = error_text(str(error.args[0]), self._gate.redactor)
-            self._failed(call, _ServerSaid("the server answered with an error", found=text), end="failed")
+            self._failed(
+                call,
+                MalformedError("the server answered with an error", found=text, code="tool.server_error"),
+                end="failed",
+            )
         except (ApprovalExpired, PathChanged) as error:
             self._failed(call, error, end="refused")
         except AffiantError as error:
@@ -507,7 +510,7 @@ class ToolGateRequest(SessionRequest):
         del hidden, status
         if self._calls and all(call.intent for call in self._calls):
             return self._outcomes()[-1]
-        if isinstance(error, (ToolNotAllowed, LimitReached)):
+        if isinstance(error, (ToolNotAllowedError, LimitReached)):
             self._account.decided = RequestDecision("deny", error.rules)
         elif isinstance(error, APPROVAL_REFUSALS):
             self._account.decided = RequestDecision("deny", tuple(self._asking))
@@ -519,18 +522,6 @@ class ToolGateRequest(SessionRequest):
             return super().response_to(error)
         status = 200 if self._envelope is not None and not isinstance(error, MalformedError) else 400
         return status, refused_whole(self._envelope, error, receipt=self._account.jti)
-
-
-class _Cancelled(ToolNotAllowed):
-    """The agent took the call back; of one that was made, whether the server did what was asked is not known."""
-
-    code = "tool.cancelled"
-
-
-class _ServerSaid(MalformedError):
-    """The server answered with an error of its own."""
-
-    code = "tool.server_error"
 
 
 def _sent(call: _Call, copies: Mapping[str, str]) -> Mapping[str, object]:

@@ -30,7 +30,7 @@ def http_opener(config: MCPServerConfig, credentials: Credentials) -> Opener:
     """Opens connections to the server at ``config.url``.
 
     Raises:
-        SettingsRefused: its roots are not those of the configuration.
+        ``gateway.settings``: its roots are not those of the configuration.
     """
     assert config.url is not None
     url = config.url

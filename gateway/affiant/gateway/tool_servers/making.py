@@ -35,7 +35,7 @@ def make_gate(
         copies: as :class:`~.gate.ToolGate`.
 
     Raises:
-        SettingsRefused: a server's roots are not those of the configuration.
+        ``gateway.settings``: a server's roots are not those of the configuration.
     """
 
     def opener(server: MCPServerConfig) -> Opener:

@@ -22,8 +22,7 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import parse_strict
 from affiant.attestation.statements.gateway_config import MCPServerConfig
-from affiant.errors import MalformedError
-from affiant.gateway.wire.errors import SettingsRefused
+from affiant.errors import ConfigurationError, MalformedError
 
 __all__ = ["ToolServers", "read_tool_servers"]
 
@@ -48,21 +47,26 @@ def read_tool_servers(path: Path, root: Callable[[Path], bytes]) -> ToolServers:
         root: a certificate's DER bytes, from its file.
 
     Raises:
-        SettingsRefused: it cannot be read, or is no such file.
+        ``gateway.settings``: it cannot be read, or is no such file.
     """
     try:
         with path.open("rb") as file:
             value = parse_strict(file.read(_MAX_FILE + 1), limit=_MAX_FILE)
     except OSError as error:
-        raise SettingsRefused(
-            "the tool servers cannot be read", where=str(path), found=error.strerror
+        raise ConfigurationError(
+            "the tool servers cannot be read", where=str(path), found=error.strerror, code="gateway.settings"
         ) from error
     except MalformedError as error:
-        raise SettingsRefused(f"not a file of tool servers: {error}", where=str(path)) from error
+        raise ConfigurationError(
+            f"not a file of tool servers: {error}", where=str(path), code="gateway.settings"
+        ) from error
     servers = value.get("mcp_servers") if isinstance(value, dict) and set(value) == {"mcp_servers"} else None
     if not isinstance(servers, dict) or not servers:
-        raise SettingsRefused(
-            "not a file of tool servers", expected='{"mcp_servers": {"id": {...}}}', where=str(path)
+        raise ConfigurationError(
+            "not a file of tool servers",
+            expected='{"mcp_servers": {"id": {...}}}',
+            where=str(path),
+            code="gateway.settings",
         )
     roots = {
         name: root(path.parent / str(entry["ca"]))
@@ -76,11 +80,16 @@ def read_tool_servers(path: Path, root: Callable[[Path], bytes]) -> ToolServers:
 def _config(path: Path, name: str, entry: object, roots: Mapping[str, bytes]) -> MCPServerConfig:
     where = f"{path}: {ascii(name)[:70]}"
     if not isinstance(entry, dict) or not set(entry) <= _MEMBERS:
-        raise SettingsRefused("not a tool server", expected=", ".join(sorted(_MEMBERS)), where=where)
+        raise ConfigurationError(
+            "not a tool server", expected=", ".join(sorted(_MEMBERS)), where=where, code="gateway.settings"
+        )
     command, env, folders = entry.get("command", []), entry.get("env", {}), entry.get("folders", [])
     if not isinstance(command, list) or not isinstance(env, dict) or not isinstance(folders, list):
-        raise SettingsRefused(
-            "not a tool server", expected="lists 'command' and 'folders', an object 'env'", where=where
+        raise ConfigurationError(
+            "not a tool server",
+            expected="lists 'command' and 'folders', an object 'env'",
+            where=where,
+            code="gateway.settings",
         )
     return MCPServerConfig(
         id=name,

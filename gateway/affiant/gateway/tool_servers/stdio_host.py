@@ -26,10 +26,9 @@ from pathlib import Path
 from typing import Final
 
 from affiant.attestation.statements.gateway_config import MCPServerConfig
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, ConfigurationError
 from affiant.gateway.tool_servers.sockets import socket_of
 from affiant.gateway.tool_servers.stdio_users import ToolUsers
-from affiant.gateway.wire.errors import SettingsRefused
 from affiant.printable import printable
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import is_root
@@ -49,16 +48,17 @@ def command_of(command: Sequence[str], *, hidden: Path, root: bool) -> tuple[str
         hidden: the state folder. root: whether the process has a user of its own, who cannot enter it.
 
     Raises:
-        SettingsRefused: neither root nor bubblewrap is there to keep the server from the gateway's keys.
+        ``gateway.settings``: neither root nor bubblewrap is there to keep the server from the gateway's keys.
     """
     if root:
         return tuple(command)
     bubblewrap = shutil.which("bwrap")
     if bubblewrap is None:
-        raise SettingsRefused(
+        raise ConfigurationError(
             "a tool server that is a command cannot be kept from the gateway's files",
             expected="root, or bubblewrap",
             hint="Install bubblewrap, or give the server a url",
+            code="gateway.settings",
         )
     view = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp")  # noqa: S108 - its own
     apart = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--chdir", "/")
@@ -91,7 +91,7 @@ def served_commands(
         store: the gateway's folder, which gets the sockets. user: who may connect; None: this user.
 
     Raises:
-        SettingsRefused: a socket cannot be made, or a server cannot be kept from the gateway's files.
+        ``gateway.settings``: a socket cannot be made, or a server cannot be kept from the gateway's files.
     """
     with ExitStack() as stack:
         hosted = [
@@ -129,8 +129,11 @@ def _listening(path: Path, user: int | None) -> Iterator[socket.socket]:
         listener.settimeout(0.0)
     except OSError as error:
         listener.close()
-        raise SettingsRefused(
-            "the socket of a tool server cannot be made", where=str(path), found=error.strerror
+        raise ConfigurationError(
+            "the socket of a tool server cannot be made",
+            where=str(path),
+            found=error.strerror,
+            code="gateway.settings",
         ) from error
     try:
         yield listener

@@ -16,7 +16,7 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
-from affiant.gateway.wire.errors import SettingsRefused
+from affiant.errors import ConfigurationError
 from affiant.sandbox.base.privileges import is_root
 
 __all__ = ["ToolUsers"]
@@ -33,7 +33,7 @@ class ToolUsers:
     """The users, of whom each is lent to one process at a time.
 
     Raises:
-        SettingsRefused: the folder of locks cannot be made, or others may write to it.
+        ``gateway.settings``: the folder of locks cannot be made, or others may write to it.
     """
 
     def __init__(self) -> None:
@@ -84,14 +84,18 @@ def _make_locks(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
     except OSError as error:
-        raise SettingsRefused(
-            "the users of tool servers cannot be locked", where=str(folder), found=error.strerror
+        raise ConfigurationError(
+            "the users of tool servers cannot be locked",
+            where=str(folder),
+            found=error.strerror,
+            code="gateway.settings",
         ) from error
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise SettingsRefused(
+        raise ConfigurationError(
             "others can reach the locks of tool servers' users",
             where=str(folder),
             expected="a folder of root's alone, mode 0700",
+            code="gateway.settings",
         )
 
 

@@ -55,7 +55,7 @@ class FairQueue:
             cost: tokens, as estimated. now: seconds of a clock that never goes back.
 
         Raises:
-            QueueFull: too many wait.
+            ``queue.full``: too many wait.
         """
         return self._bands[share.priority].enter(session, share, cost, now=now)
 

@@ -13,13 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, UnreachableError
 from affiant.gateway.upstream.http1_connection import Answer, Connection
-from affiant.gateway.wire.errors import (
-    UpstreamCut,
-    UpstreamTimeout,
-    UpstreamUnreachable,
-)
+from affiant.gateway.wire.errors import UpstreamCut
 
 __all__ = ["Connector", "HTTPClient", "TCPConnector", "Timeouts", "request_head"]
 
@@ -83,7 +79,7 @@ class HTTPClient:
             tried: told of each attempt: a stable code or ``ok``, and the peer's SPKI digest (32 bytes).
 
         Raises:
-            UpstreamUnreachable, UpstreamTimeout, UpstreamCut, UpstreamMalformed: as named.
+            ``upstream.unreachable``, ``upstream.timeout``, UpstreamCut, ``upstream.malformed``: as named.
         """
         kept = self._take()
         while True:
@@ -115,12 +111,17 @@ class HTTPClient:
             async with asyncio.timeout(self._timeouts.connect):
                 return await self._connector.connect(Connection)
         except TimeoutError as error:
-            tried(UpstreamTimeout.code, None)
-            raise UpstreamTimeout("the upstream did not accept a connection in time") from error
+            tried("upstream.timeout", None)
+            raise UnreachableError(
+                "the upstream did not accept a connection in time", code="upstream.timeout"
+            ) from error
         except (OSError, ssl.CertificateError) as error:
-            tried(UpstreamUnreachable.code, None)
-            raise UpstreamUnreachable(
-                "the upstream cannot be reached", found=_reason(error), hint="Is it running?"
+            tried("upstream.unreachable", None)
+            raise UnreachableError(
+                "the upstream cannot be reached",
+                found=_reason(error),
+                hint="Is it running?",
+                code="upstream.unreachable",
             ) from error
 
     def _take(self) -> Connection | None:

@@ -13,8 +13,8 @@ from typing import Final, cast
 
 import httptools
 
-from affiant.errors import AffiantError
-from affiant.gateway.wire.errors import UpstreamCut, UpstreamMalformed, UpstreamTimeout
+from affiant.errors import AffiantError, MalformedError, UnreachableError
+from affiant.gateway.wire.errors import UpstreamCut
 from affiant.gateway.wire.tls import certificate_spki
 
 __all__ = ["Answer", "Connection"]
@@ -53,7 +53,11 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            answer.fail(UpstreamMalformed("the upstream's answer is not HTTP", found=type(error).__name__))
+            answer.fail(
+                MalformedError(
+                    "the upstream's answer is not HTTP", found=type(error).__name__, code="upstream.malformed"
+                )
+            )
             self.abort()
         except AffiantError as error:
             answer.fail(error)
@@ -133,7 +137,7 @@ class Answer:
 
     def on_message_begin(self) -> None:
         if self.complete:
-            raise UpstreamMalformed("a second answer to one request")
+            raise MalformedError("a second answer to one request", code="upstream.malformed")
         self._headers, self._head_size = [], 0
 
     def on_status(self, status: bytes) -> None:
@@ -173,8 +177,10 @@ class Answer:
     def _count(self, size: int) -> None:
         self._head_size += size
         if self._head_size > _MAX_HEAD:
-            raise UpstreamMalformed(
-                "the head of the answer is too large", expected=f"at most {_MAX_HEAD} bytes"
+            raise MalformedError(
+                "the head of the answer is too large",
+                expected=f"at most {_MAX_HEAD} bytes",
+                code="upstream.malformed",
             )
 
     # -- the connection ------------------------------------------------------------------------------------
@@ -241,4 +247,6 @@ class Answer:
                     await self._wake
             except TimeoutError as error:
                 self._connection.abort()
-                raise UpstreamTimeout(f"the upstream's {what} did not come in {timeout:g} s") from error
+                raise UnreachableError(
+                    f"the upstream's {what} did not come in {timeout:g} s", code="upstream.timeout"
+                ) from error

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, ConfigurationError, StateError
 from affiant.gateway.upstream.fair_queue import FairQueue
 from affiant.gateway.upstream.priority_band import QueueBounds
 from affiant.gateway.upstream.slots import UpstreamSlots
 from affiant.gateway.upstream.upstream import Upstream
-from affiant.gateway.wire.errors import ModelNotFound, SettingsRefused
 
 __all__ = ["Upstreams"]
 
@@ -34,7 +33,7 @@ class Upstreams:
         bounds: QueueBounds = _BOUNDS,
     ) -> None:
         if not upstreams:
-            raise SettingsRefused("no upstream", expected="at least one")
+            raise ConfigurationError("no upstream", expected="at least one", code="gateway.settings")
         self._upstreams = tuple(upstreams)
         self._seconds = seconds
         self._slots = {
@@ -46,7 +45,7 @@ class Upstreams:
         """The upstream for ``model``; a single one gets every model, and judges by itself.
 
         Raises:
-            ModelNotFound: several upstreams, and none lists it.
+            ``model.not_found``: several upstreams, and none lists it.
             AffiantError: none of them answers.
         """
         if len(self._upstreams) == 1:
@@ -56,7 +55,7 @@ class Upstreams:
             if model in await self._models_of(upstream, down):
                 return upstream
         self._require_one_up(down)
-        raise ModelNotFound("no upstream lists this model", found=model[:64])
+        raise StateError("no upstream lists this model", found=model[:64], code="model.not_found")
 
     def slots_at(self, upstream: Upstream) -> UpstreamSlots:
         """The slots at one of them."""

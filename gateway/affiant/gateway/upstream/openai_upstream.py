@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.schema.trace_context import TRACEPARENT, TraceContext
 from affiant.attestation.statements.gateway_config import DEV_ECHO, UpstreamConfig
+from affiant.errors import ConfigurationError, MalformedError
 from affiant.gateway.openai.chat import parse_json
 from affiant.gateway.upstream.dev_echo import EchoConnector
 from affiant.gateway.upstream.http1 import Connector, HTTPClient, TCPConnector, Timeouts, request_head
@@ -25,7 +26,7 @@ from affiant.gateway.upstream.http1_connection import Answer
 from affiant.gateway.upstream.priority_band import CONCURRENT
 from affiant.gateway.upstream.response_checks import UpstreamKeyRedaction, require_plain
 from affiant.gateway.upstream.upstream import Attempt, Upstream, UpstreamResponse
-from affiant.gateway.wire.errors import RequestMalformed, SettingsRefused, UpstreamResponseRefused
+from affiant.gateway.wire.errors import RequestMalformed
 from affiant.secrets.names.value import SecretValue
 
 __all__ = ["Credentials", "OpenAIUpstream", "make_upstream", "pinned_context", "read_whole"]
@@ -104,10 +105,14 @@ class OpenAIUpstream:
         try:
             value = parse_json(body)
         except RequestMalformed as error:
-            raise UpstreamResponseRefused("the upstream's list of models is not JSON") from error
+            raise MalformedError(
+                "the upstream's list of models is not JSON", code="upstream.answer"
+            ) from error
         data = value.get("data") if isinstance(value, dict) else None
         if answer.status != 200 or not isinstance(data, list):
-            raise UpstreamResponseRefused("the upstream does not list its models", found=answer.status)
+            raise MalformedError(
+                "the upstream does not list its models", found=answer.status, code="upstream.answer"
+            )
         ids = (entry.get("id") for entry in data if isinstance(entry, dict))
         return tuple(name for name in ids if isinstance(name, str))
 
@@ -136,7 +141,7 @@ async def read_whole(answer: UpstreamResponse, *, limit: int = MAX_ANSWER) -> by
     """The whole body.
 
     Raises:
-        UpstreamResponseRefused: more than ``limit`` bytes.
+        ``upstream.answer``: more than ``limit`` bytes.
     """
     parts, size = [], 0
     while part := await answer.read():
@@ -144,7 +149,9 @@ async def read_whole(answer: UpstreamResponse, *, limit: int = MAX_ANSWER) -> by
         size += len(part)
         if size > limit:
             answer.abort()
-            raise UpstreamResponseRefused("the answer is too large", expected=f"at most {limit} bytes")
+            raise MalformedError(
+                "the answer is too large", expected=f"at most {limit} bytes", code="upstream.answer"
+            )
     return b"".join(parts)
 
 
@@ -152,23 +159,27 @@ def make_upstream(config: UpstreamConfig, credentials: Credentials, *, timeouts:
     """The upstream that ``config`` describes.
 
     Raises:
-        SettingsRefused: its binding, roots or address do not fit together.
+        ``gateway.settings``: its binding, roots or address do not fit together.
     """
     if config == DEV_ECHO:
         return OpenAIUpstream(config, EchoConnector(), key=None, timeouts=timeouts)
     parts = urlsplit(config.url)
     expected = "tls" if parts.scheme == "https" else "none"
     if config.bind != expected:
-        raise SettingsRefused(
+        raise ConfigurationError(
             "this upstream cannot be bound as configured",
             expected=expected,
             found=config.bind,
             where=config.id,
+            code="gateway.settings",
         )
     plain = parts.username is None and not parts.query and not parts.fragment
     if parts.hostname is None or not plain or not parts.netloc.isascii() or len(parts.netloc) > 255:
-        raise SettingsRefused(
-            "not an upstream's address", expected="scheme://host[:port]/path", where=config.id
+        raise ConfigurationError(
+            "not an upstream's address",
+            expected="scheme://host[:port]/path",
+            where=config.id,
+            code="gateway.settings",
         )
     context = pinned_context(config.id, config.roots, credentials) if expected == "tls" else None
     port = parts.port or (443 if expected == "tls" else 80)
@@ -180,10 +191,12 @@ def pinned_context(name: str, roots: Sequence[str], credentials: Credentials) ->
     """TLS to the upstream or server ``name``, whose certificates the configuration names as ``roots``.
 
     Raises:
-        SettingsRefused: the certificates that are at hand are others.
+        ``gateway.settings``: the certificates that are at hand are others.
     """
     if {sha256_name(root) for root in credentials.roots} != set(roots):
-        raise SettingsRefused("the roots are not those of the configuration", where=name)
+        raise ConfigurationError(
+            "the roots are not those of the configuration", where=name, code="gateway.settings"
+        )
     if not credentials.roots:
         return ssl.create_default_context()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -26,7 +26,8 @@ from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Final
 
-from affiant.gateway.wire.errors import QueueFull, SettingsRefused
+from affiant.errors import ConfigurationError
+from affiant.gateway.wire.errors import QueueError
 from affiant.policy.model.share import Priority, Share
 
 __all__ = ["CONCURRENT", "MOST_COST", "Band", "BandBounds", "QueueBounds", "Ticket"]
@@ -52,7 +53,9 @@ class BandBounds:
 
     def __post_init__(self) -> None:
         if self.length < 1 or self.wait_s <= 0:
-            raise SettingsRefused("no queue", expected="room for one, and time to wait", where="queue")
+            raise ConfigurationError(
+                "no queue", expected="room for one, and time to wait", where="queue", code="gateway.settings"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +139,16 @@ class Band:
         for much leaves room to all others, however many there are.
 
         Raises:
-            QueueFull: too many wait.
+            ``queue.full``: too many wait.
         """
         flow = self._flows.get(session)
         waiting = 0 if flow is None else len(flow.waiting)
         if waiting and waiting >= self.bounds.length - len(self):
-            raise QueueFull(
+            raise QueueError(
                 "too many requests wait for this upstream",
                 expected=f"at most {self.bounds.length} of this priority, of one session no more than places left",
                 retry_after_s=self.retry_after(now=now),
+                code="queue.full",
             )
         if flow is None:
             flow = self._flows[session] = _Flow(session)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from affiant.errors import AffiantError, NotAllowedError
-from affiant.gateway.wire.errors import RequestAbandoned, UpstreamResponseRefused, UpstreamUnauthorized
+from affiant.errors import AffiantError, MalformedError, NotAllowedError, NotAuthenticError
+from affiant.gateway.wire.errors import RequestAbandoned
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.redaction.redaction import Redactor
 
@@ -36,10 +36,12 @@ class UpstreamKeyRedaction:
         """Return if no part, each complete in itself, holds the key.
 
         Raises:
-            UpstreamResponseRefused: one does; nothing of it may be repeated.
+            ``upstream.answer``: one does; nothing of it may be repeated.
         """
         if self._redactor and any(self._redactor.redact(part).replaced for part in parts):
-            raise UpstreamResponseRefused("the upstream's answer holds this gateway's credential for it")
+            raise MalformedError(
+                "the upstream's answer holds this gateway's credential for it", code="upstream.answer"
+            )
 
 
 def media_type(answer: UpstreamResponse) -> str:
@@ -52,21 +54,33 @@ def require_plain(answer: UpstreamResponse, expected: str) -> None:
     """Return if the answer can be passed on as it is.
 
     Raises:
-        UpstreamUnauthorized: it is about this gateway's own credential.
-        UpstreamResponseRefused: encoded, redirected, or of another media type than ``expected``.
+        ``upstream.unauthorized``: it is about this gateway's own credential.
+        ``upstream.answer``: encoded, redirected, or of another media type than ``expected``.
     """
     if answer.status in (401, 403, 407):
-        raise UpstreamUnauthorized("the upstream refused this gateway's credential", found=answer.status)
+        raise NotAuthenticError(
+            "the upstream refused this gateway's credential",
+            found=answer.status,
+            code="upstream.unauthorized",
+        )
     encoding = (answer.header(b"content-encoding") or b"identity").strip().lower()
     if encoding != b"identity":
-        raise UpstreamResponseRefused(
-            "the upstream encoded its answer", expected="identity", found=encoding[:40].decode("latin-1")
+        raise MalformedError(
+            "the upstream encoded its answer",
+            expected="identity",
+            found=encoding[:40].decode("latin-1"),
+            code="upstream.answer",
         )
     if 300 <= answer.status < 400:
-        raise UpstreamResponseRefused("the upstream redirects", expected="an answer", found=answer.status)
+        raise MalformedError(
+            "the upstream redirects", expected="an answer", found=answer.status, code="upstream.answer"
+        )
     if media_type(answer) != expected:
-        raise UpstreamResponseRefused(
-            "the upstream answered with another media type", expected=expected, found=media_type(answer)[:80]
+        raise MalformedError(
+            "the upstream answered with another media type",
+            expected=expected,
+            found=media_type(answer)[:80],
+            code="upstream.answer",
         )
 
 

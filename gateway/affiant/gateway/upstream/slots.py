@@ -14,7 +14,7 @@ from affiant.gateway.openai.passable_responses import ResponseBound
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.upstream.fair_queue import FairQueue
 from affiant.gateway.upstream.priority_band import MOST_COST, Ticket
-from affiant.gateway.wire.errors import QueueDeadline
+from affiant.gateway.wire.errors import QueueError
 
 __all__ = ["UpstreamSlot", "UpstreamSlots", "estimated_cost"]
 
@@ -46,7 +46,7 @@ class UpstreamSlot:
         """Wait until it may; nothing is awaited where it may already.
 
         Raises:
-            QueueDeadline: it has waited for as long as anybody does.
+            ``queue.deadline``: it has waited for as long as anybody does.
             AffiantError: the session wants it no more (:meth:`~.sessions.Session.end_waits`).
         """
         if not self.has_come:
@@ -73,7 +73,7 @@ class UpstreamSlots:
         """A slot for a request of ``session``, under the profile that it has now.
 
         Raises:
-            QueueFull: too many wait.
+            ``queue.full``: too many wait.
         """
         share = session.admitted.policy.share
         ticket = self._queue.enter(session.id, share, cost, now=self._seconds())
@@ -93,10 +93,11 @@ class UpstreamSlots:
             async with asyncio.timeout(band.bounds.wait_s):
                 await woken
         except TimeoutError:
-            raise QueueDeadline(
+            raise QueueError(
                 "the request has waited for this upstream as long as requests of its priority do",
                 expected=f"at most {band.bounds.wait_s:g} s",
                 retry_after_s=band.retry_after(now=self._seconds()),
+                code="queue.deadline",
             ) from None
         finally:
             del self._asleep[ticket]

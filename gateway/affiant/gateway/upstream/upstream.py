@@ -52,7 +52,7 @@ class UpstreamResponse(Protocol):
         """The next bytes of the body as they came; ``b""`` once it is complete.
 
         Raises:
-            UpstreamCut, UpstreamTimeout, UpstreamMalformed: it never will be.
+            UpstreamCut, ``upstream.timeout``, ``upstream.malformed``: it never will be.
         """
         ...
 
@@ -101,7 +101,7 @@ class Upstream(Protocol):
             trace: the caller's, passed on as it came.
 
         Raises:
-            UpstreamUnreachable, UpstreamTimeout, UpstreamCut, UpstreamMalformed: as named.
+            UpstreamCut, ``upstream.unreachable``, ``upstream.timeout``, ``upstream.malformed``: as named.
         """
         ...
 

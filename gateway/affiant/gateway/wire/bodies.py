@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from affiant.gateway.wire.errors import MemorySpent, RequestLate, RequestTooLarge
+from affiant.errors import MalformedError, UnreachableError
 from affiant.gateway.wire.http_request import ClientGone, Receive, Scope, header
 
 __all__ = ["MAX_ADMISSION", "Bodies", "Body", "Memory", "Share", "drop_rest", "least_memory"]
@@ -67,10 +67,14 @@ class Memory:
         """Take ``size`` bytes.
 
         Raises:
-            MemorySpent: so many are not left; nothing was taken.
+            ``gateway.memory``: so many are not left; nothing was taken.
         """
         if size > self._left:
-            raise MemorySpent("too many large requests at once", hint="Send it again, or fewer at a time")
+            raise UnreachableError(
+                "too many large requests at once",
+                hint="Send it again, or fewer at a time",
+                code="gateway.memory",
+            )
         if self._within is not None:
             self._within.take(size)
         self._left -= size
@@ -122,7 +126,7 @@ class Body:
         """The bytes.
 
         Raises:
-            RequestTooLarge: they were not kept.
+            ``request.too_large``: they were not kept.
         """
         if self.data is None:
             raise _too_large(limit, found=f"{self.size} bytes")
@@ -152,8 +156,8 @@ class Bodies:
         """Read the whole body; beyond ``limit`` it is hashed and dropped, far beyond it is refused.
 
         Raises:
-            RequestTooLarge: more than eight times ``limit``. RequestLate: not here in time.
-            MemorySpent: there is no room for it. ClientGone: it was not sent whole.
+            ``request.too_large``: more than eight times ``limit``. ``request.timeout``: not here in time.
+            ``gateway.memory``: there is no room for it. ClientGone: it was not sent whole.
         """
         length = header(scope, "Content-Length")
         if length is not None and int(length) > _HASHED_BEYOND * limit:
@@ -162,7 +166,9 @@ class Bodies:
             async with asyncio.timeout(self._seconds):
                 return await _read(receive, share, limit)
         except TimeoutError as error:
-            raise RequestLate("the body did not come in time", expected=f"{self._seconds:g} s") from error
+            raise UnreachableError(
+                "the body did not come in time", expected=f"{self._seconds:g} s", code="request.timeout"
+            ) from error
 
 
 async def _read(receive: Receive, share: Share, limit: int) -> Body:
@@ -214,5 +220,7 @@ async def drop_rest(receive: Receive) -> None:
                 more = message.get("more_body", False)
 
 
-def _too_large(limit: int, *, found: str | None) -> RequestTooLarge:
-    return RequestTooLarge("the body is too large", expected=f"at most {limit} bytes", found=found)
+def _too_large(limit: int, *, found: str | None) -> MalformedError:
+    return MalformedError(
+        "the body is too large", expected=f"at most {limit} bytes", found=found, code="request.too_large"
+    )

@@ -9,11 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Seque
 from typing import Any, Final
 
 from affiant.attestation.records.proof import RequestHead
-from affiant.gateway.wire.errors import (
-    ContentEncodingRefused,
-    ContentTypeRefused,
-    RequestMalformed,
-)
+from affiant.errors import MalformedError
+from affiant.gateway.wire.errors import RequestMalformed
 
 __all__ = [
     "ClientGone",
@@ -85,14 +82,21 @@ def require_media_type(scope: Scope, expected: str) -> None:
     """Return if the body is of the ``expected`` media type and not encoded.
 
     Raises:
-        ContentTypeRefused, ContentEncodingRefused: as named.
+        ``request.content_type``, ``request.content_encoding``: as named.
     """
     encoding = header(scope, "Content-Encoding")
     if encoding is not None and encoding.strip().lower() != "identity":
-        raise ContentEncodingRefused("the body is encoded", expected="identity", found=encoding[:40])
+        raise MalformedError(
+            "the body is encoded", expected="identity", found=encoding[:40], code="request.content_encoding"
+        )
     found = (header(scope, "Content-Type") or "").partition(";")[0].strip().lower()
     if found != expected:
-        raise ContentTypeRefused("not such a body", expected=expected, found=found[:80] or "no Content-Type")
+        raise MalformedError(
+            "not such a body",
+            expected=expected,
+            found=found[:80] or "no Content-Type",
+            code="request.content_type",
+        )
 
 
 class ClientResponse:

@@ -19,8 +19,8 @@ from starlette.responses import Response
 from starlette.routing import Route as _StarletteRoute
 
 from affiant.attestation.encoding.canonical import canonical
-from affiant.errors import AffiantError
-from affiant.gateway.wire.errors import NotFound, RequestMalformed
+from affiant.errors import AffiantError, StateError
+from affiant.gateway.wire.errors import RequestMalformed
 from affiant.gateway.wire.errors_http import error_body, error_headers, status_of
 from affiant.gateway.wire.http_request import Receive, Scope, Send
 
@@ -133,7 +133,7 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 async def _other(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return error_response(NotFound("no such path or method"), status=error.status_code)
+    return error_response(StateError("no such path or method", code="not_found"), status=error.status_code)
 
 
 def form_error(places: list[str]) -> RequestMalformed:

@@ -1,0 +1,155 @@
+"""Lists the codes of this package's errors that no program catches by a class of their own.
+
+Each is raised as its family with ``code=``. An error that a program catches has a class; its docstring is its meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["ERROR_CODES"]
+
+ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
+    "admission.expired": ("NotFreshError", "An activation or a statement that has expired."),
+    "admission.isolation": (
+        "NotAllowedError",
+        "A session's activation names a weaker isolation than its manifest demands.",
+    ),
+    "admission.mismatch": (
+        "NotAuthenticError",
+        "A fact in a session's evidence contradicts another, or this gateway.",
+    ),
+    "admission.nonce": (
+        "NotFreshError",
+        "A nonce that this gateway did not make, that was used, or that expired.",
+    ),
+    "admission.replayed": (
+        "NotFreshError",
+        "A session id, an activation, a statement or a key that was admitted before.",
+    ),
+    "approval.refused": (
+        "StateError",
+        "The gateway rejected the decision; the text and the code in brackets are its own.",
+    ),
+    "approval.shown_other": (
+        "NotAuthenticError",
+        "The gateway showed another action than the one that was asked for.",
+    ),
+    "clock.contradicted": (
+        "UnreachableError",
+        "Witnesses date the log differently from this machine's clock: a verifier would reject what is recorded now.",
+    ),
+    "erasure.chain_growing": ("StateError", "An order would prune a chain of the boot that serves."),
+    "erasure.held": ("NotAllowedError", "A legal hold is in force on what was ordered to be erased."),
+    "erasure.kind": (
+        "NotAllowedError",
+        "Other records depend on this record: its content can be erased, the record itself stays.",
+    ),
+    "erasure.mismatch": ("StateError", "An order names a record that is not here, or not as it says."),
+    "erasure.repeated": ("StateError", "An order names what was ordered to be erased before."),
+    "erasure.session_open": ("StateError", "An order names a record of a session that has not ended."),
+    "export.busy": ("StateError", "Another export writes the same file."),
+    "export.nothing": (
+        "ConfigurationError",
+        "The log has no leaf in the range, or no record of the sessions that were asked for.",
+    ),
+    "gateway.configuration_unbound": (
+        "NotAuthenticError",
+        "The TD that this gateway runs in was not launched for its configuration.",
+    ),
+    "gateway.draining": ("UnreachableError", "The gateway is being stopped."),
+    "gateway.error": ("StateError", "An error of the gateway's own; its log has the details."),
+    "gateway.memory": (
+        "UnreachableError",
+        "The bodies that are held take all the memory that there is for bodies.",
+    ),
+    "gateway.settings": ("ConfigurationError", "The settings do not fit together."),
+    "gateway.unreachable": ("UnreachableError", "No gateway serves from this folder."),
+    "hold.unknown": (
+        "StateError",
+        "There is no hold in force that this would end, or that it is a replay of.",
+    ),
+    "journal.version": (
+        "StateError",
+        "The journal is of another build's format. It is neither read nor set aside.",
+    ),
+    "log.unwitnessed": (
+        "UnreachableError",
+        "The configured witnesses have cosigned no checkpoint lately; no session is admitted meanwhile.",
+    ),
+    "model.not_allowed": ("NotAllowedError", "The profile does not allow this model."),
+    "model.not_found": ("StateError", "No upstream serves this model."),
+    "narrowing.out_of_turn": (
+        "StateError",
+        "A session's profile is restricted only once its supervisor has recorded the previous restriction.",
+    ),
+    "narrowing.unsettled": (
+        "StateError",
+        "Requests under way did not end although they were interrupted, so the session's profile was not restricted.",
+    ),
+    "not_found": ("StateError", "There is no such thing, or not for this caller."),
+    "proof.missing": ("NotAuthenticError", "A request without a proof of possession."),
+    "queue.deadline": (
+        "QueueError",
+        "The request has waited for the upstream for as long as any request may.",
+    ),
+    "queue.full": ("QueueError", "Too many requests wait for the upstream already."),
+    "record.out_of_place": ("MalformedError", "A supervisor's record does not continue its session's chain."),
+    "request.content_encoding": (
+        "MalformedError",
+        "A body with a content encoding: what is hashed would not be what is read.",
+    ),
+    "request.content_type": ("MalformedError", "A body of another media type than the endpoint takes."),
+    "request.timeout": ("UnreachableError", "A body did not come to its end in time."),
+    "request.too_large": ("MalformedError", "A body is larger than the configuration allows."),
+    "session.closed": ("StateError", "The session has ended; nothing follows its close record."),
+    "session.narrowing": (
+        "UnreachableError",
+        "The session's profile is being restricted: nothing new begins until that is done.",
+    ),
+    "session.not_closed": (
+        "UnreachableError",
+        "The session accepts nothing more, and its close is not durable yet; it will be, or the chain ends in a gap.",
+    ),
+    "session.unknown": ("NotAuthenticError", "A proof by a key that belongs to no session here."),
+    "tool.arguments": ("ToolNotAllowedError", "The arguments of a call do not fit the tool's own schema."),
+    "tool.cancelled": (
+        "ToolNotAllowedError",
+        "The agent cancelled the call; if it was already made, it is not known whether the server did what was asked.",
+    ),
+    "tool.method": ("NotAllowedError", "A method of MCP that the tool gate does not pass on."),
+    "tool.needs_approval": (
+        "ToolNotAllowedError",
+        "A model's answer calls a tool that needs a person's approval: only the tool gate can hold a call for one.",
+    ),
+    "tool.schema_changed": (
+        "ToolNotAllowedError",
+        "A server describes a tool differently from what was agreed to, or from its first description.",
+    ),
+    "tool.server_error": ("MalformedError", "The server answered with an error of its own."),
+    "tool.server_unavailable": (
+        "UnreachableError",
+        "A server of tools does not answer, or not with what MCP says.",
+    ),
+    "tool.unknown": ("ToolNotAllowedError", "No server of the tool gate serves this tool now."),
+    "upstream.answer": ("MalformedError", "An upstream's answer is HTTP, but not one that can be passed on."),
+    "upstream.malformed": (
+        "MalformedError",
+        "An upstream's answer is not HTTP, or not what its content type says.",
+    ),
+    "upstream.not_attested": (
+        "NotAllowedError",
+        "The profile wants this model at an attested upstream, and none is.",
+    ),
+    "upstream.timeout": ("UnreachableError", "An upstream did not answer in time."),
+    "upstream.unauthorized": (
+        "NotAuthenticError",
+        "An upstream refused this gateway's own credential; its text is not passed on.",
+    ),
+    "upstream.unreachable": (
+        "UnreachableError",
+        "An upstream cannot be connected to, or its certificate does not hold.",
+    ),
+}
+"""Code -> the family that is raised, and its meaning."""
