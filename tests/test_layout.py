@@ -83,6 +83,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         "",
     ),
     "secrets": (
+        "",
         *("names", "redaction", "store", "injection"),
         *("broker.client", "broker.tokens", "broker"),
     ),

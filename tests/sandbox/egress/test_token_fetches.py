@@ -6,8 +6,10 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
+from tests.raising import raises_code
 from tests.sandbox.egress.conftest import Chain
 
+from affiant.errors import NotAllowedError
 from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.sandbox.egress.decision import GrantedUse
 from affiant.sandbox.egress.http.errors import RecordsUnavailable
@@ -16,12 +18,7 @@ from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.token_fetches import TokenFetch, TokenFetches
 from affiant.sandbox.egress.upstream import Fetched, Sent
 from affiant.secrets.injection.detection import SecretUse
-from affiant.secrets.names.errors import (
-    ExchangeNotAllowed,
-    TokenAnswerInvalid,
-    TokenRefused,
-    TokenUnavailable,
-)
+from affiant.secrets.names.errors import TokenAnswerInvalid, TokenRefused, TokenUnavailable
 
 EXCHANGE = TokenExchange(
     GrantType.CLIENT_CREDENTIALS,
@@ -127,10 +124,10 @@ def test_a_hundred_that_wait_hear_of_one_failure(around, monkeypatch, refusal, e
 
 
 def test_a_fetch_that_a_narrowing_cut_is_tried_again_at_once(around) -> None:
-    around.broker.refusal = ExchangeNotAllowed("narrowed")
+    around.broker.refusal = NotAllowedError("narrowed", code="broker.request")
 
     async def scenario() -> None:
-        with pytest.raises(ExchangeNotAllowed):
+        with raises_code("broker.request"):
             await around.have()
         around.broker.refusal = None
         await around.have()

@@ -27,7 +27,7 @@ from affiant.attestation.statements.evidence import parse_admission, parse_evide
 from affiant.attestation.statements.restriction import MAX_NARROWINGS, logged_narrowings
 from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, ConfigurationError
 from affiant.policy.decision.limit_errors import BytesSpent
 from affiant.policy.diff.restriction import compare_restriction, restriction_digest, restriction_document
 from affiant.policy.loading.load import load_profiles
@@ -40,7 +40,7 @@ from affiant.sandbox.supervisor.launch.errors import AdmissionRefused, Narrowing
 from affiant.sandbox.supervisor.launch.restriction_request import NarrowRequest
 from affiant.sandbox.supervisor.restriction import Narrowable, Narrower, NarrowingTimes
 from affiant.secrets.injection.placeholder import Binding, Endpoint, PlaceholderTable
-from affiant.secrets.names.errors import BrokerGone, GrantsInvalid
+from affiant.secrets.names.errors import BrokerGone
 
 WIDE = """
 tools: [read_file, deploy]
@@ -348,7 +348,7 @@ def test_whatever_fails_once_it_has_begun_ends_the_session_and_nothing_goes_on(s
     async def scenario() -> tuple[World, Narrower]:
         failures = {
             **FAILURES,
-            "broker refuses": GrantsInvalid("more than before"),
+            "broker refuses": ConfigurationError("more than before", code="secret.grants"),
             "gateway gone": GatewayUnreachable("gone"),
         }
         name = step.partition(" ")[0]

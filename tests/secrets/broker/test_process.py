@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 from tests.secrets.conftest import HOST, fetched, request_to
 from tests.secrets.upstream_server import answer
 
 from affiant.secrets.broker.client.client import BrokerClient, broker_command
 from affiant.secrets.broker.client.messages import BrokerPart
-from affiant.secrets.names.errors import BrokerConfigurationInvalid
 
 VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"
 USE = (("TOKEN", "header:authorization"),)
@@ -265,7 +265,7 @@ def test_it_does_not_stay_root_when_told_to_become_somebody(user) -> None:
 
 
 def test_a_user_without_a_group_is_refused() -> None:
-    with pytest.raises(BrokerConfigurationInvalid):
+    with raises_code("broker.configuration"):
         broker_command(control_fd=3, uid=1000)
 
 

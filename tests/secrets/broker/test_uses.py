@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.secrets.broker.uses import Uses
-from affiant.secrets.names.errors import SecretUsesSpent
 
 
 @pytest.mark.parametrize("before", [None, 9])
@@ -15,6 +15,6 @@ def test_what_was_used_before_a_narrowing_stays_used(before: int | None) -> None
         uses.take(["A"])
     left = uses.narrowed({"A": 4})
     left.take(["A"])
-    with pytest.raises(SecretUsesSpent):
+    with raises_code("limit_secret_uses"):
         left.take(["A"])
     left.take(["B"])  # which the broker does not hold any more: nothing is counted for it

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.secrets.injection.body_surface import BodySurface, media_type
-from affiant.secrets.names.errors import SecretValueInvalid, SurfaceInvalid
+from affiant.secrets.names.errors import SecretValueInvalid
 
 PLACEHOLDER = b"affiant-ph-0123456789ABCDEFGHIJKLMNOPQRSTUV"
 TEXT = PLACEHOLDER.decode()
@@ -210,5 +211,5 @@ def test_a_body_is_what_its_one_content_type_says(content_type: bytes, kind: byt
     ],
 )
 def test_no_other_place_can_be_named(arguments: dict[str, str]) -> None:
-    with pytest.raises(SurfaceInvalid):
+    with raises_code("secret.surface"):
         BodySurface(**arguments)

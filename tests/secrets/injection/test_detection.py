@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.secrets.injection.detection import (
     PlaceholderDetector,
@@ -17,7 +18,7 @@ from affiant.secrets.injection.detection import (
 )
 from affiant.secrets.injection.placeholder import Binding, Endpoint, PlaceholderTable, mint_placeholder
 from affiant.secrets.injection.surface import QuerySurface, Surface
-from affiant.secrets.names.errors import PlaceholderHidden, PlaceholderMisplaced, SecretNotBound
+from affiant.secrets.names.errors import PlaceholderMisplaced, SecretNotBound
 
 TOKEN, KEY = mint_placeholder(os.urandom), mint_placeholder(os.urandom, shape="sk-{40}")
 TABLE = PlaceholderTable(
@@ -213,7 +214,7 @@ def test_an_innocent_compressed_body_passes() -> None:
 
 @pytest.mark.parametrize("encoding", [b"br", b"zstd", b"gzip, gzip", b"compress", b"nonsense"])
 def test_a_body_that_cannot_be_searched_is_refused(encoding: bytes) -> None:
-    with pytest.raises(PlaceholderHidden):
+    with raises_code("secret.placeholder_hidden"):
         PlaceholderDetector(TABLE, content_encoding=encoding)
     assert PlaceholderDetector(PlaceholderTable([]), content_encoding=encoding).feed(PLAIN) == PLAIN
 
@@ -230,7 +231,7 @@ def test_a_body_that_cannot_be_searched_is_refused(encoding: bytes) -> None:
 )
 def test_a_damaged_compressed_body_is_refused(body: bytes) -> None:
     detector = PlaceholderDetector(TABLE, content_encoding=b"gzip")
-    with pytest.raises(PlaceholderHidden):
+    with raises_code("secret.placeholder_hidden"):
         detector.feed(body)
         detector.flush()
 
@@ -238,5 +239,5 @@ def test_a_damaged_compressed_body_is_refused(body: bytes) -> None:
 def test_a_decompression_bomb_is_refused() -> None:
     bomb = gzip.compress(bytes(24 << 20), compresslevel=9)
     detector = PlaceholderDetector(TABLE, content_encoding=b"gzip")
-    with pytest.raises(PlaceholderHidden, match="bound"):
+    with raises_code("secret.placeholder_hidden", match="bound"):
         detector.feed(bomb)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.secrets.injection.placeholder import Binding, Endpoint, PlaceholderTable, mint_placeholder
-from affiant.secrets.names.errors import GrantsInvalid, PlaceholderShapeInvalid, SecretNameInvalid
+from affiant.secrets.names.errors import SecretNameInvalid
 
 PLACES = frozenset({Endpoint("api.example.com", 443)})
 
@@ -43,7 +44,7 @@ def test_a_shape_is_kept() -> None:
     ],
 )  # fmt: skip
 def test_a_guessable_or_strange_shape_is_refused(shape: str) -> None:
-    with pytest.raises(PlaceholderShapeInvalid):
+    with raises_code("secret.shape"):
         mint_placeholder(os.urandom, shape=shape)
 
 
@@ -55,7 +56,7 @@ def test_no_two_sessions_share_a_placeholder(_noise: bytes) -> None:
 
 @pytest.mark.parametrize("placeholder", ["", "x", "a" * 21, "a" * 21 + " ", "affiant-ph-" + "ä" * 30])
 def test_an_empty_short_or_strange_placeholder_is_impossible(placeholder: str) -> None:
-    with pytest.raises(GrantsInvalid):
+    with raises_code("secret.grants"):
         Binding("A", placeholder, PLACES)
 
 
@@ -71,7 +72,7 @@ def test_an_empty_short_or_strange_placeholder_is_impossible(placeholder: str) -
     ],
 )
 def test_an_endpoint_is_canonical(host: str, port: int) -> None:
-    with pytest.raises(GrantsInvalid):
+    with raises_code("secret.grants"):
         Endpoint(host, port)
 
 
@@ -88,11 +89,11 @@ def test_a_binding_covers_its_https_places_only() -> None:
 
 def test_a_table_that_contradicts_itself_is_refused() -> None:
     placeholder = mint_placeholder(os.urandom)
-    with pytest.raises(GrantsInvalid):
+    with raises_code("secret.grants"):
         PlaceholderTable([Binding("A", placeholder, PLACES), Binding("B", placeholder, PLACES)])
-    with pytest.raises(GrantsInvalid):
+    with raises_code("secret.grants"):
         PlaceholderTable([Binding("A", placeholder, PLACES), Binding("B", placeholder + "x", PLACES)])
-    with pytest.raises(GrantsInvalid):
+    with raises_code("secret.grants"):
         PlaceholderTable([Binding("A", mint_placeholder(os.urandom), PLACES) for _ in range(2)])
     with pytest.raises(SecretNameInvalid):
         Binding("A B", placeholder, PLACES)

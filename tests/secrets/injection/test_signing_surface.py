@@ -8,13 +8,13 @@ import random
 import re
 
 import pytest
+from tests.raising import raises_code
 from tests.secrets.aws_verifier import agent_signed
 
 from affiant.errors import AffiantError
 from affiant.secrets.injection.detection import SecretUse, holds_secrets, judge_body, judge_head
 from affiant.secrets.injection.placeholder import Binding, Endpoint, PlaceholderTable, mint_placeholder
 from affiant.secrets.injection.signing_surface import SIGNING_ID, SigningSurface, is_signing, mint_signing_id
-from affiant.secrets.names.errors import SurfaceInvalid
 
 HOST = "b.s3.eu-central-1.amazonaws.com"
 SURFACE = SigningSurface("eu-central-1", "s3")
@@ -220,5 +220,5 @@ def test_no_placeholder_stands_in_a_signed_body(placeholder: str) -> None:
     ("region", "service"), [("", "s3"), ("EU", "s3"), ("eu-", "s3"), ("eu", "s/3"), ("eu", "*")]
 )
 def test_no_other_names_are_signed_for(region: str, service: str) -> None:
-    with pytest.raises(SurfaceInvalid):
+    with raises_code("secret.surface"):
         SigningSurface(region, service)

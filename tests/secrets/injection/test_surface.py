@@ -1,9 +1,10 @@
 import base64
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.secrets.injection.surface import AUTHORIZATION, QuerySurface, Surface
-from affiant.secrets.names.errors import SecretValueInvalid, SurfaceInvalid
+from affiant.secrets.names.errors import SecretValueInvalid
 
 PH = b"affiant-ph-0123456789ABCDEFGHIJKLMNOPQRSTUV"
 VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"
@@ -54,7 +55,7 @@ def test_the_whole_credential_of_authorization_is_replaced(sent: bytes, becomes:
 )
 def test_anything_but_the_whole_credential_is_not_a_use(sent: bytes) -> None:
     assert not AUTHORIZATION.holds(sent, PH)
-    with pytest.raises(SurfaceInvalid):
+    with raises_code("secret.surface"):
         AUTHORIZATION.substituted(sent, PH, VALUE)
 
 
@@ -76,12 +77,12 @@ def test_an_injected_header_matches_its_whole_format() -> None:
     ],
 )  # fmt: skip
 def test_a_surface_that_cannot_carry_a_secret_is_refused(header: str, form: str) -> None:
-    with pytest.raises(SurfaceInvalid):
+    with raises_code("secret.surface"):
         Surface.injected(header, form)
 
 
 def test_the_short_form_is_for_authorization_only() -> None:
-    with pytest.raises(SurfaceInvalid):
+    with raises_code("secret.surface"):
         Surface("x-api-key", None)
 
 
@@ -111,7 +112,7 @@ def test_basic_of_one_user_is_that_users_password_and_nothing_else() -> None:
 
 def test_basic_of_a_user_has_no_format() -> None:
     for header, template in (("authorization", "{}"), ("x-key", "{}")):
-        with pytest.raises(SurfaceInvalid):
+        with raises_code("secret.surface"):
             Surface(header, template, "git")
 
 
@@ -174,5 +175,5 @@ def test_a_path_is_no_query() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a&b", "a=b", "a%20", "\u00e9", "x" * 65])
 def test_a_parameter_that_would_be_escaped_is_none(name: str) -> None:
-    with pytest.raises(SurfaceInvalid):
+    with raises_code("secret.surface"):
         QuerySurface(name)

@@ -9,8 +9,9 @@ import sys
 import traceback
 
 import pytest
+from tests.raising import raises_code
 
-from affiant.secrets.names.errors import SecretNameInvalid, SecretOutsideBroker
+from affiant.secrets.names.errors import SecretNameInvalid
 from affiant.secrets.names.ref import SecretRef, resolution_inside_broker
 from affiant.secrets.names.value import SecretValue
 
@@ -60,7 +61,7 @@ def test_what_travels_is_the_name_alone(copied) -> None:
 
 
 def test_outside_the_broker_nothing_resolves() -> None:
-    with pytest.raises(SecretOutsideBroker):
+    with raises_code("secret.outside_broker"):
         SecretRef("GITHUB_TOKEN").resolve()
 
 
@@ -68,7 +69,7 @@ def test_inside_the_broker_the_name_is_resolved_and_then_no_more() -> None:
     values = {"GITHUB_TOKEN": SecretValue(VALUE)}
     with resolution_inside_broker(values.__getitem__):
         assert SecretRef("GITHUB_TOKEN").resolve().reveal() == VALUE
-    with pytest.raises(SecretOutsideBroker):
+    with raises_code("secret.outside_broker"):
         SecretRef("GITHUB_TOKEN").resolve()
 
 

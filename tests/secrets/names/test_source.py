@@ -1,6 +1,6 @@
 import pytest
+from tests.raising import raises_code
 
-from affiant.secrets.names.errors import SecretReferenceInvalid
 from affiant.secrets.names.source import LocalReference, VaultReference, parse_reference
 
 
@@ -29,5 +29,5 @@ def test_a_reference_is_parsed_and_spelled_again(text: str, reference: object) -
     ],
 )  # fmt: skip
 def test_any_other_spelling_is_refused(text: str) -> None:
-    with pytest.raises(SecretReferenceInvalid):
+    with raises_code("secret.reference"):
         parse_reference(text)

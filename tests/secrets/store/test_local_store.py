@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.canonical import canonical
-from affiant.secrets.names.errors import LocalStoreKeyInvalid, LocalStoreMalformed, LocalStoreNotAuthentic
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.store import local_store
 from affiant.secrets.store.local_store import (
@@ -41,14 +41,14 @@ def test_a_passphrase_opens_what_it_sealed() -> None:
     assert (
         open_store(sealed, key=store_key_from(sealed, b"correct horse battery"))["GITHUB_TOKEN"].version == 3
     )
-    with pytest.raises(LocalStoreKeyInvalid):
+    with raises_code("store.key"):
         open_store(sealed, key=KEY)
 
 
 def test_another_passphrase_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_store, "_SCRYPT", (14, 8, 1))
     sealed = seal_store(SECRETS, key=PassphraseKey(b"correct horse battery"), random_bytes=os.urandom)
-    with pytest.raises(LocalStoreNotAuthentic):
+    with raises_code("store.authentic"):
         open_store(sealed, key=PassphraseKey(b"correct horse batteri"))
 
 
@@ -57,23 +57,23 @@ def test_another_passphrase_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_any_flipped_byte_is_refused(at: int, flip: int) -> None:
     changed = bytearray(SEALED)
     changed[at] ^= flip
-    with pytest.raises((LocalStoreNotAuthentic, LocalStoreMalformed, LocalStoreKeyInvalid)):
+    with raises_code("store.authentic", "store.malformed", "store.key"):
         open_store(bytes(changed), key=KEY)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 16, 64, 80, len(SEALED) - 1])
 def test_any_truncation_is_refused(cut: int) -> None:
-    with pytest.raises((LocalStoreNotAuthentic, LocalStoreMalformed)):
+    with raises_code("store.authentic", "store.malformed"):
         open_store(SEALED[:cut], key=KEY)
 
 
 def test_trailing_bytes_are_refused() -> None:
-    with pytest.raises(LocalStoreNotAuthentic):
+    with raises_code("store.authentic"):
         open_store(SEALED + b"\0", key=KEY)
 
 
 def test_another_key_is_refused() -> None:
-    with pytest.raises(LocalStoreNotAuthentic) as refusal:
+    with raises_code("store.authentic") as refusal:
         open_store(SEALED, key=KeyFileKey(bytes(32)))
     assert VALUE.decode() not in str(refusal.value)
 
@@ -89,7 +89,7 @@ def test_two_writings_share_neither_salt_nor_nonce_nor_ciphertext() -> None:
 def test_a_file_does_not_decide_how_much_memory_is_used(work: tuple[int, int, int]) -> None:
     sealed = bytearray(SEALED)
     sealed[17:21] = bytes((1, *work))
-    with pytest.raises(LocalStoreMalformed):
+    with raises_code("store.malformed"):
         wants_passphrase(bytes(sealed))
 
 
@@ -111,18 +111,18 @@ def test_an_authentic_store_of_another_shape_is_refused(
 ) -> None:
     monkeypatch.setattr(local_store, "canonical", lambda _document: plain)
     sealed = seal_store({}, key=KEY, random_bytes=os.urandom)
-    with pytest.raises(LocalStoreMalformed):
+    with raises_code("store.malformed"):
         open_store(sealed, key=KEY)
 
 
 @pytest.mark.parametrize("key", [b"", b"x" * 31, b"x" * 33])
 def test_a_key_of_another_size_is_refused(key: bytes) -> None:
-    with pytest.raises(LocalStoreKeyInvalid):
+    with raises_code("store.key"):
         KeyFileKey(key)
 
 
 def test_keys_show_nothing() -> None:
     assert "correct" not in repr(PassphraseKey(b"correct horse battery"))
     assert repr(KEY) == "<KeyFileKey>"
-    with pytest.raises(LocalStoreKeyInvalid):
+    with raises_code("store.key"):
         PassphraseKey(b"short")

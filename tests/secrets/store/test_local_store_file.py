@@ -3,14 +3,9 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 
-from affiant.secrets.names.errors import (
-    LocalStoreKeyInvalid,
-    LocalStoreLocked,
-    LocalStoreNotAuthentic,
-    LocalStoreUnsafe,
-    SecretNotFound,
-)
+from affiant.secrets.names.errors import LocalStoreLocked
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.store.local_store_file import LocalStoreFile
 from affiant.secrets.store.private_files import open_private_file, read_private_descriptor
@@ -32,7 +27,7 @@ def test_secrets_are_set_again_and_removed(store: LocalStoreFile) -> None:
     assert store.read()["A"].value.reveal() == VALUE[::-1]
     store.remove("A")
     assert set(store.read()) == {"B"}
-    with pytest.raises(SecretNotFound):
+    with raises_code("secret.not_found"):
         store.remove("A")
 
 
@@ -51,7 +46,7 @@ def test_files_are_private_and_nothing_is_left_over(store: LocalStoreFile) -> No
 def test_a_file_that_others_reach_is_refused(store: LocalStoreFile, name: str, mode: int) -> None:
     store.set("A", SecretValue(VALUE))
     (store.path.parent / name).chmod(mode)
-    with pytest.raises(LocalStoreUnsafe):
+    with raises_code("store.permissions"):
         store.read()
 
 
@@ -60,7 +55,7 @@ def test_a_file_that_others_reach_is_refused(store: LocalStoreFile, name: str, m
 def test_a_file_of_another_user_is_refused(store: LocalStoreFile) -> None:
     store.set("A", SecretValue(VALUE))
     os.chown(store.path, 65534, 65534)
-    with pytest.raises(LocalStoreUnsafe, match="another user"):
+    with raises_code("store.permissions", match="another user"):
         store.read()
 
 
@@ -69,15 +64,15 @@ def test_links_folders_and_pipes_are_refused(store: LocalStoreFile, tmp_path: Pa
     moved = tmp_path / "moved"
     store.path.rename(moved)
     store.path.symlink_to(moved)
-    with pytest.raises(LocalStoreUnsafe):
+    with raises_code("store.permissions"):
         store.read()
     store.path.unlink()
     os.mkfifo(store.path, 0o600)
-    with pytest.raises(LocalStoreUnsafe):
+    with raises_code("store.permissions"):
         store.read()
     store.path.unlink()
     store.path.mkdir(0o700)
-    with pytest.raises(LocalStoreUnsafe):
+    with raises_code("store.permissions"):
         store.read()
 
 
@@ -85,13 +80,13 @@ def test_a_missing_or_wrong_key_file_is_refused(store: LocalStoreFile) -> None:
     store.set("A", SecretValue(VALUE))
     key = store.key_path.read_bytes()
     store.key_path.write_bytes(os.urandom(32))
-    with pytest.raises(LocalStoreNotAuthentic):
+    with raises_code("store.authentic"):
         store.read()
     store.key_path.write_bytes(key + b"x")
-    with pytest.raises(LocalStoreKeyInvalid):
+    with raises_code("store.key"):
         store.read()
     store.key_path.unlink()
-    with pytest.raises(LocalStoreKeyInvalid):
+    with raises_code("store.key"):
         store.read()
 
 
@@ -132,13 +127,13 @@ def test_a_passphrase_store_asks_for_it(tmp_path: Path, monkeypatch: pytest.Monk
     assert not store.key_path.exists()
     assert store.read()["A"].value.reveal() == VALUE
     assert len(asked) == 2
-    with pytest.raises(LocalStoreKeyInvalid):
+    with raises_code("store.key"):
         LocalStoreFile(tmp_path, random_bytes=os.urandom).read()
 
 
 def test_a_key_file_store_does_not_turn_into_a_passphrase_store_by_itself(store: LocalStoreFile) -> None:
     store.set("A", SecretValue(VALUE))
-    with pytest.raises(LocalStoreKeyInvalid):
+    with raises_code("store.key"):
         store.set("B", SecretValue(VALUE), with_passphrase=True)
 
 
@@ -150,7 +145,7 @@ def test_a_descriptor_is_read_from_its_beginning(tmp_path: Path) -> None:
     try:
         os.read(descriptor, 3)
         assert read_private_descriptor(descriptor, limit=6) == b"abcdef"
-        with pytest.raises(LocalStoreKeyInvalid):
+        with raises_code("store.key"):
             read_private_descriptor(descriptor, limit=5)
     finally:
         os.close(descriptor)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 from tests.secrets.certificates import Authority
 from tests.secrets.conftest import fetched, request_to
 from tests.secrets.upstream_server import answer
@@ -20,20 +21,10 @@ from affiant.secrets.broker.session import open_session
 from affiant.secrets.broker.tokens.tokens import Instants
 from affiant.secrets.injection.placeholder import Binding, Endpoint, mint_placeholder
 from affiant.secrets.names.errors import (
-    SecretReferenceInvalid,
     SecretTooWeak,
     SecretValueInvalid,
-    VaultAddressInvalid,
-    VaultCertificateInvalid,
     VaultDenied,
-    VaultPathInvalid,
-    VaultRateLimited,
-    VaultRedirected,
     VaultResponseMalformed,
-    VaultSealed,
-    VaultSecretNotFound,
-    VaultStandby,
-    VaultUnreachable,
 )
 from affiant.secrets.names.source import LocalReference, VaultReference
 from affiant.secrets.store.vault import VaultJWT, VaultSource, VaultToken
@@ -87,7 +78,7 @@ def test_v1_a_redirect_is_not_followed_and_carries_no_token(
 ) -> None:
     with VaultServer(vault_certificate) as other, source(vault, authority) as opened:
         vault.fault, vault.redirect_to = "redirect", other.address
-        with pytest.raises(VaultRedirected):
+        with raises_code("vault.redirected"):
             opened.resolve(WHERE)
         assert other.asked == []
 
@@ -112,7 +103,7 @@ def test_v1_a_redirect_is_not_followed_and_carries_no_token(
     ],
 )
 def test_v2_a_path_that_leads_elsewhere_is_refused_before_it_is_sent(vault, authority, where) -> None:
-    with source(vault, authority) as opened, pytest.raises(VaultPathInvalid):
+    with source(vault, authority) as opened, raises_code("vault.path"):
         opened.resolve(where)
     assert vault.asked == []
 
@@ -143,17 +134,17 @@ def test_v3_v4_the_environment_and_the_home_folder_are_not_read(
 
 
 FAULTS = {
-    "redirect": VaultRedirected,
-    "sealed": VaultSealed,
-    "uninitialised": VaultSealed,
-    "standby": VaultStandby,
-    "rate-limited": VaultRateLimited,
-    "broken": VaultUnreachable,
-    "strange": VaultResponseMalformed,
-    "garbage": VaultResponseMalformed,
-    "huge": VaultResponseMalformed,
-    "slow": VaultUnreachable,
-    "hang-up": VaultUnreachable,
+    "redirect": "vault.redirected",
+    "sealed": "vault.sealed",
+    "uninitialised": "vault.sealed",
+    "standby": "vault.standby",
+    "rate-limited": "vault.rate_limited",
+    "broken": "vault.unreachable",
+    "strange": VaultResponseMalformed.code,
+    "garbage": VaultResponseMalformed.code,
+    "huge": VaultResponseMalformed.code,
+    "slow": "vault.unreachable",
+    "hang-up": "vault.unreachable",
 }
 
 
@@ -162,7 +153,7 @@ def test_v5_v8_every_fault_is_a_refusal_without_url_text_or_token(vault, authori
     token = vault.token()
     with source(vault, authority, VaultToken(token), timeout_s=0.3) as opened:
         vault.fault = fault
-        with pytest.raises(FAULTS[fault]) as refusal:
+        with raises_code(FAULTS[fault]) as refusal:
             opened.resolve(WHERE)
         vault.fault = None
     shown = told(refusal.value)
@@ -170,9 +161,8 @@ def test_v5_v8_every_fault_is_a_refusal_without_url_text_or_token(vault, authori
     assert vault.address not in shown
     assert "the server says" not in shown
     assert "hvs." not in shown
-    assert refusal.value.retryable == isinstance(
-        refusal.value, (VaultSealed, VaultStandby, VaultRateLimited, VaultUnreachable)
-    )
+    retryable = ("vault.sealed", "vault.standby", "vault.rate_limited", "vault.unreachable")
+    assert refusal.value.retryable == (FAULTS[fault] in retryable)
 
 
 def test_v5_a_denial_says_no_token(vault, authority) -> None:
@@ -188,10 +178,10 @@ def test_v9_a_deleted_or_destroyed_version_is_no_value(vault, authority) -> None
     newest = vault.secrets["kv", "team/cloud"][-1]
     with source(vault, authority) as opened:
         newest.deleted = True
-        with pytest.raises(VaultSecretNotFound, match="deleted"):
+        with raises_code("vault.not_found", match="deleted"):
             opened.resolve(WHERE)
         newest.deleted, newest.destroyed = False, True
-        with pytest.raises(VaultSecretNotFound, match="destroyed"):
+        with raises_code("vault.not_found", match="destroyed"):
             opened.resolve(WHERE)
 
 
@@ -204,23 +194,23 @@ def test_v9_a_deleted_or_destroyed_version_is_no_value(vault, authority) -> None
     ],
 )
 def test_what_is_not_there_is_not_found(vault, authority, where) -> None:
-    with source(vault, authority) as opened, pytest.raises(VaultSecretNotFound):
+    with source(vault, authority) as opened, raises_code("vault.not_found"):
         opened.resolve(where)
 
 
 @pytest.mark.parametrize(
-    ("value", "kind"),
+    ("value", "code"),
     [
-        ("hunter2", SecretTooWeak),
-        (VALUE + "\n", SecretValueInvalid),
-        (12345678901234567890, VaultSecretNotFound),
-        ({"a": VALUE}, VaultSecretNotFound),
-        (None, VaultSecretNotFound),
+        ("hunter2", SecretTooWeak.code),
+        (VALUE + "\n", SecretValueInvalid.code),
+        (12345678901234567890, "vault.not_found"),
+        ({"a": VALUE}, "vault.not_found"),
+        (None, "vault.not_found"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_refused(vault, authority, value, kind) -> None:
+def test_a_value_that_cannot_be_used_is_refused(vault, authority, value, code) -> None:
     vault.put("kv", "team/cloud", token=value)
-    with source(vault, authority) as opened, pytest.raises(kind) as refusal:
+    with source(vault, authority) as opened, raises_code(code) as refusal:
         opened.resolve(WHERE)
     assert VALUE not in told(refusal.value)
 
@@ -268,10 +258,10 @@ def test_only_the_given_roots_count(vault, authority, tmp_path) -> None:
     other = Authority()
     for roots in ((), (other.pem,)):
         refused = VaultSource(vault.address, roots=roots, login=VaultToken(vault.token()))
-        with contextlib.closing(refused), pytest.raises(VaultCertificateInvalid):
+        with contextlib.closing(refused), raises_code("vault.certificate"):
             refused.resolve(WHERE)
     with VaultServer(authority.leaf(tmp_path, "vault.example.test")) as misnamed:
-        with source(misnamed, authority) as opened, pytest.raises(VaultCertificateInvalid):
+        with source(misnamed, authority) as opened, raises_code("vault.certificate"):
             opened.resolve(WHERE)
     assert vault.asked == []
 
@@ -282,7 +272,7 @@ def test_only_the_given_roots_count(vault, authority, tmp_path) -> None:
      "https://vault:8200/", "https://", "https://vault\n", "HTTPS://vault", "https://vault:123456"],
 )  # fmt: skip
 def test_an_address_is_a_plain_https_origin(authority, address: str) -> None:
-    with pytest.raises(VaultAddressInvalid) as refusal:
+    with raises_code("vault.address") as refusal:
         VaultSource(address, roots=(authority.pem,), login=VaultToken("hvs.x"))
     assert "pass" not in str(refusal.value)
 
@@ -291,12 +281,12 @@ def test_an_address_is_a_plain_https_origin(authority, address: str) -> None:
     ("role", "mount"), [("../x", "jwt"), ("agents", "token/create"), ("", "jwt"), ("agents", "..")]
 )
 def test_a_role_and_a_mount_are_plain_segments(authority, role: str, mount: str) -> None:
-    with pytest.raises(VaultPathInvalid):
+    with raises_code("vault.path"):
         VaultSource("https://vault", roots=(authority.pem,), login=VaultJWT(role, mount, "a.b.c"))
 
 
 def test_a_local_reference_is_not_vaults(vault, authority) -> None:
-    with source(vault, authority) as opened, pytest.raises(SecretReferenceInvalid):
+    with source(vault, authority) as opened, raises_code("secret.reference"):
         opened.resolve(LocalReference("A"))
 
 

@@ -77,7 +77,7 @@ class RequestBody:
         """Read and search the beginning; most bodies are then known as a whole. Returns its size in bytes.
 
         Raises:
-            PlaceholderMisplaced, PlaceholderHidden: nothing has been sent yet.
+            PlaceholderMisplaced, ``secret.placeholder_hidden``: nothing has been sent yet.
         """
         size = sum(map(len, self._ready))
         while not self._ended and size <= _PREFETCH:

@@ -19,8 +19,8 @@ import resource
 import sys
 from typing import Final
 
+from affiant.errors import ConfigurationError
 from affiant.secrets.broker.client.messages import BrokerStatus
-from affiant.secrets.names.errors import BrokerConfigurationInvalid
 
 __all__ = ["drop_privileges", "forget_surroundings", "harden"]
 
@@ -47,23 +47,25 @@ def drop_privileges(*, uid: int, gid: int) -> None:
     """Become another user for good. Everything that is still to be imported must be imported by now.
 
     Raises:
-        BrokerConfigurationInvalid: not started as root, told to stay root, or the way back is open.
+        ``broker.configuration``: not started as root, told to stay root, or the way back is open.
     """
     if os.geteuid() != 0 or uid <= 0 or gid <= 0:
-        raise BrokerConfigurationInvalid("only root can start a broker of another user, which is not root")
+        raise ConfigurationError(
+            "only root can start a broker of another user, which is not root", code="broker.configuration"
+        )
     _allow_locking()
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
     if os.getresuid() != (uid, uid, uid) or os.getresgid() != (gid, gid, gid) or os.getgroups():
-        raise BrokerConfigurationInvalid("privileges could not be dropped")
+        raise ConfigurationError("privileges could not be dropped", code="broker.configuration")
 
 
 def harden() -> BrokerStatus:
     """The rest, as the final user. Returns what holds now.
 
     Raises:
-        BrokerConfigurationInvalid: a core file or a dump would still be possible.
+        ``broker.configuration``: a core file or a dump would still be possible.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -73,7 +75,7 @@ def harden() -> BrokerStatus:
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     dumpable = libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) != 0
     if dumpable or resource.getrlimit(resource.RLIMIT_CORE) != (0, 0):
-        raise BrokerConfigurationInvalid("the broker's memory could still be dumped")
+        raise ConfigurationError("the broker's memory could still be dumped", code="broker.configuration")
     return BrokerStatus(
         pid=os.getpid(), uid=os.geteuid(), dumpable=dumpable, memory_locked=_lock_memory(libc)
     )

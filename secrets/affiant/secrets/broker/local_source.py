@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from affiant.secrets.names.errors import SecretNotFound
+from affiant.errors import ConfigurationError
 from affiant.secrets.names.source import LocalReference, Reference, ResolvedSecret
 from affiant.secrets.store.local_store import MAX_STORE_BYTES, StoredSecret, open_store, store_key_from
 from affiant.secrets.store.private_files import read_private_descriptor
@@ -32,13 +32,14 @@ class LocalSource:
         """The value under a name.
 
         Raises:
-            SecretNotFound: there is none.
+            ``secret.not_found``: there is none.
         """
         entry = self._secrets.get(reference.name) if isinstance(reference, LocalReference) else None
         if entry is None:
-            raise SecretNotFound(
+            raise ConfigurationError(
                 "no such secret in the local store",
                 found=str(reference),
                 hint="Keep it with: affiant secret set NAME",
+                code="secret.not_found",
             )
         return ResolvedSecret(entry.value, str(entry.version))

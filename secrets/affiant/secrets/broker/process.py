@@ -30,8 +30,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
-from affiant.errors import AffiantError
-from affiant.secrets.broker.client.members import as_list
+from affiant.errors import AffiantError, ConfigurationError, MalformedError
+from affiant.secrets.broker.client.members import as_list, error_members
 from affiant.secrets.broker.client.messages import (
     BrokerPart,
     BrokerStatus,
@@ -44,7 +44,6 @@ from affiant.secrets.broker.hardening import drop_privileges, forget_surrounding
 from affiant.secrets.broker.session import Held, open_session
 from affiant.secrets.broker.stream import serve_stream
 from affiant.secrets.broker.tokens.tokens import Instants
-from affiant.secrets.names.errors import BrokerConfigurationInvalid, BrokerProtocolError, to_members
 from affiant.secrets.names.ref import resolution_inside_broker
 
 __all__ = ["main", "serve_control"]
@@ -74,7 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status = harden()
     with socket.socket(fileno=options.control_fd) as control:
         if control.family != socket.AF_UNIX:
-            raise BrokerConfigurationInvalid("the control descriptor is not a local socket")
+            raise ConfigurationError(
+                "the control descriptor is not a local socket", code="broker.configuration"
+            )
         return asyncio.run(_run(control, status))
 
 
@@ -98,7 +99,7 @@ async def serve_control(
                 open_session, configuration, message.descriptors, instants=instants
             )
         except AffiantError as error:
-            await channel.send({"refused": to_members(error)})
+            await channel.send({"refused": error_members(error)})
             return _EXIT_FAILED
         resolution = Resolution(opened.versions, opened.refused, status)
         await channel.send({"configured": resolution.to_json()})
@@ -127,7 +128,7 @@ async def _serve(channel: ControlChannel, held: Held) -> None:
                     await channel.send(_narrow(held, grants))
                 case _:
                     _close_all(message.descriptors)
-                    raise BrokerProtocolError("a message that is not known")
+                    raise MalformedError("a message that is not known", code="broker.protocol")
     finally:
         for task in streams:
             task.cancel()
@@ -139,7 +140,7 @@ def _narrow(held: Held, grants: object) -> Mapping[str, object]:
     try:
         held.narrow([KeptGrant.from_json(grant) for grant in as_list(grants)])
     except AffiantError as error:
-        return {"refused": to_members(error)}
+        return {"refused": error_members(error)}
     return {"narrowed": sorted(held.session.names)}
 
 

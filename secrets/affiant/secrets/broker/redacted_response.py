@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from affiant.errors import MalformedError
 from affiant.secrets.broker.client.messages import ResponseHead
 from affiant.secrets.injection.detection import HeaderField
-from affiant.secrets.names.errors import UpstreamEncodingRefused
 from affiant.secrets.redaction.redaction import RedactionStream, Redactor
 
 __all__ = ["AnswerFilter"]
@@ -50,14 +50,15 @@ class AnswerFilter:
         """The head that may be seen. With anything to redact the length is dropped: it changes.
 
         Raises:
-            UpstreamEncodingRefused: the body is encoded although it was asked not to be, and so unreadable here.
+            ``upstream.encoding``: the body is encoded although it was asked not to be, and so unreadable here.
         """
         fields = [(name.lower(), value) for name, value in headers if name.lower() not in _ONE_HOP]
         has_body = self._method != "HEAD" and status not in _BODILESS
         if self._redactor and has_body:
             if any(name == b"content-encoding" and value.lower() != b"identity" for name, value in fields):
-                raise UpstreamEncodingRefused(
-                    "the answer is encoded although it was asked not to be, and cannot be redacted"
+                raise MalformedError(
+                    "the answer is encoded although it was asked not to be, and cannot be redacted",
+                    code="upstream.encoding",
                 )
             fields = [(name, value) for name, value in fields if name != b"content-length"]
         return ResponseHead(status, self.fields(fields))

@@ -22,6 +22,7 @@ from typing import Final
 
 import h11
 
+from affiant.errors import MalformedError, NotAllowedError
 from affiant.secrets.broker.client.messages import ExchangeRequest
 from affiant.secrets.broker.session import BrokerSession
 from affiant.secrets.broker.signed_head import SignedHead, signed_head
@@ -31,7 +32,7 @@ from affiant.secrets.injection.placeholder import Binding
 from affiant.secrets.injection.signing_key import SigningKey
 from affiant.secrets.injection.signing_surface import SigningSurface, is_signing
 from affiant.secrets.injection.surface import QuerySurface, Surface
-from affiant.secrets.names.errors import ExchangeNotAllowed, SecretNotBound, UpgradeRefused
+from affiant.secrets.names.errors import SecretNotBound
 from affiant.secrets.names.ref import SecretRef
 
 __all__ = ["PreparedRequest", "prepare_request", "uses_body"]
@@ -91,12 +92,12 @@ def prepare_request(
         now: when it is signed, if it is.
 
     Raises:
-        ExchangeNotAllowed: not a request that is sent at all.
+        ``broker.request``: not a request that is sent at all.
         SecretNotBound: the secrets in it are not those that were decided, or not bound to this place.
         PlaceholderMisplaced: a placeholder stands anywhere else.
-        UpgradeRefused: it asks for another protocol.
-        SecretUsesSpent: a secret was used as often as it may be.
-        SignaturePayloadRefused, SignatureHeadersRefused: what the agent signed is not what would be sent.
+        ``upstream.upgrade``: it asks for another protocol.
+        ``limit_secret_uses``: a secret was used as often as it may be.
+        ``secret.sigv4_payload``, ``secret.sigv4_headers``: what the agent signed is not what would be sent.
     """
     _check_line(request)
     _check_headers(request)
@@ -147,7 +148,7 @@ def prepare_request(
         )
     except h11.LocalProtocolError:
         # Not chained: its text may hold a header's value.
-        raise ExchangeNotAllowed("the request is not valid HTTP/1.1") from None
+        raise NotAllowedError("the request is not valid HTTP/1.1", code="broker.request") from None
     encodings = [value for name, value in request.headers if name.lower() == b"content-encoding"]
     return PreparedRequest(
         head, recorded_head or b"", b", ".join(encodings), filled_body, body or b"", sent.made
@@ -157,13 +158,19 @@ def prepare_request(
 def _check_line(request: ExchangeRequest) -> None:
     """Step 1."""
     if _METHOD.match(request.method) is None or request.method in _NEVER:
-        raise ExchangeNotAllowed("a method that is never sent", found=repr(request.method[:20]))
+        raise NotAllowedError(
+            "a method that is never sent", found=repr(request.method[:20]), code="broker.request"
+        )
     if request.scheme not in _DEFAULT_PORT:
-        raise ExchangeNotAllowed("neither http nor https", found=repr(request.scheme[:20]))
+        raise NotAllowedError(
+            "neither http nor https", found=repr(request.scheme[:20]), code="broker.request"
+        )
     if not 1 <= request.port <= 65535:
-        raise ExchangeNotAllowed("not a port", found=str(request.port))
+        raise NotAllowedError("not a port", found=str(request.port), code="broker.request")
     if _TARGET.match(request.target) is None or (request.target == b"*" and request.method != "OPTIONS"):
-        raise ExchangeNotAllowed("not a request target in origin form", expected="/path?query")
+        raise NotAllowedError(
+            "not a request target in origin form", expected="/path?query", code="broker.request"
+        )
 
 
 def _check_headers(request: ExchangeRequest) -> None:
@@ -172,9 +179,13 @@ def _check_headers(request: ExchangeRequest) -> None:
     for name, value in request.headers:
         field = name.lower()
         if field == b"upgrade" or (field == b"connection" and b"upgrade" in value.lower()):
-            raise UpgradeRefused("the request asks for another protocol, which would not be inspected")
+            raise MalformedError(
+                "the request asks for another protocol, which would not be inspected", code="upstream.upgrade"
+            )
         if field == b"host" and value.lower() not in hosts:
-            raise ExchangeNotAllowed("the request's Host is not the host that was decided")
+            raise NotAllowedError(
+                "the request's Host is not the host that was decided", code="broker.request"
+            )
 
 
 def _host(request: ExchangeRequest) -> bytes:
@@ -237,7 +248,7 @@ def _of_length(
     """The headers with the length of another body, where they tell the one that it takes the place of; or anyway."""
     lengths = [value for name, value in headers if name.lower() == b"content-length"]
     if any(value != b"%d" % instead_of for value in lengths):
-        raise ExchangeNotAllowed("the body does not have the announced length")
+        raise NotAllowedError("the body does not have the announced length", code="broker.request")
     if told and not lengths:
         return (*headers, (b"Content-Length", b"%d" % size))
     return tuple(

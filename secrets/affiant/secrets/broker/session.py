@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from affiant.errors import AffiantError, UnreachableError
+from affiant.errors import AffiantError, ConfigurationError, NotAllowedError, UnreachableError
 from affiant.secrets.broker.client.messages import Configuration, Grant, KeptGrant, Limits
 from affiant.secrets.broker.tokens.token_request import require_credential
 from affiant.secrets.broker.tokens.tokens import Credential, Instants, Tokens
@@ -18,12 +18,6 @@ from affiant.secrets.broker.uses import Uses
 from affiant.secrets.injection.placeholder import PlaceholderTable
 from affiant.secrets.injection.signing_key import SigningKey
 from affiant.secrets.injection.signing_surface import SigningSurface
-from affiant.secrets.names.errors import (
-    BrokerConfigurationInvalid,
-    ExchangeNotAllowed,
-    GrantsInvalid,
-    SecretNotFound,
-)
 from affiant.secrets.names.source import (
     Reference,
     ResolvedSecret,
@@ -69,14 +63,16 @@ class BrokerSession:
         """What is put into requests for the secret ``name``: its value, or its token.
 
         Raises:
-            SecretNotFound: it was not granted, or could not be resolved. TokenUnavailable: it has no token now.
+            ``secret.not_found``: it was not granted, or could not be resolved. TokenUnavailable: it has no token now.
         """
         if name in self.tokens:
             return self.tokens.value(name)
         try:
             return self.values[name]
         except KeyError as error:
-            raise SecretNotFound("the broker does not hold this secret", found=name) from error
+            raise ConfigurationError(
+                "the broker does not hold this secret", found=name, code="secret.not_found"
+            ) from error
 
     @property
     def names(self) -> frozenset[str]:
@@ -90,11 +86,11 @@ class BrokerSession:
         send it back.
 
         Raises:
-            GrantsInvalid: more than before, or a name that stands twice.
+            ``secret.grants``: more than before, or a name that stands twice.
         """
         names = {grant.name for grant in kept}
         if len(names) != len(kept):
-            raise GrantsInvalid("a secret is granted twice")
+            raise ConfigurationError("a secret is granted twice", code="secret.grants")
         table = self.table.narrowed_to({grant.name: grant.endpoints for grant in kept})
         return replace(
             self,
@@ -123,7 +119,7 @@ class Held:
         """A block that sends what was prepared by the session as it is, and is cut when that is narrowed.
 
         Raises:
-            ExchangeNotAllowed: it was.
+            ``broker.request``: it was.
         """
         cut = asyncio.timeout(None)
         try:
@@ -132,8 +128,8 @@ class Held:
                 yield
         except TimeoutError:
             if cut.expired():
-                raise ExchangeNotAllowed(
-                    "the profile was restricted while the request was on its way"
+                raise NotAllowedError(
+                    "the profile was restricted while the request was on its way", code="broker.request"
                 ) from None
             raise
         finally:
@@ -144,7 +140,7 @@ class Held:
         while a host takes its time to be connected: what it was sent then, it would be sent after the narrowing.
 
         Raises:
-            GrantsInvalid: as :meth:`BrokerSession.narrowed`; everything is as it was.
+            ``secret.grants``: as :meth:`BrokerSession.narrowed`; everything is as it was.
         """
         self.session = self.session.narrowed(kept)
         cut, self._sending = self._sending, set()
@@ -169,12 +165,14 @@ def open_session(
     A grant that cannot be resolved is refused by itself; the others stand.
 
     Raises:
-        BrokerConfigurationInvalid: another number of descriptors than the configuration names.
-        GrantsInvalid: the grants contradict each other.
+        ``broker.configuration``: another number of descriptors than the configuration names.
+        ``secret.grants``: the grants contradict each other.
     """
     try:
         if len(descriptors) != 2 * configuration.local + (configuration.vault is not None):
-            raise BrokerConfigurationInvalid("the descriptors are not those that the configuration names")
+            raise ConfigurationError(
+                "the descriptors are not those that the configuration names", code="broker.configuration"
+            )
         table = PlaceholderTable(grant.binding for grant in configuration.grants)
         context = client_context(roots=configuration.roots, system_roots=configuration.system_roots)
         resolved, refused = _resolve_all(configuration, descriptors)
@@ -221,7 +219,7 @@ def _usable(grant: Grant, resolved: ResolvedSecret) -> ResolvedSecret:
     """The secret, if what its grant says can be done with its value.
 
     Raises:
-        SecretValueInvalid, SigningKeyInvalid: it cannot.
+        SecretValueInvalid, ``secret.sigv4_key``: it cannot.
     """
     if grant.exchange is None:
         resolved.value.require_one_line()
@@ -268,7 +266,11 @@ class _Sources:
         if isinstance(reference, VaultReference):
             return self._stack.enter_context(self._vault())
         if not self._configuration.local:
-            raise SecretNotFound("there is no local store", hint="Make one with: affiant secret set NAME")
+            raise ConfigurationError(
+                "there is no local store",
+                hint="Make one with: affiant secret set NAME",
+                code="secret.not_found",
+            )
         from affiant.secrets.broker.local_source import LocalSource  # noqa: PLC0415 - only where a store is given
 
         return LocalSource.from_descriptors(*self._descriptors[:2])
@@ -277,7 +279,9 @@ class _Sources:
     def _vault(self) -> Iterator[VaultSource]:
         settings = self._configuration.vault
         if settings is None:
-            raise BrokerConfigurationInvalid("a secret lives in Vault, and no Vault is configured")
+            raise ConfigurationError(
+                "a secret lives in Vault, and no Vault is configured", code="broker.configuration"
+            )
         from affiant.secrets.store.vault import (  # noqa: PLC0415 - hvac and requests: only where Vault is named
             VaultJWT,
             VaultSource,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from affiant.errors import NotAllowedError
 from affiant.secrets.broker.client.messages import ExchangeRequest
 from affiant.secrets.injection.detection import HeaderField
 from affiant.secrets.injection.placeholder import Binding
@@ -23,7 +24,6 @@ from affiant.secrets.injection.signing_surface import (
     SigningSurface,
 )
 from affiant.secrets.injection.sigv4 import S3_SERVICES, sign, timestamp
-from affiant.secrets.names.errors import SignatureHeadersRefused
 
 __all__ = ["SignedHead", "signed_head"]
 
@@ -60,7 +60,7 @@ def signed_head(
         target, headers, body: as they go out otherwise, values of other secrets among them.
 
     Raises:
-        SignatureHeadersRefused: a header that the agent signed is not among them.
+        ``secret.sigv4_headers``: a header that the agent signed is not among them.
     """
     surface = binding.surface
     assert isinstance(surface, SigningSurface), "a use of it was found in this request"
@@ -69,7 +69,7 @@ def signed_head(
     sent = {name.lower() for name, _ in headers}
     if lost := set(agent.names) - sent - MAY_BE_LEFT_OUT:
         name = min(lost)[:64].decode("latin-1")
-        raise SignatureHeadersRefused("a signed header is not sent on", where=name)
+        raise NotAllowedError("a signed header is not sent on", where=name, code="secret.sigv4_headers")
     payload = hashlib.sha256(body).hexdigest().encode("ascii")
     kept = [(name, value) for name, value in headers if name.lower() not in SET_ANEW]
     kept += _own(request, key, surface=surface, payload=payload, now=now)

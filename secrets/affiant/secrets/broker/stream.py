@@ -16,7 +16,7 @@ from typing import Final
 
 import h11
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.secrets.broker.client.messages import ExchangeOutcome, ExchangeRequest, checked_address
 from affiant.secrets.broker.client.protocol import MAX_BODY_FRAME, Frame, FrameKind, read_frame, write_frame
 from affiant.secrets.broker.redacted_response import AnswerFilter
@@ -26,13 +26,7 @@ from affiant.secrets.broker.token_fetch import fetch_token
 from affiant.secrets.broker.upstream import Upstream, dial
 from affiant.secrets.injection.body_surface import MAX_HELD_BODY
 from affiant.secrets.injection.detection import PlaceholderDetector
-from affiant.secrets.names.errors import (
-    BrokerFailed,
-    BrokerGone,
-    BrokerProtocolError,
-    ExchangeNotAllowed,
-    SecretBodyTooLarge,
-)
+from affiant.secrets.names.errors import BrokerFailed, BrokerGone, SecretBodyTooLarge
 from affiant.secrets.redaction.redaction import RedactionStream, Redactor
 
 __all__ = ["serve_stream"]
@@ -60,7 +54,7 @@ async def serve_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
             case {"op": "redact", "live": bool(live)}:
                 await _serve_redaction(reader, writer, RedactionStream(held.session.redactor, live=live))
             case _:
-                raise BrokerProtocolError("a stream that asks for nothing known")
+                raise MalformedError("a stream that asks for nothing known", code="broker.protocol")
     except (BrokerGone, TimeoutError):
         pass  # the supervisor closed the stream: nobody is left to tell
     except AffiantError as error:
@@ -114,10 +108,10 @@ class _Exchange:
         """All of the body.
 
         Raises:
-            SecretBodyTooLarge: more of it than is held. ExchangeNotAllowed: there is none.
+            SecretBodyTooLarge: more of it than is held. ``broker.request``: there is none.
         """
         if not request.has_body:
-            raise ExchangeNotAllowed("a secret was decided in a body, and there is none")
+            raise NotAllowedError("a secret was decided in a body, and there is none", code="broker.request")
         held = bytearray()
         while (frame := await self._expected_frame()).kind is not FrameKind.END:
             held += frame.content
@@ -136,7 +130,9 @@ class _Exchange:
     ) -> None:
         """Send and receive at once. Sending ends only by a refusal, or when the supervisor closes."""
         if self._session is not self._held.session:  # narrowed in this turn: it is cut in the next
-            raise ExchangeNotAllowed("the profile was restricted before the request was sent")
+            raise NotAllowedError(
+                "the profile was restricted before the request was sent", code="broker.request"
+            )
         await upstream.send_head(prepared)
         sending = asyncio.create_task(self._send(request, prepared, detector, upstream))
         receiving = asyncio.create_task(self._receive(request, upstream))
@@ -165,7 +161,7 @@ class _Exchange:
             await upstream.send_body(detector.feed(frame.content))
         await upstream.end_request()
         if await read_frame(self._reader) is not None:
-            raise BrokerProtocolError("a frame after the end of the request")
+            raise MalformedError("a frame after the end of the request", code="broker.protocol")
         raise BrokerGone("the supervisor closed the stream")
 
     async def _expected_frame(self) -> Frame:
@@ -173,7 +169,7 @@ class _Exchange:
         if frame is None:
             raise BrokerGone("the supervisor closed the stream")
         if frame.kind is FrameKind.HEAD:
-            raise BrokerProtocolError("a second head")
+            raise MalformedError("a second head", code="broker.protocol")
         return frame
 
     async def _receive(self, request: ExchangeRequest, upstream: Upstream) -> None:
@@ -248,7 +244,7 @@ async def _serve_redaction(
     """Each frame is answered by what is decided now, and an end with the number of replacements until now."""
     while (frame := await read_frame(reader)) is not None:
         if frame.kind is FrameKind.HEAD:
-            raise BrokerProtocolError("a second head")
+            raise MalformedError("a second head", code="broker.protocol")
         ended = frame.kind is FrameKind.END
         decided = stream.flush() if ended else stream.feed(frame.content)
         await write_frame(writer, FrameKind.BODY, decided)

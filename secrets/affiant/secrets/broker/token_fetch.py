@@ -12,7 +12,7 @@ from typing import Final
 
 import h11
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, NotAllowedError
 from affiant.policy.model.token_exchange import TokenExchange
 from affiant.secrets.broker.client.messages import ExchangeOutcome, ExchangeRequest
 from affiant.secrets.broker.request import PreparedRequest
@@ -23,7 +23,6 @@ from affiant.secrets.broker.tokens.tokens import Credential
 from affiant.secrets.broker.upstream import Upstream, dial
 from affiant.secrets.names.errors import (
     BrokerFailed,
-    ExchangeNotAllowed,
     TokenAnswerInvalid,
     TokenUnavailable,
     UpstreamCertificateInvalid,
@@ -108,7 +107,9 @@ class _Fetch:
         issued = parse_token_answer(self._status, headers, body, grant=credential.exchange.grant)
         await session.tokens.keep(self._name, issued, asked_at=asked_at)
         if self._held.session is not session:  # kept by a session that nobody uses any more
-            raise ExchangeNotAllowed("the profile was restricted while a token was fetched")
+            raise NotAllowedError(
+                "the profile was restricted while a token was fetched", code="broker.request"
+            )
 
     async def _exchanged(
         self, session: BrokerSession, credential: Credential

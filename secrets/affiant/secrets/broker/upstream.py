@@ -19,11 +19,11 @@ import h11
 
 from affiant.attestation.encoding.binary_text import b64u, b64u_sha256
 from affiant.attestation.encoding.der import SEQUENCE, DERError, children, read_single
+from affiant.errors import NotAllowedError
 from affiant.secrets.broker.client.messages import ExchangeRequest
 from affiant.secrets.broker.request import PreparedRequest
 from affiant.secrets.broker.session import BrokerSession
 from affiant.secrets.names.errors import (
-    ExchangeNotAllowed,
     UpstreamCertificateInvalid,
     UpstreamMalformed,
     UpstreamTimedOut,
@@ -120,7 +120,7 @@ class Upstream:
         """Send bytes of the body.
 
         Raises:
-            ExchangeNotAllowed: more than the announced length.
+            ``broker.request``: more than the announced length.
             UpstreamTimedOut: the peer does not take them.
         """
         if data:
@@ -131,7 +131,7 @@ class Upstream:
         """Send a whole body with values in it. The digest covers ``recorded``, its form with placeholders.
 
         Raises:
-            ExchangeNotAllowed: not of the announced length.
+            ``broker.request``: not of the announced length.
             UpstreamTimedOut: the peer does not take it.
         """
         self._record(recorded)
@@ -141,7 +141,7 @@ class Upstream:
         """End the request.
 
         Raises:
-            ExchangeNotAllowed: less than the announced length.
+            ``broker.request``: less than the announced length.
             UpstreamTimedOut: the peer does not take it.
         """
         await self._send(h11.EndOfMessage())
@@ -155,7 +155,9 @@ class Upstream:
         try:
             data = self._http.send(event)
         except h11.LocalProtocolError:
-            raise ExchangeNotAllowed("the body does not have the announced length") from None
+            raise NotAllowedError(
+                "the body does not have the announced length", code="broker.request"
+            ) from None
         try:
             self._writer.write(data or b"")
             async with asyncio.timeout(self._limits.idle_ms / 1000):

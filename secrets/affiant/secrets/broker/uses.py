@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from affiant.errors import ConfigurationError, NotAllowedError
 from affiant.policy.decision.meters import Meter
 from affiant.policy.model.limits import Bound, Bounds
-from affiant.secrets.names.errors import GrantsInvalid, SecretUsesSpent
 
 __all__ = ["Uses"]
 
@@ -32,12 +32,14 @@ class Uses:
         """The uses that are left of fewer secrets, or fewer uses of them; what was used stays used.
 
         Raises:
-            GrantsInvalid: more of them than before, or of a secret that was not granted.
+            ``secret.grants``: more of them than before, or of a secret that was not granted.
         """
         for name, count in most.items():
             before = self._most.get(name, 0)
             if before is not None and (count is None or count > before):
-                raise GrantsInvalid("more uses than were granted before", where=name)
+                raise ConfigurationError(
+                    "more uses than were granted before", where=name, code="secret.grants"
+                )
         made = Uses(most)
         made._meters = {name: self._meters[name].narrowed(_bounds(count)) for name, count in most.items()}
         return made
@@ -46,7 +48,7 @@ class Uses:
         """Take one use of each of ``names``, or of none.
 
         Raises:
-            SecretUsesSpent: one has none left.
+            ``limit_secret_uses``: one has none left.
         """
         for meter in self.require(names):
             meter.charge(1, now=0)
@@ -55,13 +57,15 @@ class Uses:
         """Take nothing, and find that each of ``names`` has a use left.
 
         Raises:
-            SecretUsesSpent: one has none.
+            ``limit_secret_uses``: one has none.
         """
         found = [(name, self._meters[name]) for name in sorted(set(names)) if name in self._meters]
         for name, meter in found:
             if meter.wait(1, now=0) != 0:
-                raise SecretUsesSpent(
-                    "the profile lets this session use the secret in no more requests", where=name
+                raise NotAllowedError(
+                    "the profile lets this session use the secret in no more requests",
+                    where=name,
+                    code="limit_secret_uses",
                 )
         return tuple(meter for _, meter in found)
 

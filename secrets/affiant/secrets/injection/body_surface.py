@@ -17,9 +17,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from affiant.errors import ConfigurationError
 from affiant.policy.canonical.request_names import is_pointer
 from affiant.secrets.injection.surface import QuerySurface
-from affiant.secrets.names.errors import SecretValueInvalid, SurfaceInvalid
+from affiant.secrets.names.errors import SecretValueInvalid
 
 __all__ = ["MAX_HELD_BODY", "BodySurface", "media_type"]
 
@@ -47,7 +48,7 @@ class BodySurface:
         form: the name of a field, as of a parameter of the query.
 
     Raises:
-        SurfaceInvalid: neither, both, or no such place.
+        ``secret.surface``: neither, both, or no such place.
     """
 
     json: str | None = None
@@ -55,9 +56,13 @@ class BodySurface:
 
     def __post_init__(self) -> None:
         if (self.json is None) == (self.form is None):
-            raise SurfaceInvalid("not one place of a body", expected="json or form")
+            raise ConfigurationError(
+                "not one place of a body", expected="json or form", code="secret.surface"
+            )
         if self.json is not None and not is_pointer(self.json):
-            raise SurfaceInvalid("not a pointer into a JSON object", found=repr(self.json[:80]))
+            raise ConfigurationError(
+                "not a pointer into a JSON object", found=repr(self.json[:80]), code="secret.surface"
+            )
         if self.form is not None:
             QuerySurface(self.form)
 

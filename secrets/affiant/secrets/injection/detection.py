@@ -16,11 +16,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from affiant.errors import NotAllowedError
 from affiant.secrets.injection.body_surface import BodySurface, media_type
 from affiant.secrets.injection.placeholder import Binding, PlaceholderTable
 from affiant.secrets.injection.signing_surface import SIGNING_ID, SigningSurface, judge_signed_body, presigned
 from affiant.secrets.injection.surface import QuerySurface, Surface
-from affiant.secrets.names.errors import PlaceholderHidden, PlaceholderMisplaced, SecretNotBound
+from affiant.secrets.names.errors import PlaceholderMisplaced, SecretNotBound
 
 __all__ = [
     "HeaderField",
@@ -88,8 +89,7 @@ def judge_head(
         SecretNotBound: a placeholder in a secret's place, but not at one of its hosts over https.
         PlaceholderMisplaced: a placeholder anywhere else, or in a header that stands more than once; or one of
             another session anywhere.
-        SignatureUnknown, SignatureScopeRefused, SignaturePresigned, SignaturePayloadRefused, SignatureHeadersRefused: a
-            request that is signed with a placeholder, and cannot be signed anew.
+        ``secret.sigv4_*``: a request that is signed with a placeholder, and cannot be signed again.
     """
     uses = list(_in_query(table, target))
     for use in uses:
@@ -147,8 +147,8 @@ def judge_body(
 
     Raises:
         PlaceholderMisplaced: a placeholder anywhere else, or in a body that two servers could read differently.
-        PlaceholderHidden: a body that is signed, and encoded so that it cannot be searched.
-        SignaturePayloadRefused: it is signed, and is not the body whose digest was signed.
+        ``secret.placeholder_hidden``: a body that is signed, and encoded so that it cannot be searched.
+        ``secret.sigv4_payload``: it is signed, and is not the body whose digest was signed.
     """
     encodings: list[bytes] = []
     if _is_signed(table, headers):
@@ -260,7 +260,7 @@ class PlaceholderDetector:
         content_encoding: the request's ``Content-Encoding``; identity, gzip and deflate can be searched.
 
     Raises:
-        PlaceholderHidden: another encoding, if there are placeholders at all.
+        ``secret.placeholder_hidden``: another encoding, if there are placeholders at all.
     """
 
     __slots__ = ("_carry", "_held", "_inflater", "_names", "_searcher", "_seen", "_unescaped")
@@ -278,9 +278,10 @@ class PlaceholderDetector:
         if encoding in (b"", b"identity") or not self._names:
             return None
         if encoding not in _WINDOW:
-            raise PlaceholderHidden(
+            raise NotAllowedError(
                 "a body in this encoding cannot be searched for placeholders",
                 expected="identity, gzip or deflate",
+                code="secret.placeholder_hidden",
             )
         return zlib.decompressobj(_WINDOW[encoding])
 
@@ -289,7 +290,7 @@ class PlaceholderDetector:
 
         Raises:
             PlaceholderMisplaced: ``chunk`` completes a placeholder.
-            PlaceholderHidden: the compressed body is damaged, expands without bound, or goes on after its end.
+            ``secret.placeholder_hidden``: the compressed body is damaged, is unbounded, or has data after its end.
         """
         if not self._names:
             return chunk
@@ -308,10 +309,10 @@ class PlaceholderDetector:
 
         Raises:
             PlaceholderMisplaced: as :meth:`feed`.
-            PlaceholderHidden: the compressed body is not complete.
+            ``secret.placeholder_hidden``: the compressed body is not complete.
         """
         if self._inflater is not None and self._seen[0] and not self._inflater.eof:
-            raise PlaceholderHidden("the compressed body is not complete")
+            raise NotAllowedError("the compressed body is not complete", code="secret.placeholder_hidden")
         self._search(b"", final=True)
         rest, self._held = self._held, b""
         return rest
@@ -348,13 +349,19 @@ class PlaceholderDetector:
         self._seen[0] += len(chunk)
         while chunk:
             if inflater.eof:
-                raise PlaceholderHidden("the compressed body goes on after its end")
+                raise NotAllowedError(
+                    "the compressed body goes on after its end", code="secret.placeholder_hidden"
+                )
             try:
                 plain = inflater.decompress(chunk, _INFLATE_STEP)
             except zlib.error as error:
-                raise PlaceholderHidden("the compressed body is damaged") from error
+                raise NotAllowedError(
+                    "the compressed body is damaged", code="secret.placeholder_hidden"
+                ) from error
             self._seen[1] += len(plain)
             if self._seen[1] > _INFLATE_FREE + _INFLATE_RATIO * self._seen[0]:
-                raise PlaceholderHidden("the compressed body expands without bound")
+                raise NotAllowedError(
+                    "the compressed body expands without bound", code="secret.placeholder_hidden"
+                )
             yield plain
             chunk = inflater.unconsumed_tail or inflater.unused_data

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from affiant.errors import ConfigurationError
 from affiant.secrets.injection.body_surface import BodySurface
 from affiant.secrets.injection.signing_surface import SigningSurface, agent_variables
 from affiant.secrets.injection.surface import AUTHORIZATION, QuerySurface, Surface
-from affiant.secrets.names.errors import GrantsInvalid, PlaceholderShapeInvalid
 from affiant.secrets.names.ref import secret_name
 from affiant.secrets.redaction.search import Searcher
 from affiant.secrets.redaction.variants import variants
@@ -47,26 +47,28 @@ def mint_placeholder(random_bytes: Callable[[int], bytes], *, shape: str | None 
         shape: literal letters, digits, ``.``, ``_``, ``-`` and fields ``{N}`` of N random base-62 characters.
 
     Raises:
-        PlaceholderShapeInvalid: other characters, fewer than 128 random bits, or more than 256 characters.
+        ``secret.shape``: other characters, fewer than 128 random bits, or more than 256 characters.
     """
     if shape is None:
         return _PREFIX + _base62(random_bytes, _RANDOM_CHARACTERS)
     if _SHAPE.match(shape) is None:
-        raise PlaceholderShapeInvalid(
+        raise ConfigurationError(
             "not a placeholder's shape",
             expected="letters, digits, '.', '_', '-' and fields such as {36}",
             found=repr(shape[:80]),
+            code="secret.shape",
         )
     fields = [int(field) for field in _FIELD.findall(shape)]
     if sum(fields) < _MIN_CHARACTERS:
-        raise PlaceholderShapeInvalid(
+        raise ConfigurationError(
             "the shape leaves too little to chance",
             expected=f"at least {_MIN_CHARACTERS} random characters ({_MIN_BITS} bits)",
             found=f"{sum(fields)}",
+            code="secret.shape",
         )
     if sum(fields) + len(_FIELD.sub("", shape)) > _MAX_CHARACTERS:
-        raise PlaceholderShapeInvalid(
-            "the shape is too long", expected=f"at most {_MAX_CHARACTERS} characters"
+        raise ConfigurationError(
+            "the shape is too long", expected=f"at most {_MAX_CHARACTERS} characters", code="secret.shape"
         )
     return _FIELD.sub(lambda field: _base62(random_bytes, int(field[1])), shape)
 
@@ -88,9 +90,11 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         if not self.host or self.host != self.host.lower().rstrip(".") or not self.host.isascii():
-            raise GrantsInvalid("not a canonical host name", found=repr(self.host[:80]))
+            raise ConfigurationError(
+                "not a canonical host name", found=repr(self.host[:80]), code="secret.grants"
+            )
         if not 1 <= self.port <= 65535:
-            raise GrantsInvalid("not a port", found=str(self.port))
+            raise ConfigurationError("not a port", found=str(self.port), code="secret.grants")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class Binding:
     def __post_init__(self) -> None:
         secret_name(self.name)
         if len(self.placeholder) < _MIN_CHARACTERS or _PLACEHOLDER.match(self.placeholder) is None:
-            raise GrantsInvalid("not a placeholder", where=self.name)
+            raise ConfigurationError("not a placeholder", where=self.name, code="secret.grants")
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -127,7 +131,7 @@ class PlaceholderTable:
     """The placeholders of one session, and every spelling in which they are looked for; immutable.
 
     Raises:
-        GrantsInvalid: a name or a placeholder stands twice, or one placeholder lies inside another.
+        ``secret.grants``: a name or a placeholder stands twice, or one placeholder lies inside another.
     """
 
     __slots__ = ("_by_name", "searcher")
@@ -136,10 +140,14 @@ class PlaceholderTable:
         self._by_name: dict[str, Binding] = {}
         for binding in bindings:
             if binding.name in self._by_name:
-                raise GrantsInvalid("a secret is granted twice", where=binding.name)
+                raise ConfigurationError(
+                    "a secret is granted twice", where=binding.name, code="secret.grants"
+                )
             for other in self._by_name.values():
                 if binding.placeholder in other.placeholder or other.placeholder in binding.placeholder:
-                    raise GrantsInvalid("two secrets share a placeholder", where=binding.name)
+                    raise ConfigurationError(
+                        "two secrets share a placeholder", where=binding.name, code="secret.grants"
+                    )
             self._by_name[binding.name] = binding
         self.searcher = Searcher(
             (spelling, key)
@@ -165,12 +173,14 @@ class PlaceholderTable:
             endpoints: by name; of a secret that is not there, none.
 
         Raises:
-            GrantsInvalid: a name or a place that is not in the table.
+            ``secret.grants``: a name or a place that is not in the table.
         """
         for name, places in endpoints.items():
             known = self._by_name.get(name)
             if known is None or not places <= known.endpoints:
-                raise GrantsInvalid("a secret or a place that was not granted before", where=name)
+                raise ConfigurationError(
+                    "a secret or a place that was not granted before", where=name, code="secret.grants"
+                )
         return PlaceholderTable(
             replace(binding, endpoints=endpoints.get(binding.name, frozenset())) for binding in self
         )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.secrets.names.errors import SigningKeyInvalid
+from affiant.errors import MalformedError
 from affiant.secrets.names.value import SecretValue
 
 __all__ = ["SigningKey"]
@@ -42,20 +42,22 @@ class SigningKey:
         """The key that ``value`` holds.
 
         Raises:
-            SigningKeyInvalid: it is no such object. SecretTooWeak: a part is guessable.
+            ``secret.sigv4_key``: it is no such object. SecretTooWeak: a part is guessable.
         """
         members = _members(value)
         if not (_REQUIRED <= members.keys() <= _KNOWN):
-            raise SigningKeyInvalid(
+            raise MalformedError(
                 "the members of a key that signs are not the known ones",
                 expected="access_key_id, secret_access_key, and for temporary credentials session_token",
+                code="secret.sigv4_key",
             )
         if _ID.match(members["access_key_id"]) is None or any(
             _VISIBLE.match(text) is None for text in members.values()
         ):
-            raise SigningKeyInvalid(
+            raise MalformedError(
                 "a part of a key that signs has other characters, or another length",
                 expected="an id of 16 to 128 letters, digits and '_', the rest visible ASCII",
+                code="secret.sigv4_key",
             )
         parts = {name: SecretValue(text.encode("ascii")) for name, text in members.items()}
         return cls(**parts)
@@ -74,9 +76,10 @@ def _members(value: SecretValue) -> dict[str, str]:
     except (ValueError, RecursionError):  # not chained: it holds the value
         found = None
     if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
-        raise SigningKeyInvalid(
+        raise MalformedError(
             "the value of a key that signs is no JSON object of texts",
             expected='{"access_key_id": "...", "secret_access_key": "..."} on one line',
+            code="secret.sigv4_key",
         )
     return found
 

@@ -25,17 +25,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
+from affiant.errors import ConfigurationError, NotAllowedError
 from affiant.policy.canonical.request_names import is_aws_name
 from affiant.policy.model.sigv4 import CLIENT_SETTING, signing_variables
 from affiant.secrets.injection.sigv4 import Scope
-from affiant.secrets.names.errors import (
-    SignatureHeadersRefused,
-    SignaturePayloadRefused,
-    SignaturePresigned,
-    SignatureScopeRefused,
-    SignatureUnknown,
-    SurfaceInvalid,
-)
 
 __all__ = [
     "CONTENT_DIGEST",
@@ -106,7 +99,7 @@ class SigningSurface:
         region, service: as in the credential scope (``eu-central-1``, ``s3``): lower-case letters, digits and hyphens.
 
     Raises:
-        SurfaceInvalid: other characters.
+        ``secret.surface``: other characters.
     """
 
     region: str
@@ -115,7 +108,9 @@ class SigningSurface:
     def __post_init__(self) -> None:
         for name in (self.region, self.service):
             if not is_aws_name(name):
-                raise SurfaceInvalid("not the name of a region or a service", found=repr(name[:80]))
+                raise ConfigurationError(
+                    "not the name of a region or a service", found=repr(name[:80]), code="secret.surface"
+                )
 
     @property
     def label(self) -> str:
@@ -144,21 +139,22 @@ class SigningSurface:
             headers: those that are to be sent, ``Authorization`` once among them.
 
         Raises:
-            SignatureUnknown, SignatureScopeRefused, SignaturePresigned, SignaturePayloadRefused,
-            SignatureHeadersRefused: as the module says.
+            ``secret.sigv4_*``: as the module says.
         """
         value = next(value for name, value in headers if name.lower() == AUTHORIZATION)
         match = _FORM.match(value)
         if match is None or match[1] != placeholder:
-            raise SignatureUnknown(
+            raise NotAllowedError(
                 "not a signature that can be made anew",
                 expected="AWS4-HMAC-SHA256 Credential=ID/DATE/REGION/SERVICE/aws4_request, SignedHeaders=, Signature=",
+                code="secret.sigv4_authorization",
             )
         if (match[2].decode("latin-1"), match[3].decode("latin-1")) != (self.region, self.service):
-            raise SignatureScopeRefused(
+            raise NotAllowedError(
                 "signed for another region or service than the profile names",
                 expected=f"{self.region}/{self.service}",
                 hint="Set the client's region, or have the profile name this one",
+                code="secret.sigv4_scope",
             )
         if _signs_in_query(target):
             raise presigned()
@@ -180,10 +176,12 @@ class AgentSignature:
     signature: bytes
 
 
-def presigned() -> SignaturePresigned:
+def presigned() -> NotAllowedError:
     """The refusal of a signature in the query."""
-    return SignaturePresigned(
-        "a signature in the query is not made anew", expected="a signature in the Authorization header"
+    return NotAllowedError(
+        "a signature in the query is not made anew",
+        expected="a signature in the Authorization header",
+        code="secret.sigv4_presigned",
     )
 
 
@@ -196,11 +194,13 @@ def judge_signed_body(headers: tuple[_Field, ...], body: bytes) -> None:
     """Return if the body is the one whose digest the agent signed, or if it signed none.
 
     Raises:
-        SignaturePayloadRefused: it is another.
+        ``secret.sigv4_payload``: it is another.
     """
     for value in _values(headers, CONTENT_DIGEST):
         if value != _UNSIGNED and value != hashlib.sha256(body).hexdigest().encode("ascii"):
-            raise SignaturePayloadRefused("the body is not the one whose digest was signed")
+            raise NotAllowedError(
+                "the body is not the one whose digest was signed", code="secret.sigv4_payload"
+            )
 
 
 def _signs_in_query(target: bytes) -> bool:
@@ -213,24 +213,29 @@ def _signs_in_query(target: bytes) -> bool:
 def _judge_payload(headers: tuple[_Field, ...]) -> None:
     digests = _values(headers, CONTENT_DIGEST)
     if len(digests) > 1 or any(value != _UNSIGNED and _DIGEST.match(value) is None for value in digests):
-        raise SignaturePayloadRefused(
+        raise NotAllowedError(
             "a body that is signed in pieces is not signed anew",
             expected=f"one {CONTENT_DIGEST.decode()} with the body's SHA-256, or {_UNSIGNED.decode()}",
             hint=f"Switch chunked signing and trailing checksums off ({CLIENT_SETTING}=when_required)",
+            code="secret.sigv4_payload",
         )
     codings = [value.lower() for value in _values(headers, b"content-encoding")]
     if any(b"aws-chunked" in value for value in codings) or any(
         name.lower() in _PIECES for name, _ in headers
     ):
-        raise SignaturePayloadRefused(
-            "a body in aws-chunked pieces, or with trailers, is not signed anew", expected="the plain body"
+        raise NotAllowedError(
+            "a body in aws-chunked pieces, or with trailers, is not signed anew",
+            expected="the plain body",
+            code="secret.sigv4_payload",
         )
 
 
 def _judge_headers(headers: tuple[_Field, ...], names: tuple[bytes, ...]) -> None:
     if b"host" not in names or len(set(names)) != len(names):
-        raise SignatureHeadersRefused(
-            "not a list of signed headers", expected="each once, and host among them"
+        raise NotAllowedError(
+            "not a list of signed headers",
+            expected="each once, and host among them",
+            code="secret.sigv4_headers",
         )
     if never := _NEVER_SENT.intersection(names):
         raise _altered("a signed header is not sent on", min(never))
@@ -248,8 +253,8 @@ def _judge_headers(headers: tuple[_Field, ...], names: tuple[bytes, ...]) -> Non
         raise _altered("a signed header is sent as another", b"accept-encoding")
 
 
-def _altered(text: str, name: bytes) -> SignatureHeadersRefused:
-    return SignatureHeadersRefused(text, where=name[:64].decode("latin-1"))
+def _altered(text: str, name: bytes) -> NotAllowedError:
+    return NotAllowedError(text, where=name[:64].decode("latin-1"), code="secret.sigv4_headers")
 
 
 def _values(headers: tuple[_Field, ...], name: bytes) -> list[bytes]:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from affiant.secrets.names.errors import SecretValueInvalid, SurfaceInvalid
+from affiant.errors import ConfigurationError
+from affiant.secrets.names.errors import SecretValueInvalid
 
 __all__ = ["AUTHORIZATION", "QuerySurface", "Surface"]
 
@@ -54,7 +55,7 @@ class Surface:
         user: the credential is ``Basic``, of this user with the secret as password, and nothing else; None: any form.
 
     Raises:
-        SurfaceInvalid: a header or format that cannot carry a secret.
+        ``secret.surface``: a header or format that cannot carry a secret.
     """
 
     header: str
@@ -63,15 +64,26 @@ class Surface:
 
     def __post_init__(self) -> None:
         if _HEADER.match(self.header) is None or self.header != self.header.lower():
-            raise SurfaceInvalid("not a header's name in lower case", found=repr(self.header[:80]))
+            raise ConfigurationError(
+                "not a header's name in lower case", found=repr(self.header[:80]), code="secret.surface"
+            )
         if self.header in _NOT_INJECTABLE:
-            raise SurfaceInvalid("this header cannot carry a secret", found=self.header)
+            raise ConfigurationError(
+                "this header cannot carry a secret", found=self.header, code="secret.surface"
+            )
         if self.format is None:
             if self.header != "authorization":
-                raise SurfaceInvalid("a header other than Authorization needs a format", found=self.header)
+                raise ConfigurationError(
+                    "a header other than Authorization needs a format",
+                    found=self.header,
+                    code="secret.surface",
+                )
         elif self.user is not None or self.format.count("{}") != 1 or _FORMAT.match(self.format) is None:
-            raise SurfaceInvalid(
-                "not a header's format", expected="printable text with {} once", found=repr(self.format[:80])
+            raise ConfigurationError(
+                "not a header's format",
+                expected="printable text with {} once",
+                found=repr(self.format[:80]),
+                code="secret.surface",
             )
 
     @classmethod
@@ -93,11 +105,15 @@ class Surface:
 
         Raises:
             SecretValueInvalid: the secret cannot stand in a header (characters other than visible ASCII).
-            SurfaceInvalid: the header does not hold the placeholder as the surface says.
+            ``secret.surface``: the header does not hold the placeholder as the surface says.
         """
         replaced = self._replaced(value, placeholder, secret)
         if replaced is None:
-            raise SurfaceInvalid("the header does not hold the placeholder in its place", found=self.header)
+            raise ConfigurationError(
+                "the header does not hold the placeholder in its place",
+                found=self.header,
+                code="secret.surface",
+            )
         return replaced
 
     def _replaced(self, value: bytes, placeholder: bytes, secret: bytes) -> bytes | None:
@@ -128,14 +144,16 @@ class QuerySurface:
         name: letters, digits, ``.``, ``_``, ``~`` and ``-``: what no client has to escape.
 
     Raises:
-        SurfaceInvalid: another name.
+        ``secret.surface``: another name.
     """
 
     name: str
 
     def __post_init__(self) -> None:
         if _PARAMETER.match(self.name) is None:
-            raise SurfaceInvalid("not the name of a parameter", found=repr(self.name[:80]))
+            raise ConfigurationError(
+                "not the name of a parameter", found=repr(self.name[:80]), code="secret.surface"
+            )
 
     @property
     def label(self) -> str:

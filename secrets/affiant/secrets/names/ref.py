@@ -14,7 +14,7 @@ and ``dataclasses.asdict`` keep the name alone: a placeholder belongs to one ses
 >>> token.resolve()
 Traceback (most recent call last):
     ...
-affiant.secrets.names.errors.SecretOutsideBroker: GITHUB_TOKEN: a secret is resolved in the broker only. Send ...
+affiant.errors.StateError: GITHUB_TOKEN: a secret is resolved in the broker only. Send ...
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, Self
 
-from affiant.secrets.names.errors import SecretNameInvalid, SecretOutsideBroker
+from affiant.errors import StateError
+from affiant.secrets.names.errors import SecretNameInvalid
 from affiant.secrets.names.value import SecretValue
 
 __all__ = ["SecretRef", "resolution_inside_broker", "secret_name"]
@@ -74,14 +75,15 @@ class SecretRef(str):
         """The value: in the broker's process, while it resolves; nowhere else.
 
         Raises:
-            SecretOutsideBroker: called anywhere else.
+            ``secret.outside_broker``: called anywhere else.
         """
         resolver = _resolver.get(None)
         if resolver is None:
-            raise SecretOutsideBroker(
+            raise StateError(
                 "a secret is resolved in the broker only",
                 where=self.name,
                 hint="Send the placeholder; it is replaced on the way to the hosts that the profile names",
+                code="secret.outside_broker",
             )
         return resolver(self.name)
 

@@ -10,7 +10,7 @@ VaultReference(mount='kv', path='team/cloud', field='token')
 >>> parse_reference("vault:kv/../sys#x")
 Traceback (most recent call last):
     ...
-affiant.secrets.names.errors.SecretReferenceInvalid: not a reference to a secret; expected local:NAME or ...
+affiant.errors.MalformedError: not a reference to a secret; expected local:NAME or ...
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
-from affiant.secrets.names.errors import SecretNameInvalid, SecretReferenceInvalid
+from affiant.errors import MalformedError
+from affiant.secrets.names.errors import SecretNameInvalid
 from affiant.secrets.names.ref import secret_name
 from affiant.secrets.names.value import SecretValue
 
@@ -87,7 +88,7 @@ def parse_reference(text: str) -> Reference:
     """The reference that ``text`` spells.
 
     Raises:
-        SecretReferenceInvalid: another scheme, an empty, dotted or too long segment, a foreign character.
+        ``secret.reference``: another scheme, an empty, dotted or too long segment, a foreign character.
     """
     scheme, _, rest = text.partition(":")
     if scheme == "local":
@@ -110,9 +111,10 @@ def is_path_segment(text: str) -> bool:
     return _SEGMENT.match(text) is not None
 
 
-def _invalid(text: str) -> SecretReferenceInvalid:
-    return SecretReferenceInvalid(
+def _invalid(text: str) -> MalformedError:
+    return MalformedError(
         "not a reference to a secret",
         expected="local:NAME or vault:<mount>/<path>#<field>, of letters, digits, '_', '-' and '.'",
         found=repr(text[:80]),
+        code="secret.reference",
     )

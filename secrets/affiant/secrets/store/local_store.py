@@ -36,8 +36,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical, parse_object
-from affiant.errors import MalformedError
-from affiant.secrets.names.errors import LocalStoreKeyInvalid, LocalStoreMalformed, LocalStoreNotAuthentic
+from affiant.errors import ConfigurationError, MalformedError, NotAuthenticError
 from affiant.secrets.names.ref import secret_name
 from affiant.secrets.names.value import SecretValue
 
@@ -79,7 +78,9 @@ class KeyFileKey:
 
     def __post_init__(self) -> None:
         if len(self.key) != KEY_BYTES:
-            raise LocalStoreKeyInvalid("not a key file", expected=f"exactly {KEY_BYTES} bytes")
+            raise ConfigurationError(
+                "not a key file", expected=f"exactly {KEY_BYTES} bytes", code="store.key"
+            )
 
     def __repr__(self) -> str:
         return "<KeyFileKey>"
@@ -93,7 +94,9 @@ class PassphraseKey:
 
     def __post_init__(self) -> None:
         if not 12 <= len(self.passphrase) <= 1024:
-            raise LocalStoreKeyInvalid("the passphrase is too short or too long", expected="12 to 1024 bytes")
+            raise ConfigurationError(
+                "the passphrase is too short or too long", expected="12 to 1024 bytes", code="store.key"
+            )
 
     def __repr__(self) -> str:
         return "<PassphraseKey>"
@@ -125,7 +128,11 @@ def seal_store(
         header[-_NONCE_BYTES:], canonical({"secrets": entries}), header
     )
     if len(sealed) > MAX_STORE_BYTES:
-        raise LocalStoreMalformed("the store would be too large", expected=f"at most {MAX_STORE_BYTES} bytes")
+        raise MalformedError(
+            "the store would be too large",
+            expected=f"at most {MAX_STORE_BYTES} bytes",
+            code="store.malformed",
+        )
     return sealed
 
 
@@ -133,49 +140,57 @@ def open_store(data: bytes, *, key: StoreKey) -> Mapping[str, StoredSecret]:
     """The secrets of a store, by name.
 
     Raises:
-        LocalStoreMalformed: not a store of version 1, or scrypt parameters outside of what is accepted.
-        LocalStoreKeyInvalid: the store asks for the other kind of key.
-        LocalStoreNotAuthentic: another key, or any changed byte.
+        ``store.malformed``: not a store of version 1, or scrypt parameters outside of what is accepted.
+        ``store.key``: the store asks for the other kind of key.
+        ``store.authentic``: another key, or any changed byte.
     """
     if wants_passphrase(data) != isinstance(key, PassphraseKey):
-        raise LocalStoreKeyInvalid(
+        raise ConfigurationError(
             "the store asks for another kind of key",
             expected="a passphrase" if wants_passphrase(data) else "a key file",
+            code="store.key",
         )
     header, sealed = data[:_HEADER_BYTES], data[_HEADER_BYTES:]
     try:
         plain = _cipher(header, key).decrypt(header[-_NONCE_BYTES:], sealed, header)
     except InvalidTag as error:
-        raise LocalStoreNotAuthentic(
+        raise NotAuthenticError(
             "the store does not open",
             expected="the key it was written with, and unchanged bytes",
             hint="Check that store and key belong together; a damaged store has to be set anew",
+            code="store.authentic",
         ) from error
     try:
         return _entries(plain)
     except MalformedError as error:
-        raise LocalStoreMalformed("the store's content is not what version 1 promises") from error
+        raise MalformedError(
+            "the store's content is not what version 1 promises", code="store.malformed"
+        ) from error
 
 
 def wants_passphrase(data: bytes) -> bool:
     """Whether this store is opened by a passphrase (else by a key file).
 
     Raises:
-        LocalStoreMalformed: not a store of version 1.
+        ``store.malformed``: not a store of version 1.
     """
     if len(data) > MAX_STORE_BYTES or len(data) < _HEADER_BYTES + _TAG_BYTES or not data.startswith(_MAGIC):
-        raise LocalStoreMalformed("not a local store")
+        raise MalformedError("not a local store", code="store.malformed")
     version, kind = data[16], data[17]
     work = tuple(data[18:21])
     if version != _VERSION:
-        raise LocalStoreMalformed("a store of another version", expected=str(_VERSION), found=str(version))
+        raise MalformedError(
+            "a store of another version", expected=str(_VERSION), found=str(version), code="store.malformed"
+        )
     if kind == 0 and work == (0, 0, 0):
         return False
     if kind == 1 and all(
         least <= n <= most for least, n, most in zip(_SCRYPT_MIN, work, _SCRYPT_MAX, strict=True)
     ):
         return True
-    raise LocalStoreMalformed("not a local store: its key parameters are outside of what is accepted")
+    raise MalformedError(
+        "not a local store: its key parameters are outside of what is accepted", code="store.malformed"
+    )
 
 
 def store_key_from(data: bytes, material: bytes) -> StoreKey:
@@ -200,7 +215,7 @@ def _entries(plain: bytes) -> Mapping[str, StoredSecret]:
     document = parse_object(plain, limit=MAX_STORE_BYTES)
     entries = document.get("secrets")
     if set(document) != {"secrets"} or not isinstance(entries, dict):
-        raise LocalStoreMalformed("unknown members")
+        raise MalformedError("unknown members", code="store.malformed")
     return {secret_name(name): _entry(entry) for name, entry in entries.items()}
 
 
@@ -209,4 +224,4 @@ def _entry(entry: object) -> StoredSecret:
         case {"value": str(value), "version": int(version), **rest} if not rest and version >= 1:
             return StoredSecret(SecretValue(from_b64u(value)), version)
         case _:
-            raise LocalStoreMalformed("not an entry")
+            raise MalformedError("not an entry", code="store.malformed")

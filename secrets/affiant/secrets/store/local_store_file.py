@@ -15,11 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from affiant.secrets.names.errors import (
-    LocalStoreKeyInvalid,
-    LocalStoreLocked,
-    SecretNotFound,
-)
+from affiant.errors import ConfigurationError
+from affiant.secrets.names.errors import LocalStoreLocked
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.store.local_store import (
     KEY_BYTES,
@@ -75,7 +72,9 @@ class LocalStoreFile:
         with self._locked():
             data = self._data()
             if with_passphrase and data is not None and not wants_passphrase(data):
-                raise LocalStoreKeyInvalid("the store exists already, and is opened by its key file")
+                raise ConfigurationError(
+                    "the store exists already, and is opened by its key file", code="store.key"
+                )
             key = self._new_key(with_passphrase) if data is None else self._key(data)
             secrets = {} if data is None else dict(open_store(data, key=key))
             before = secrets.get(name)
@@ -87,14 +86,16 @@ class LocalStoreFile:
         """Forget ``name``.
 
         Raises:
-            SecretNotFound: there is no such name.
+            ``secret.not_found``: there is no such name.
         """
         with self._locked():
             data = self._data()
             key = None if data is None else self._key(data)
             secrets = {} if data is None or key is None else dict(open_store(data, key=key))
             if key is None or secrets.pop(name, None) is None:
-                raise SecretNotFound("no such secret in the local store", found=name)
+                raise ConfigurationError(
+                    "no such secret in the local store", found=name, code="secret.not_found"
+                )
             self._write(self.path, seal_store(secrets, key=key, random_bytes=self._random_bytes))
 
     def _data(self) -> bytes | None:
@@ -113,10 +114,11 @@ class LocalStoreFile:
         try:
             descriptor = open_private_file(self.key_path)
         except FileNotFoundError as error:
-            raise LocalStoreKeyInvalid(
+            raise ConfigurationError(
                 "the store's key file is missing",
                 expected=self.key_path.name,
                 hint="Restore it from a backup",
+                code="store.key",
             ) from error
         try:
             return KeyFileKey(read_private_descriptor(descriptor, limit=KEY_BYTES))
@@ -136,7 +138,9 @@ class LocalStoreFile:
 
     def _passphrase(self) -> bytes:
         if self._ask_passphrase is None:
-            raise LocalStoreKeyInvalid("the store is opened by a passphrase, and nobody can be asked for it")
+            raise ConfigurationError(
+                "the store is opened by a passphrase, and nobody can be asked for it", code="store.key"
+            )
         return self._ask_passphrase()
 
     def _write(self, path: Path, data: bytes) -> None:

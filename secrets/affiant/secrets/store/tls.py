@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 
-from affiant.secrets.names.errors import BrokerConfigurationInvalid
+from affiant.errors import ConfigurationError
 
 __all__ = ["client_context"]
 
@@ -17,7 +17,7 @@ def client_context(*, roots: tuple[str, ...], system_roots: bool = False) -> ssl
         system_roots: the machine's own roots count too. Vault never takes them.
 
     Raises:
-        BrokerConfigurationInvalid: a root is no certificate.
+        ``broker.configuration``: a root is no certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -27,7 +27,9 @@ def client_context(*, roots: tuple[str, ...], system_roots: bool = False) -> ssl
         try:
             context.load_verify_locations(cadata=root)
         except (ssl.SSLError, ValueError) as error:
-            raise BrokerConfigurationInvalid("a root is not a certificate in PEM") from error
+            raise ConfigurationError(
+                "a root is not a certificate in PEM", code="broker.configuration"
+            ) from error
     if system_roots:
         context.set_default_verify_paths()
     return context

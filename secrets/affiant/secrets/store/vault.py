@@ -27,21 +27,15 @@ import requests
 import requests.adapters
 import requests.exceptions
 
-from affiant.errors import AffiantError
-from affiant.secrets.names.errors import (
-    SecretReferenceInvalid,
-    VaultAddressInvalid,
-    VaultCertificateInvalid,
-    VaultDenied,
-    VaultPathInvalid,
-    VaultRateLimited,
-    VaultRedirected,
-    VaultResponseMalformed,
-    VaultSealed,
-    VaultSecretNotFound,
-    VaultStandby,
-    VaultUnreachable,
+from affiant.errors import (
+    AffiantError,
+    ConfigurationError,
+    MalformedError,
+    NotAllowedError,
+    NotAuthenticError,
+    UnreachableError,
 )
+from affiant.secrets.names.errors import VaultDenied, VaultResponseMalformed
 from affiant.secrets.names.source import Reference, ResolvedSecret, VaultReference, is_path_segment
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.store.tls import client_context
@@ -91,15 +85,17 @@ class VaultSource:
         timeout_s: for connecting, and between any two bytes of an answer.
 
     Raises:
-        VaultAddressInvalid: another scheme, or anything beside host and port.
-        VaultPathInvalid: a role or mount that is not one plain segment.
+        ``vault.address``: another scheme, or anything beside host and port.
+        ``vault.path``: a role or mount that is not one plain segment.
     """
 
     def __init__(
         self, address: str, *, roots: tuple[str, ...], login: VaultLogin, timeout_s: float = 5.0
     ) -> None:
         if _ORIGIN.match(address) is None:
-            raise VaultAddressInvalid("not a Vault address", expected="https://host[:port]")
+            raise ConfigurationError(
+                "not a Vault address", expected="https://host[:port]", code="vault.address"
+            )
         if isinstance(login, VaultJWT):
             _require_segments(login.role, login.mount)
         self._login = login
@@ -118,11 +114,11 @@ class VaultSource:
         """The newest version of a field of a KV v2 secret.
 
         Raises:
-            VaultSecretNotFound: no such secret or field, or its newest version is deleted or destroyed.
+            ``vault.not_found``: no such secret or field, or its newest version is deleted or destroyed.
             AffiantError: what the module's page lists; each is a ``vault.*`` refusal.
         """
         if not isinstance(reference, VaultReference):
-            raise SecretReferenceInvalid("not a reference to Vault", found=str(reference))
+            raise MalformedError("not a reference to Vault", found=str(reference), code="secret.reference")
         _require_segments(reference.mount, reference.field, *reference.path.split("/"))
         if not self._client.token:
             self._log_in()
@@ -178,9 +174,11 @@ class _HardenedAdapter(_RAW_ADAPTER):  # type: ignore[misc] # hvac ships no type
                 status: int = response.status_code
         except requests.exceptions.SSLError:
             # No chaining here and below: these exceptions spell the URL, and a traceback would print it (V5).
-            raise VaultCertificateInvalid("Vault's certificate does not hold under the given roots") from None
+            raise NotAuthenticError(
+                "Vault's certificate does not hold under the given roots", code="vault.certificate"
+            ) from None
         except (requests.exceptions.RequestException, OSError):
-            raise VaultUnreachable("Vault did not answer") from None
+            raise UnreachableError("Vault did not answer", code="vault.unreachable") from None
         _refuse_status(status, content)
         return _object(content) if status == 200 else {}
 
@@ -229,24 +227,33 @@ def _refuse_status(status: int, content: bytes) -> None:
         case 200 | 204:
             return
         case 300 | 301 | 302 | 303 | 307 | 308:
-            raise VaultRedirected(
+            raise NotAllowedError(
                 "Vault answered with a redirect, which is not followed",
                 hint="Give the address of the server that answers itself",
+                code="vault.redirected",
             )
         case 400 | 401 | 403:
             raise VaultDenied("Vault does not accept the login or the access", found=f"status {status}")
         case 404 if _was_deleted(content):
-            raise VaultSecretNotFound("the newest version of the secret is deleted or destroyed")
+            raise ConfigurationError(
+                "the newest version of the secret is deleted or destroyed", code="vault.not_found"
+            )
         case 404 | 405:
-            raise VaultSecretNotFound("Vault has no such secret, mount or login")
+            raise ConfigurationError("Vault has no such secret, mount or login", code="vault.not_found")
         case 429:
-            raise VaultRateLimited("Vault asks to slow down")
+            raise UnreachableError("Vault asks to slow down", code="vault.rate_limited")
         case 412 | 472 | 473:
-            raise VaultStandby("this Vault server is a standby", found=f"status {status}")
+            raise UnreachableError(
+                "this Vault server is a standby", found=f"status {status}", code="vault.standby"
+            )
         case 501 | 503:
-            raise VaultSealed("Vault is sealed, not initialised or in maintenance", found=f"status {status}")
+            raise UnreachableError(
+                "Vault is sealed, not initialised or in maintenance",
+                found=f"status {status}",
+                code="vault.sealed",
+            )
         case _ if status >= 500:
-            raise VaultUnreachable("Vault failed", found=f"status {status}")
+            raise UnreachableError("Vault failed", found=f"status {status}", code="vault.unreachable")
         case _:
             raise VaultResponseMalformed(
                 "Vault answered with a status that it does not document", found=str(status)
@@ -266,12 +273,16 @@ def _resolved(answer: object, reference: VaultReference) -> ResolvedSecret:
     metadata = _mapping(data.get("metadata"))
     version = metadata.get("version")
     if metadata.get("destroyed") is not False or metadata.get("deletion_time") != "":
-        raise VaultSecretNotFound("the newest version of the secret is deleted or destroyed")
+        raise ConfigurationError(
+            "the newest version of the secret is deleted or destroyed", code="vault.not_found"
+        )
     if not isinstance(version, int) or isinstance(version, bool):
         raise VaultResponseMalformed("the secret has no version: is this mount KV version 2?")
     value = _mapping(data.get("data")).get(reference.field)
     if not isinstance(value, str):
-        raise VaultSecretNotFound("the secret has no such field, or it is not text", where=str(reference))
+        raise ConfigurationError(
+            "the secret has no such field, or it is not text", where=str(reference), code="vault.not_found"
+        )
     return ResolvedSecret(SecretValue(value.encode()), str(version))
 
 
@@ -304,7 +315,8 @@ def _checked_token(token: str) -> str:
 
 def _require_segments(*segments: str) -> None:
     if not all(map(is_path_segment, segments)):
-        raise VaultPathInvalid(
+        raise ConfigurationError(
             "not a plain path of Vault",
             expected="segments of letters, digits, '_', '-' and '.', none empty or beginning with a dot",
+            code="vault.path",
         )

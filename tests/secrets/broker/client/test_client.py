@@ -6,22 +6,14 @@ import os
 import socket
 
 import pytest
+from tests.raising import raises_code
 from tests.secrets.conftest import HOST, fetched, pieces, request_to
 from tests.secrets.upstream_server import answer
 
 from affiant.secrets.broker.client.client import BrokerClient
 from affiant.secrets.broker.client.messages import Configuration, Grant
 from affiant.secrets.injection.placeholder import Binding, Endpoint, mint_placeholder
-from affiant.secrets.names.errors import (
-    BrokerConfigurationInvalid,
-    BrokerGone,
-    BrokerStateError,
-    GrantsInvalid,
-    LocalStoreNotAuthentic,
-    SecretNotFound,
-    SecretReferenceInvalid,
-    SecretTooWeak,
-)
+from affiant.secrets.names.errors import BrokerGone, SecretTooWeak
 
 VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"
 PLACES = frozenset({Endpoint(HOST, 443)})
@@ -43,24 +35,24 @@ def test_what_cannot_be_resolved_is_told_and_costs_the_others_nothing(harness) -
     harness.grants.append(Grant(Binding("ODD", mint_placeholder(os.urandom), PLACES), "env:HOME"))
     resolution = resolved(harness)
     assert resolution.resolved == {"TOKEN": "1"}
-    assert {name: type(error) for name, error in resolution.refused.items()} == {
-        "MISSING": SecretNotFound,
-        "CLOUD": BrokerConfigurationInvalid,
-        "ODD": SecretReferenceInvalid,
+    assert {name: error.code for name, error in resolution.refused.items()} == {
+        "MISSING": "secret.not_found",
+        "CLOUD": "broker.configuration",
+        "ODD": "secret.reference",
     }
 
 
 def test_a_store_that_does_not_open_refuses_its_secrets_only(harness) -> None:
     harness.grant("TOKEN", VALUE, 443)
     harness.store.key_path.write_bytes(os.urandom(32))
-    assert {name: type(error) for name, error in resolved(harness).refused.items()} == {
-        "TOKEN": LocalStoreNotAuthentic
+    assert {name: error.code for name, error in resolved(harness).refused.items()} == {
+        "TOKEN": "store.authentic"
     }
 
 
 def test_without_a_store_there_are_no_secrets(harness) -> None:
     harness.grant("TOKEN", None, 443)
-    assert type(resolved(harness).refused["TOKEN"]) is SecretNotFound
+    assert resolved(harness).refused["TOKEN"].code == "secret.not_found"
 
 
 def test_an_unresolved_placeholder_is_not_looked_for(harness, serve) -> None:
@@ -74,25 +66,25 @@ def test_an_unresolved_placeholder_is_not_looked_for(harness, serve) -> None:
 def test_contradicting_grants_refuse_the_whole(harness) -> None:
     harness.grant("TOKEN", VALUE, 443)
     harness.grants.append(harness.grants[0])
-    with pytest.raises(GrantsInvalid):
+    with raises_code("secret.grants"):
         resolved(harness)
 
 
 def test_a_root_that_is_none_refuses_the_whole(harness) -> None:
     harness.roots = ("not a certificate",)
-    with pytest.raises(BrokerConfigurationInvalid):
+    with raises_code("broker.configuration"):
         resolved(harness)
 
 
 def test_the_order_of_steps_is_kept(harness) -> None:
     async def scenario(client: BrokerClient) -> None:
-        with pytest.raises(BrokerStateError):
+        with raises_code("broker.state"):
             await client.configure(Configuration(grants=()))
-        with pytest.raises(BrokerStateError):
+        with raises_code("broker.state"):
             client.exchange(request_to(443, has_body=True))
-        with pytest.raises(BrokerStateError):
+        with raises_code("broker.state"):
             client.exchange(request_to(443), pieces([]))
-        with pytest.raises(BrokerStateError):
+        with raises_code("broker.state"):
             await client.exchange(request_to(443)).head()
 
     harness.run(scenario)
@@ -103,11 +95,11 @@ def test_an_unconfigured_broker_exchanges_nothing() -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             async with BrokerClient(ours) as client:
-                with pytest.raises(BrokerStateError):
+                with raises_code("broker.state"):
                     await client.open_stream()
-                with pytest.raises(BrokerStateError):
+                with raises_code("broker.state"):
                     await client.gone()
-                with pytest.raises(BrokerConfigurationInvalid):
+                with raises_code("broker.configuration"):
                     await client.configure(Configuration(grants=(), local=True))
                 theirs.close()
                 with pytest.raises(BrokerGone):

@@ -4,8 +4,9 @@ import json
 import os
 
 import pytest
+from tests.raising import raises_code
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, ConfigurationError
 from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.secrets.broker.client.messages import (
     BrokerStatus,
@@ -22,7 +23,6 @@ from affiant.secrets.injection.body_surface import BodySurface
 from affiant.secrets.injection.placeholder import Binding, Endpoint, mint_placeholder
 from affiant.secrets.injection.signing_surface import SigningSurface, mint_signing_id
 from affiant.secrets.injection.surface import Surface
-from affiant.secrets.names.errors import BrokerProtocolError, SecretNotFound
 
 PLACES = frozenset({Endpoint("a.example", 443), Endpoint("b.example", 8443)})
 GRANTS = (
@@ -90,27 +90,30 @@ def test_a_message_crosses_unchanged(message) -> None:
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_a_member_more_less_or_of_another_type_is_refused(message) -> None:
     kind, members = type(message), over_the_wire(message.to_json())
-    with pytest.raises(BrokerProtocolError):
+    with raises_code("broker.protocol"):
         kind.from_json(members | {"x": 1})
     for name in members:
-        with pytest.raises(BrokerProtocolError):
+        with raises_code("broker.protocol"):
             kind.from_json({other: members[other] for other in members if other != name})
         if name == "op":
             continue
         with pytest.raises(AffiantError):
             kind.from_json(members | {name: {"strange": 1.5}})
     for other in (None, [], "x", 1):
-        with pytest.raises(BrokerProtocolError):
+        with raises_code("broker.protocol"):
             kind.from_json(other)
 
 
 def test_refusals_cross_as_themselves() -> None:
     status = BrokerStatus(pid=1, uid=2, dumpable=False, memory_locked=True)
-    sent = Resolution({"A": "1"}, {"B": SecretNotFound("none", found="B")}, status)
+    sent = Resolution(
+        {"A": "1"}, {"B": ConfigurationError("none", found="B", code="secret.not_found")}, status
+    )
     got = Resolution.from_json(over_the_wire(sent.to_json()))
     assert (got.resolved, got.status) == (sent.resolved, sent.status)
-    assert type(got.refused["B"]) is SecretNotFound
-    failed = ExchangeOutcome(refusal=SecretNotFound("none"))
+    refused = got.refused["B"]
+    assert (type(refused), refused.code) == (ConfigurationError, "secret.not_found")
+    failed = ExchangeOutcome(refusal=ConfigurationError("none", code="secret.not_found"))
     assert ExchangeOutcome.from_json(over_the_wire(failed.to_json())).error_code == "secret.not_found"
 
 
@@ -118,7 +121,7 @@ def test_refusals_cross_as_themselves() -> None:
     "address", ["a.example", "127.1", "0x7f000001", "2130706433", "", "127.0.0.1:80", "[::1]", "fe80::1%lo"]
 )
 def test_an_address_is_a_literal(address: str) -> None:
-    with pytest.raises(BrokerProtocolError):
+    with raises_code("broker.protocol"):
         ExchangeRequest.from_json(over_the_wire(REQUEST.to_json()) | {"address": address})
 
 
@@ -130,10 +133,10 @@ def test_an_address_is_a_literal(address: str) -> None:
     ],
 )  # fmt: skip
 def test_a_request_of_another_shape_is_refused(change) -> None:
-    with pytest.raises(BrokerProtocolError):
+    with raises_code("broker.protocol"):
         ExchangeRequest.from_json(over_the_wire(REQUEST.to_json()) | change)
 
 
 def test_a_limit_leaves_time() -> None:
-    with pytest.raises(BrokerProtocolError):
+    with raises_code("broker.protocol"):
         Limits.from_json({"connect_ms": 0, "head_ms": 1, "idle_ms": 1})

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
+from tests.raising import raises_code
 
+from affiant.errors import AffiantError
 from affiant.secrets.broker.client.protocol import (
     MAX_BODY_FRAME,
     ControlChannel,
@@ -18,7 +20,7 @@ from affiant.secrets.broker.client.protocol import (
     read_frame,
     write_frame,
 )
-from affiant.secrets.names.errors import BrokerGone, BrokerProtocolError
+from affiant.secrets.names.errors import BrokerGone
 
 
 def read(data: bytes) -> Frame | None:
@@ -38,18 +40,18 @@ def test_a_frame_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "kind"),
+    ("data", "code"),
     [
-        (b"X\0\0\0\0", BrokerProtocolError),
-        (b"B\xff\xff\xff\xff", BrokerProtocolError),
-        (b"B" + struct.pack(">I", MAX_BODY_FRAME + 1), BrokerProtocolError),
-        (b"H" + struct.pack(">I", (1 << 20) + 1), BrokerProtocolError),
-        (b"B", BrokerGone),
-        (b"B\0\0\0\x03ab", BrokerGone),
+        (b"X\0\0\0\0", "broker.protocol"),
+        (b"B\xff\xff\xff\xff", "broker.protocol"),
+        (b"B" + struct.pack(">I", MAX_BODY_FRAME + 1), "broker.protocol"),
+        (b"H" + struct.pack(">I", (1 << 20) + 1), "broker.protocol"),
+        (b"B", BrokerGone.code),
+        (b"B\0\0\0\x03ab", BrokerGone.code),
     ],
 )
-def test_another_frame_is_refused(data: bytes, kind: type[Exception]) -> None:
-    with pytest.raises(kind):
+def test_another_frame_is_refused(data: bytes, code: str) -> None:
+    with raises_code(code):
         read(data)
 
 
@@ -58,14 +60,15 @@ def test_another_frame_is_refused(data: bytes, kind: type[Exception]) -> None:
 def test_noise_is_refused_or_a_frame(noise: bytes) -> None:
     try:
         frame = read(noise)
-    except (BrokerProtocolError, BrokerGone):
+    except AffiantError as error:
+        assert error.code in ("broker.protocol", "broker.gone")
         return
     assert frame is None or noise.startswith(frame.kind.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"1", b"{", b'{"a":1,"a":2}', b'{"a":1.5}', b"\xff"])
 def test_a_head_is_a_strict_json_object(content: bytes) -> None:
-    with pytest.raises(BrokerProtocolError):
+    with raises_code("broker.protocol"):
         Frame(FrameKind.HEAD, content).members()
 
 
@@ -155,7 +158,7 @@ def test_a_message_that_is_none_is_refused(data: bytes) -> None:
         receiver = ControlChannel(theirs)
         with ours:
             ours.sendall(data)
-            with pytest.raises(BrokerProtocolError):
+            with raises_code("broker.protocol"):
                 await receiver.receive()
         receiver.close()
 

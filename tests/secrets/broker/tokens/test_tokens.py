@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.secrets.broker.tokens.token_answer import IssuedToken
 from affiant.secrets.broker.tokens.tokens import Credential, Instants, Tokens
-from affiant.secrets.names.errors import SecretNotFound, TokenUnavailable
+from affiant.secrets.names.errors import TokenUnavailable
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.redaction.incremental import REMEMBERED, GrowingRedactor
 from affiant.secrets.redaction.redaction import RedactionStream
@@ -89,7 +90,7 @@ def test_what_is_withdrawn_has_neither_credential_nor_token_and_is_still_replace
     left = tokens.narrowed({"B"})
     assert "A" not in left and left.value("B").reveal() == token(1).reveal()
     for ask in (left.credential, left.is_fresh, left.value):
-        with pytest.raises(SecretNotFound):
+        with raises_code("secret.not_found"):
             ask("A")
     assert set(left._held) == {"B"}, "a token that is withdrawn is held nowhere"
     assert left.redactor.redact(token().reveal()).replaced == 1

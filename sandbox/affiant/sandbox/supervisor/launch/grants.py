@@ -25,7 +25,7 @@ def session_grants(policy: CompiledPolicy, *, random_bytes: Callable[[int], byte
     """The grants of a session, each with a fresh placeholder.
 
     Raises:
-        PlaceholderShapeInvalid, SurfaceInvalid: the profile asks for what no placeholder or header can be.
+        ``secret.shape``, ``secret.surface``: the profile asks for what no placeholder or header can be.
     """
     return tuple(_grant(grant, random_bytes) for grant in policy.secret_grants())
 

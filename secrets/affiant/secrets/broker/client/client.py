@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from affiant.attestation.release.running import program_command
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, ConfigurationError, MalformedError, StateError
+from affiant.secrets.broker.client.members import read_error
 from affiant.secrets.broker.client.messages import (
     BrokerPart,
     Configuration,
@@ -32,13 +33,7 @@ from affiant.secrets.broker.client.protocol import (
     read_frame,
     write_frame,
 )
-from affiant.secrets.names.errors import (
-    BrokerConfigurationInvalid,
-    BrokerGone,
-    BrokerProtocolError,
-    BrokerStateError,
-    from_members,
-)
+from affiant.secrets.names.errors import BrokerGone
 
 __all__ = ["BrokerClient", "BrokeredRequest", "RedactionSession", "broker_command"]
 
@@ -55,10 +50,12 @@ def broker_command(
         parts: what this session's profile needs; everything else is not loaded.
 
     Raises:
-        BrokerConfigurationInvalid: one of the two without the other.
+        ``broker.configuration``: one of the two without the other.
     """
     if (uid is None) != (gid is None):
-        raise BrokerConfigurationInvalid("a user without a group, or a group without a user")
+        raise ConfigurationError(
+            "a user without a group, or a group without a user", code="broker.configuration"
+        )
     user = () if uid is None else ("--uid", str(uid), "--gid", str(gid))
     return (
         *program_command("affiant.secrets.broker.process"),
@@ -109,14 +106,16 @@ class BrokerClient:
         Raises:
             AffiantError: the broker refused the configuration.
             BrokerGone: it ended.
-            BrokerStateError: it was configured before.
+            ``broker.state``: it was configured before.
         """
         if self._configured:
-            raise BrokerStateError("the broker is configured already")
+            raise StateError("the broker is configured already", code="broker.state")
         if configuration.local != (local_store is not None) or (configuration.vault is None) != (
             vault_credential is None
         ):
-            raise BrokerConfigurationInvalid("the descriptors are not those that the configuration names")
+            raise ConfigurationError(
+                "the descriptors are not those that the configuration names", code="broker.configuration"
+            )
         self._configured = True
         descriptors = (*(local_store or ()), *(() if vault_credential is None else (vault_credential,)))
         await self._channel.send(configuration.to_json(), descriptors)
@@ -127,10 +126,10 @@ class BrokerClient:
             case {"configured": configured}:
                 self._watch = asyncio.create_task(self._until_gone())
                 return Resolution.from_json(configured)
-            case {"refused": {"code": str(code), "message": str(message)}}:
-                raise from_members(code, message)
+            case {"refused": refused}:
+                raise read_error(refused)
             case _:
-                raise BrokerProtocolError("not an answer to a configuration")
+                raise MalformedError("not an answer to a configuration", code="broker.protocol")
 
     async def narrow(self, kept: Sequence[KeptGrant]) -> None:
         """Have the broker hold less: of each of ``kept`` what it says, and nothing of the others.
@@ -139,11 +138,13 @@ class BrokerClient:
         holds.
 
         Raises:
-            GrantsInvalid: that would be more than before; everything is as it was.
-            BrokerGone: it ended. BrokerProtocolError: it answered something else.
+            ``secret.grants``: that would be more than before; everything is as it was.
+            BrokerGone: it ended. ``broker.protocol``: it answered something else.
         """
         if self._watch is None or self._asked is not None:
-            raise BrokerStateError("the broker is not configured yet, or is being restricted already")
+            raise StateError(
+                "the broker is not configured yet, or is being restricted already", code="broker.state"
+            )
         self._asked = asyncio.get_running_loop().create_future()
         if self._watch.done():
             self._asked = None
@@ -160,10 +161,10 @@ class BrokerClient:
         match members:
             case {"narrowed": list(held)} if held == sorted(grant.name for grant in kept):
                 return
-            case {"refused": {"code": str(code), "message": str(message)}}:
-                raise from_members(code, message)
+            case {"refused": refused}:
+                raise read_error(refused)
             case _:
-                raise BrokerProtocolError("not an answer to a restriction")
+                raise MalformedError("not an answer to a restriction", code="broker.protocol")
 
     async def _until_gone(self) -> None:
         """Nothing is said on the channel unasked: whatever else comes is the end."""
@@ -176,7 +177,7 @@ class BrokerClient:
     async def gone(self) -> None:
         """Wait until the broker has ended."""
         if self._watch is None:
-            raise BrokerStateError("the broker is not configured yet")
+            raise StateError("the broker is not configured yet", code="broker.state")
         await asyncio.wait((self._watch,))
 
     def exchange(self, request: ExchangeRequest, body: AsyncIterator[bytes] | None = None) -> BrokeredRequest:
@@ -186,7 +187,7 @@ class BrokerClient:
             body: pieces of the body, taken as fast as the host takes them; exactly if ``request.has_body``.
         """
         if request.has_body != (body is not None):
-            raise BrokerStateError("a body is there exactly if the request says so")
+            raise StateError("a body is there exactly if the request says so", code="broker.state")
         return BrokeredRequest(self, request, body)
 
     def redactor(self, *, live: bool = False) -> RedactionSession:
@@ -203,10 +204,10 @@ class BrokerClient:
 
         Raises:
             BrokerGone: it ended.
-            BrokerStateError: it is not configured yet.
+            ``broker.state``: it is not configured yet.
         """
         if self._watch is None:
-            raise BrokerStateError("the broker is not configured yet")
+            raise StateError("the broker is not configured yet", code="broker.state")
         if self._watch.done():
             raise BrokerGone("the broker has ended")
         ours, theirs = socket.socketpair()
@@ -243,7 +244,7 @@ class _Stream:
 
     def _both(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._opened is None:
-            raise BrokerStateError("the stream is not open: use it in 'async with'")
+            raise StateError("the stream is not open: use it in 'async with'", code="broker.state")
         return self._opened
 
     async def _open(self, head: Mapping[str, object]) -> None:
@@ -348,7 +349,7 @@ class BrokeredRequest(_Stream):
             case FrameKind.END:
                 self._outcome = ExchangeOutcome.from_json(frame.members())
             case _:
-                raise BrokerProtocolError("a frame out of its order")
+                raise MalformedError("a frame out of its order", code="broker.protocol")
         return b""
 
     async def _frame_beside_sending(self) -> Frame:
@@ -378,7 +379,9 @@ class BrokeredRequest(_Stream):
 
     def _refusal(self) -> Exception:
         if self._outcome is None or self._outcome.refusal is None:
-            return BrokerProtocolError("an outcome without an answer and without a refusal")
+            return MalformedError(
+                "an outcome without an answer and without a refusal", code="broker.protocol"
+            )
         return self._outcome.refusal
 
 
@@ -418,5 +421,5 @@ class RedactionSession(_Stream):
             decided += frame.content
         count = frame.members().get("redactions")
         if frame.kind is not FrameKind.END or not isinstance(count, int):
-            raise BrokerProtocolError("not an answer to a redaction")
+            raise MalformedError("not an answer to a redaction", code="broker.protocol")
         return decided, count

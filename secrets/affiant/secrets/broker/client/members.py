@@ -1,11 +1,17 @@
-"""Reads JSON values as what they should be; anything else is the error ``broker.protocol``."""
+"""Reads JSON values as what they should be; anything else is the error ``broker.protocol``.
+
+An error crosses from the broker to the supervisor as its code, its family and its text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from affiant.secrets.names.errors import BrokerProtocolError
+from affiant import errors as families
+from affiant.errors import AffiantError, MalformedError
+from affiant.secrets.names import errors
+from affiant.secrets.names.errors import BrokerFailed
 
 __all__ = [
     "Members",
@@ -17,38 +23,64 @@ __all__ = [
     "as_text",
     "as_text_or_none",
     "closed_members",
+    "error_members",
+    "read_error",
 ]
 
 Members: TypeAlias = Mapping[str, object]
 """The members of a JSON object."""
+
+_FAMILIES: Final[Mapping[str, type[AffiantError]]] = {
+    name: getattr(families, name) for name in families.__all__ if name != "AffiantError"
+}
+_CLASSES: Final[Mapping[str, type[AffiantError]]] = {
+    kind.code: kind for kind in (getattr(errors, name) for name in errors.__all__)
+}
+
+
+def error_members(error: AffiantError) -> Members:
+    """``error`` as it crosses: its code, its family if it has no class of its own, and its text."""
+    return {"code": error.code, "family": type(error).__name__, "message": str(error)}
+
+
+def read_error(value: object) -> AffiantError:
+    """The error that crossed; one of another package is a :class:`BrokerFailed`."""
+    members = closed_members(value, "code", "family", "message")
+    code, message = as_text(members["code"]), as_text(members["message"])
+    if code in _CLASSES:
+        return _CLASSES[code](message)
+    family = _FAMILIES.get(as_text(members["family"]))
+    return BrokerFailed(message) if family is None else family(message, code=code)
 
 
 def closed_members(value: object, *names: str) -> Members:
     """The members of an object that has exactly these."""
     members = as_object(value)
     if set(members) != set(names):
-        raise BrokerProtocolError("members are missing or unknown", expected=", ".join(names))
+        raise MalformedError(
+            "members are missing or unknown", expected=", ".join(names), code="broker.protocol"
+        )
     return members
 
 
 def as_object(value: object) -> Members:
     """A JSON object."""
     if not isinstance(value, dict):
-        raise BrokerProtocolError("not an object")
+        raise MalformedError("not an object", code="broker.protocol")
     return value
 
 
 def as_list(value: object) -> list[object]:
     """A JSON array."""
     if not isinstance(value, list):
-        raise BrokerProtocolError("not a list")
+        raise MalformedError("not a list", code="broker.protocol")
     return value
 
 
 def as_text(value: object) -> str:
     """A JSON string."""
     if not isinstance(value, str):
-        raise BrokerProtocolError("not text")
+        raise MalformedError("not text", code="broker.protocol")
     return value
 
 
@@ -62,18 +94,18 @@ def as_bytes(value: object) -> bytes:
     try:
         return as_text(value).encode("latin-1")
     except UnicodeEncodeError as error:
-        raise BrokerProtocolError("not bytes in Latin-1") from error
+        raise MalformedError("not bytes in Latin-1", code="broker.protocol") from error
 
 
 def as_count(value: object) -> int:
     """A JSON number that counts something: a whole one, not below zero."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BrokerProtocolError("not a number")
+        raise MalformedError("not a number", code="broker.protocol")
     return value
 
 
 def as_bool(value: object) -> bool:
     """A JSON boolean."""
     if not isinstance(value, bool):
-        raise BrokerProtocolError("neither true nor false")
+        raise MalformedError("neither true nor false", code="broker.protocol")
     return value

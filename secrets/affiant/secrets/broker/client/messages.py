@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, ConfigurationError, MalformedError
 from affiant.policy.model.token_exchange import TokenExchange
 from affiant.secrets.broker.client.members import (
     Members,
@@ -23,18 +23,14 @@ from affiant.secrets.broker.client.members import (
     as_text,
     as_text_or_none,
     closed_members,
+    error_members,
+    read_error,
 )
 from affiant.secrets.injection.body_surface import BodySurface
 from affiant.secrets.injection.detection import HeaderField
 from affiant.secrets.injection.placeholder import Binding, Endpoint
 from affiant.secrets.injection.signing_surface import SigningSurface
 from affiant.secrets.injection.surface import AUTHORIZATION, QuerySurface, Surface
-from affiant.secrets.names.errors import (
-    BrokerConfigurationInvalid,
-    BrokerProtocolError,
-    from_members,
-    to_members,
-)
 
 __all__ = [
     "BrokerPart",
@@ -94,7 +90,7 @@ class Grant:
         """Read strictly.
 
         Raises:
-            BrokerProtocolError: members are missing, unknown, or of another type.
+            ``broker.protocol``: members are missing, unknown, or of another type.
             AffiantError: they contradict what a binding may be.
         """
         members = closed_members(
@@ -152,7 +148,7 @@ class VaultSettings:
         role, mount: of a JWT login; both None: the descriptor holds a token.
 
     Raises:
-        BrokerConfigurationInvalid: a role without a mount, or a mount without a role.
+        ``broker.configuration``: a role without a mount, or a mount without a role.
     """
 
     address: str
@@ -162,7 +158,9 @@ class VaultSettings:
 
     def __post_init__(self) -> None:
         if (self.role is None) != (self.mount is None):
-            raise BrokerConfigurationInvalid("a JWT login needs a role and a mount; a token has neither")
+            raise ConfigurationError(
+                "a JWT login needs a role and a mount; a token has neither", code="broker.configuration"
+            )
 
     def to_json(self) -> Members:
         """As the configuration carries it."""
@@ -204,7 +202,7 @@ class Limits:
         members = closed_members(value, "connect_ms", "head_ms", "idle_ms")
         limits = cls(**{name: as_count(members[name]) for name in members})
         if min(limits.connect_ms, limits.head_ms, limits.idle_ms) < 1:
-            raise BrokerProtocolError("a time limit that leaves no time")
+            raise MalformedError("a time limit that leaves no time", code="broker.protocol")
         return limits
 
 
@@ -303,7 +301,7 @@ class Resolution:
     def to_json(self) -> Members:
         """As the control channel carries it."""
         return {
-            "refused": {name: to_members(error) for name, error in self.refused.items()},
+            "refused": {name: error_members(error) for name, error in self.refused.items()},
             "resolved": dict(self.resolved),
             "status": self.status.to_json(),
         }
@@ -312,16 +310,9 @@ class Resolution:
     def from_json(cls, value: object) -> Resolution:
         """Read strictly."""
         members = closed_members(value, "refused", "resolved", "status")
-        refused = {
-            name: closed_members(error, "code", "message")
-            for name, error in as_object(members["refused"]).items()
-        }
         return cls(
             {name: as_text(version) for name, version in as_object(members["resolved"]).items()},
-            {
-                name: from_members(as_text(each["code"]), as_text(each["message"]))
-                for name, each in refused.items()
-            },
+            {name: read_error(error) for name, error in as_object(members["refused"]).items()},
             BrokerStatus.from_json(members["status"]),
         )
 
@@ -387,7 +378,7 @@ class ExchangeRequest:
         members = closed_members(value, *names)
         uses = [tuple(map(as_text, as_list(use))) for use in as_list(members["uses"])]
         if any(len(use) != 2 for use in uses):
-            raise BrokerProtocolError("not a secret and its surface")
+            raise MalformedError("not a secret and its surface", code="broker.protocol")
         return cls(
             id=as_text(members["id"])[:128],
             scheme=as_text(members["scheme"]),
@@ -459,7 +450,7 @@ class ExchangeOutcome:
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
             "redactions": self.redactions,
-            "refusal": None if self.refusal is None else to_members(self.refusal),
+            "refusal": None if self.refusal is None else error_members(self.refusal),
             "request_complete": self.request_complete,
             "sent_digest": self.sent_digest,
             "spki_sha256": self.spki_sha256,
@@ -474,9 +465,6 @@ class ExchangeOutcome:
             value, "bytes_in", "bytes_out", "redactions", "refusal", "request_complete", "sent_digest", "spki_sha256",
             "status", "trailers",
         )  # fmt: skip
-        refusal = (
-            None if members["refusal"] is None else closed_members(members["refusal"], "code", "message")
-        )
         return cls(
             bytes_out=as_count(members["bytes_out"]),
             bytes_in=as_count(members["bytes_in"]),
@@ -486,9 +474,7 @@ class ExchangeOutcome:
             redactions=as_count(members["redactions"]),
             status=None if members["status"] is None else as_count(members["status"]),
             trailers=_headers_from_json(members["trailers"]),
-            refusal=None
-            if refusal is None
-            else from_members(as_text(refusal["code"]), as_text(refusal["message"])),
+            refusal=None if members["refusal"] is None else read_error(members["refusal"]),
         )
 
 
@@ -499,7 +485,7 @@ def _token_exchange(value: object) -> TokenExchange:
 def _endpoints(value: object) -> frozenset[Endpoint]:
     places = [as_list(place) for place in as_list(value)]
     if any(len(place) != 2 for place in places):
-        raise BrokerProtocolError("not a host and its port")
+        raise MalformedError("not a host and its port", code="broker.protocol")
     return frozenset(Endpoint(as_text(host), as_count(port)) for host, port in places)
 
 
@@ -540,7 +526,7 @@ def _headers_to_json(headers: tuple[HeaderField, ...]) -> list[list[str]]:
 def _headers_from_json(value: object) -> tuple[HeaderField, ...]:
     pairs = [as_list(pair) for pair in as_list(value)]
     if len(pairs) > _HEADERS_MAX or any(len(pair) != 2 for pair in pairs):
-        raise BrokerProtocolError("not a list of headers")
+        raise MalformedError("not a list of headers", code="broker.protocol")
     return tuple((as_bytes(name), as_bytes(text)) for name, text in pairs)
 
 
@@ -548,7 +534,7 @@ def checked_address(value: object) -> str:
     """An IP address: the broker looks no name up.
 
     Raises:
-        BrokerProtocolError: anything else.
+        ``broker.protocol``: anything else.
     """
     text = as_text(value)
     try:
@@ -556,4 +542,6 @@ def checked_address(value: object) -> str:
             raise ValueError("a scope")
         return str(ipaddress.ip_address(text))
     except ValueError as error:
-        raise BrokerProtocolError("not an IP address: the broker looks no name up") from error
+        raise MalformedError(
+            "not an IP address: the broker looks no name up", code="broker.protocol"
+        ) from error

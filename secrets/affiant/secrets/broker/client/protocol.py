@@ -22,7 +22,8 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from affiant.attestation.encoding.canonical import JSONError, parse_object
-from affiant.secrets.names.errors import BrokerGone, BrokerProtocolError
+from affiant.errors import MalformedError
+from affiant.secrets.names.errors import BrokerGone
 from affiant.whole_sending import WholeSender
 
 __all__ = ["MAX_BODY_FRAME", "ControlChannel", "Frame", "FrameKind", "Message", "read_frame", "write_frame"]
@@ -55,7 +56,7 @@ class Frame(NamedTuple):
         """The content of a head or an end.
 
         Raises:
-            BrokerProtocolError: it is not a JSON object.
+            ``broker.protocol``: it is not a JSON object.
         """
         return _object(self.content, limit=_MAX_JSON)
 
@@ -64,17 +65,17 @@ async def read_frame(reader: asyncio.StreamReader) -> Frame | None:
     """The next frame; None if the other side closed between two frames.
 
     Raises:
-        BrokerProtocolError: an unknown kind, or more bytes than its kind may have.
+        ``broker.protocol``: an unknown kind, or more bytes than its kind may have.
         BrokerGone: the other side closed in the middle of a frame.
     """
     try:
         mark, size = _FRAME_HEADER.unpack(await reader.readexactly(_FRAME_HEADER.size))
         kind = FrameKind(mark)
         if size > (MAX_BODY_FRAME if kind is FrameKind.BODY else _MAX_JSON):
-            raise BrokerProtocolError("a frame is too large", found=f"{size} bytes")
+            raise MalformedError("a frame is too large", found=f"{size} bytes", code="broker.protocol")
         return Frame(kind, await reader.readexactly(size))
     except ValueError as error:
-        raise BrokerProtocolError("a frame of an unknown kind") from error
+        raise MalformedError("a frame of an unknown kind", code="broker.protocol") from error
     except asyncio.IncompleteReadError as error:
         if not error.partial and error.expected == _FRAME_HEADER.size:
             return None
@@ -137,21 +138,23 @@ class ControlChannel:
         """The next message; None when the other side closed.
 
         Raises:
-            BrokerProtocolError: not a message, or another number of descriptors than it announces.
+            ``broker.protocol``: not a message, or another number of descriptors than it announces.
         """
         header = await self._bytes(_LENGTH.size)
         if header is None:
             return None
         (size,) = _LENGTH.unpack(header)
         if size > _MAX_MESSAGE:
-            raise BrokerProtocolError("a message is too large", found=f"{size} bytes")
+            raise MalformedError("a message is too large", found=f"{size} bytes", code="broker.protocol")
         content = await self._bytes(size)
         if content is None:
             return None
         members = dict(_object(content, limit=_MAX_MESSAGE))
         count = members.pop("fds", None)
         if not isinstance(count, int) or not 0 <= count <= len(self._descriptors):
-            raise BrokerProtocolError("a message without the descriptors that it announces")
+            raise MalformedError(
+                "a message without the descriptors that it announces", code="broker.protocol"
+            )
         return Message(members, tuple(self._descriptors.popleft() for _ in range(count)))
 
     async def _bytes(self, size: int) -> bytes | None:
@@ -168,7 +171,7 @@ class ControlChannel:
                 os.set_inheritable(descriptor, False)  # noqa: FBT003 - positional only
             self._descriptors.extend(descriptors)
             if flags & socket.MSG_CTRUNC:
-                raise BrokerProtocolError("descriptors were lost")
+                raise MalformedError("descriptors were lost", code="broker.protocol")
             if not data:
                 return None
             self._received += data
@@ -198,4 +201,4 @@ def _object(content: bytes, *, limit: int) -> Mapping[str, object]:
     try:
         return parse_object(content, limit=limit, strict_form=False)
     except JSONError as error:
-        raise BrokerProtocolError("not a JSON object") from error
+        raise MalformedError("not a JSON object", code="broker.protocol") from error

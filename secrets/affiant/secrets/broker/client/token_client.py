@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
+from affiant.errors import MalformedError
 from affiant.secrets.broker.client.client import BrokerClient
 from affiant.secrets.broker.client.messages import ExchangeOutcome
 from affiant.secrets.broker.client.protocol import FrameKind, read_frame, write_frame
-from affiant.secrets.names.errors import BrokerGone, BrokerProtocolError
+from affiant.secrets.names.errors import BrokerGone
 
 __all__ = ["fetch_token", "token_is_fresh"]
 
@@ -37,7 +38,7 @@ async def fetch_token(client: BrokerClient, name: str, address: str) -> Exchange
         address: the checked address of the secret's token endpoint.
 
     Raises:
-        BrokerGone: the broker ended, and nobody knows what came of it. BrokerProtocolError: it answers something else.
+        BrokerGone: the broker ended, and nobody knows what came of it. ``broker.protocol``: it answers something else.
     """
     answer = await _asked(client, {"op": "fetch_token", "name": name, "address": address})
     return ExchangeOutcome.from_json(answer)
@@ -55,10 +56,12 @@ async def _asked(client: BrokerClient, question: Mapping[str, object]) -> Mappin
     if frame is None:
         raise BrokerGone("the broker closed the stream")
     if frame.kind is not FrameKind.END:
-        raise BrokerProtocolError("a frame out of its order")
+        raise MalformedError("a frame out of its order", code="broker.protocol")
     return frame.members()
 
 
 def _refusal(answer: Mapping[str, object]) -> Exception:
     refusal = ExchangeOutcome.from_json(answer).refusal
-    return BrokerProtocolError("not an answer about a token") if refusal is None else refusal
+    return (
+        MalformedError("not an answer about a token", code="broker.protocol") if refusal is None else refusal
+    )

@@ -15,9 +15,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from affiant.errors import ConfigurationError
 from affiant.policy.model.token_exchange import TokenExchange
 from affiant.secrets.broker.tokens.token_answer import IssuedToken
-from affiant.secrets.names.errors import SecretNotFound, TokenUnavailable
+from affiant.secrets.names.errors import TokenUnavailable
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.redaction.incremental import GrowingRedactor
 
@@ -82,12 +83,14 @@ class Tokens:
         """What is sent to the token endpoint.
 
         Raises:
-            SecretNotFound: the secret is not exchanged, not held, or was withdrawn.
+            ``secret.not_found``: the secret is not exchanged, not held, or was withdrawn.
         """
         try:
             return self.credentials[name]
         except KeyError:
-            raise SecretNotFound("the broker exchanges no such secret", found=name) from None
+            raise ConfigurationError(
+                "the broker exchanges no such secret", found=name, code="secret.not_found"
+            ) from None
 
     def is_fresh(self, name: str) -> bool:
         """Whether there is a token that can be used."""
