@@ -14,7 +14,7 @@ from affiant.attestation.signatures.approvers.named_approvers import read_approv
 from affiant.errors import AffiantError
 from affiant.policy.authority.authority import authority_of
 from affiant.policy.authority.document import authority_document
-from affiant.policy.authority.words import approval_words
+from affiant.policy.authority.words import settings
 from affiant.policy.decision.compiled import parse_normal_form
 from affiant.policy.editor.rule_text import approval_text
 from affiant.policy.loading.all_errors import every_refusal
@@ -186,8 +186,9 @@ def test_who_approves_is_said_to_whoever_reviews() -> None:
     text = f"agent_configs: {{dev: {{network_egress: [{{host: a.b.com}}], requires_human_approval: {section(BOB)}}}}}"
     profiles = load_profiles(text.encode())
     authority = authority_of(profiles.profile("dev"))
-    assert approval_words(authority) == (
-        "approval: by 1 of bob@example.org (issuer https://id.example); holds for 600 s"
+    assert settings(authority)["approval"][""] == (
+        "needed for requests with POST; by 1 of bob@example.org (issuer https://id.example); "
+        "a request waits 600 s, and its approval holds as long"
     )
     (agent,) = authority_document([authority], profiles=profiles)["agents"]
     assert agent["approval"] == {

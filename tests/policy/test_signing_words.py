@@ -31,7 +31,7 @@ def told(tmp_path: Path, *arguments: str) -> str:
 
 
 def test_can_says_what_the_agent_may_do_with_it(tmp_path: Path) -> None:
-    assert f"AWS: in {WORDS}" in told(tmp_path, "can", "dev")
+    assert f"AWS in {WORDS}" in told(tmp_path, "can", "dev")
     assert WORDS in told(tmp_path, "can", "dev", "--markdown")
 
 

@@ -61,39 +61,42 @@ def test_the_text_says_all_that_one_agent_may_do_and_where_it_is_written(can):
     assert done.output.splitlines()[:-3] == [
         "deployer  [p.yaml:2:3]",
         "  tools",
-        "    kubectl_apply, after approval  [tools/2 p.yaml:3:28]",
-        "    run_terraform  [tools/1 p.yaml:3:13]",
-        "    never rm  [tools/3 p.yaml:3:71]",
+        "    kubectl_apply: yes, after approval  [tools/2 p.yaml:3:28]",
+        "    rm: never  [tools/3 p.yaml:3:71]",
+        "    run_terraform: yes  [tools/1 p.yaml:3:13]",
         "  models",
-        "    big, at an attested upstream only  [models/1 p.yaml:17:21]",
-        "    small  [models/0 p.yaml:17:14]",
+        "    big: yes, at an attested upstream only  [models/1 p.yaml:17:21]",
+        "    small: yes  [models/0 p.yaml:17:14]",
         "  files",
-        "    read /workspace and below  [filesystem/1 p.yaml:5:9]",
-        "    read-write /workspace/infra and below  [filesystem/2 p.yaml:6:9]",
-        "      but never /workspace/infra/state  [filesystem/0 p.yaml:7:9]",
+        "    /workspace: read, and all below  [filesystem/1 p.yaml:5:9]",
+        "    /workspace/infra: read-write, and all below  [filesystem/2 p.yaml:6:9]",
+        "    /workspace/infra/state: never  [filesystem/0 p.yaml:7:9]",
         "  hosts",
+        "    https://*.corp.com:443",
+        "      other than secret.corp.com",
+        "      may do anything that this host's API allows",
+        "      TLS inspected; at any public address",
+        "      any method, any path  [egress/1 p.yaml:11:9]",
         "    https://api.cloud.com:443",
         "      TLS inspected; at any public address",
         "      GET, POST /health, /v1/acme/** but /v1/acme/keys/**  [egress/2 p.yaml:9:9]",
         "      denials here  [egress/3 p.yaml:10:9]",
-        "    https://*.corp.com:443 (other than secret.corp.com)",
-        "      TLS inspected; at any public address",
-        "      may do anything that this host's API allows",
-        "      any method, any path  [egress/1 p.yaml:11:9]",
         "    https://db.cloud.com:5432",
-        "      TLS passed through: requests are not seen, the host is not checked; at 10.1.0.0/16",
         "      may do anything that this host's API allows",
+        "      TLS passed through: requests are not seen, the host is not checked; at 10.1.0.0/16",
         "      any method, any path  [egress/0 p.yaml:13:9]",
         "  secrets",
-        "    API_KEY: in header x-key, as 'k {}'  [secrets/0 p.yaml:16:9]",
+        "    API_KEY",
+        "      in header x-key, as 'k {}'  [secrets/0 p.yaml:16:9]",
         "      to api.cloud.com:443  [egress/2 p.yaml:9:9]",
         "      not to git.other.com:443: the secret is not bound to this host and port",
-        "    DEPLOY_KEY: in header authorization, as the whole credential (Bearer, Basic or token)",
-        "        [secrets/1 p.yaml:15:9]",
+        "    DEPLOY_KEY",
+        "      in header authorization, as the whole credential (Bearer, Basic or token)",
+        "          [secrets/1 p.yaml:15:9]",
         "      to api.cloud.com:443  [egress/2 p.yaml:9:9]",
         "  approval: no approver is named, so it is denied",
-        "  bounds: cpus 2, memory 2 GiB, disk default, pids default",
         "  limits of a session: none",
+        "  bounds: cpus 2; memory 2 GiB; disk default; pids default",
     ]
     assert "where no approver is named, it is denied" in done.output
 
@@ -103,9 +106,9 @@ def test_what_a_tool_may_be_called_with_is_said(can):
     tools = f"[{{name: t, args: {args}}}, {{name: u, args: {{}}}}]"
     text = f"agent_configs: {{a: {{tools: {tools}, filesystem_access: read:/w}}}}"
     output = " ".join(can(text).output.split())
-    words = "t with file: /w or below, which may be read; n (optional): at least 1 and at most 5; ns: one of "
+    words = "t: yes with file: /w or below, which may be read; n (optional): at least 1 and at most 5; ns: one of "
     assert f'{words}"dev", "prod" [' in output
-    assert "u with no arguments [" in output
+    assert "u: yes with no arguments [" in output
     tool = json.loads(can(text, "--json").output)["agents"][0]["tools"][0]
     assert tool["arguments"]["file"] == {"is": {"under": "/w", "write": False}, "optional": False}
     assert tool["sample"] == 'tool:t {"file": "/w", "ns": "dev"}'
@@ -114,7 +117,7 @@ def test_what_a_tool_may_be_called_with_is_said(can):
 
 
 def test_an_absent_list_of_models_is_any_and_an_empty_one_is_none(can):
-    assert "  models\n    any model the gateway serves\n" in can(FILE, "reader").output
+    assert "  models\n    any model that the gateway serves: yes\n" in can(FILE, "reader").output
     assert "  models: none\n" in can("agent_configs: {a: {models: []}}").output
 
 
@@ -166,11 +169,15 @@ def test_the_table_sets_agents_side_by_side_and_sees_through_wildcards_and_folde
     output = can(FILE, "--markdown").output
     assert "| tools | deployer | reader |\n|---|---|---|\n" in output
     assert (
-        "| /workspace/infra/state | never<br>filesystem/0 at p.yaml:7:9 | read<br>filesystem/0 at" in output
+        "| /workspace/infra/state | never<br>filesystem/0 at p.yaml:7:9 | read, and all below<br>filesystem/0 at"
+        in output
     )
     (row,) = [line for line in output.splitlines() if "git.corp.com:443" in line]
-    assert "| as https:<!-- -->//\\*.corp.com:443 | may do anything that this host's API allows<br>" in row
-    assert "| any other that the gateway serves | no | yes |" in output
+    assert (
+        "| as https:<!-- -->//\\*.corp.com:443<br>egress/1 at p.yaml:11:9 "
+        "| may do anything that this host's API allows<br>" in row
+    )
+    assert "| any model that the gateway serves | no | yes |" in output
 
 
 def test_more_agents_than_fit_beside_each_other_make_another_table(can):
@@ -218,11 +225,14 @@ agent_configs:
         "agent free",
         "at most 10 calls a minute",
         "with n: at most 3, at most 5 calls a second",
-        "GET any path, at most 60 requests a minute",
-        "at most 7 requests in a session",
     ):
         assert label in labels
-    assert any(label.endswith("at most 1MiB in a session") for label in labels)
+    for words in (
+        "; GET any path, at most 60 requests a minute",
+        ", at most 7 requests in a session",
+        ", at most 1MiB in a session",
+    ):
+        assert any(label.endswith(words) for label in labels)
     mermaid = can(text, "--graph", "mermaid").output
     assert "at most 10 calls a minute" in mermaid
     assert "wall at most 2h" in mermaid
@@ -258,7 +268,7 @@ def test_hostile_names_are_no_markup_in_a_graph(can):
 
 def test_a_path_with_spaces_cannot_pass_for_more_than_a_path(can):
     text = "agent_configs: {a: {filesystem_access: ['read:/w and below but never x']}}"
-    assert "    read '/w and below but never x' and below  [" in can(text).output
+    assert "    '/w and below but never x': read, and all below  [" in can(text).output
 
 
 @pytest.mark.parametrize(

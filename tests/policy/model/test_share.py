@@ -203,7 +203,7 @@ def test_commands_tell_it(tmp_path: Path) -> None:
         {"priority": "interactive", "weight": 5},
         {"priority": "normal", "weight": 1},
     ]
-    assert "In the queue for an upstream: priority interactive, weight 5." in told(
+    assert "in the queue for an upstream: priority interactive, weight 5" in told(
         "report", str(new), "-o", "-"
     )
     exported = told("compile", str(new), "dev", "--target", "cedar", "--json")

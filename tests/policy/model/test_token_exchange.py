@@ -11,7 +11,7 @@ from affiant.errors import AffiantError
 from affiant.policy.authority.authority import authority_of
 from affiant.policy.authority.document import authority_document
 from affiant.policy.authority.graph import authority_dot, authority_mermaid
-from affiant.policy.authority.text import authority_lines
+from affiant.policy.authority.overview import authority_lines
 from affiant.policy.editor.rule_text import rule_text
 from affiant.policy.exports.cedar import export_cedar
 from affiant.policy.loading.load import load_profiles

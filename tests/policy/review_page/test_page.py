@@ -275,17 +275,18 @@ def test_who_may_approve_is_told_with_quorum_and_time(page_of) -> None:
     page = page_of(asks.format(f", approvers: [{', '.join(APPROVERS)}], quorum: 2, ttl: 5m"))
     section = unescape(page.section("rules"))
     assert all(approver in section for approver in APPROVERS)
-    assert "To approve takes 2 of" in section
-    assert "A request waits 300 s" in section
+    assert "approval: needed for every tool and request; by 2 of" in section
+    assert "a request waits 300 s" in section
     nobody = unescape(page_of(asks.format("")).section("rules"))
-    assert "Nobody may approve: what needs approval is denied." in nobody
+    assert "no approver is named, so it is denied" in nobody
     silent = unescape(page_of("agent_configs: {a: {tools: [x]}}").section("rules"))
     assert "approve" not in silent.partition("<table")[2]
 
 
 def test_each_limit_of_a_rule_is_said_once(page_of) -> None:
-    section = page_of("agent_configs: {a: {models: [{name: m, max_tokens: 8k}]}}").section("rules")
-    assert section.count("at most 8k tokens in one request") == 1
+    page = page_of("agent_configs: {a: {models: [{name: m, max_tokens: 8k}]}}")
+    assert page.section("matrix").count("at most 8k tokens in one request") == 1
+    assert page.section("rules").count("max_tokens: 8000") == 1
 
 
 def test_what_widens_stands_before_what_narrows_with_requests_that_show_it(pair: Page) -> None:

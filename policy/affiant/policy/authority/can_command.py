@@ -13,8 +13,7 @@ from affiant.command_line import print_json
 from affiant.policy.authority.authority import authority_of
 from affiant.policy.authority.document import authority_document
 from affiant.policy.authority.graph import authority_dot, authority_mermaid
-from affiant.policy.authority.markdown import authority_markdown
-from affiant.policy.authority.text import authority_lines
+from affiant.policy.authority.overview import authority_lines, authority_markdown
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.rendering.terminal import check_one_form

@@ -12,17 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.policy.authority.authority import Authority
+from affiant.policy.authority.matrix import Column, rows_of
 from affiant.policy.authority.token_exchange_words import SENT_FOR_TOKEN
-from affiant.policy.authority.tool_words import call_words, rate_words
-from affiant.policy.authority.words import (
-    ANYTHING,
-    limit_lines,
-    path_words,
-    queue_words,
-    requests_words,
-    rule_limit_words,
-    unrestricted_words,
-)
+from affiant.policy.authority.words import LIMITS, QUEUE, path_words, settings
 from affiant.policy.decision.decide import Effect
 from affiant.policy.diff.reachable import Reach
 from affiant.policy.model.profile import Scheme
@@ -30,6 +22,8 @@ from affiant.policy.rendering.markup import dot_text, mermaid_text
 
 __all__ = ["authority_dot", "authority_mermaid"]
 
+_KINDS: Final = {"tool": "tool", "path": "file", "egress": "host", "secret": "secret"}
+"""The kinds of nodes, by the planes of rows."""
 _DOT_SHAPES: Final = {
     "agent": "box",
     "tool": "ellipse",
@@ -92,9 +86,9 @@ def authority_mermaid(authorities: Sequence[Authority]) -> str:
 
 
 def _of_session(authority: Authority) -> Iterator[str]:
-    yield from (f"{name} {words}" for name, words in limit_lines(authority))
-    if words := queue_words(authority):
-        yield words
+    found = settings(authority)
+    for title in (LIMITS, QUEUE):
+        yield from (f"{name} {words}".strip() for name, words in found[title].items())
 
 
 def _titles(authorities: Sequence[Authority], nodes: Iterable[_Node]) -> Mapping[_Node, str]:
@@ -115,24 +109,21 @@ def _graph(authorities: Sequence[Authority]) -> tuple[Sequence[_Edge], dict[_Nod
 
 
 def _edges(authority: Authority) -> Iterator[_Edge]:
-    agent = _Node("agent", authority.agent)
-    for tool in authority.tools:
-        where = _where(authority, tool.rules)
-        words = (call_words(tool) + rate_words(tool)).removeprefix(",").strip()
-        yield _Edge(agent, _Node("tool", tool.name), words, tool.effect is Effect.ASK, where)
-    for entry in authority.files:
-        but = [f"but never {path_words(carved.path)}" for carved in entry.except_paths]
-        label = ", ".join([entry.mode.value, *but])
-        where = _where(authority, entry.rules)
-        yield _Edge(agent, _Node("file", entry.path), label, asks=False, where=where)
-    for reach in authority.hosts:
-        where = _where(authority, reach.rules)
-        words = _requests(authority, reach)
-        yield _Edge(agent, _Node("host", reach.text), words, reach.effect is Effect.ASK, where)
+    agent, column = _Node("agent", authority.agent), Column(authority)
+    never = {
+        entry.path: [f"but never {path_words(carved.path)}" for carved in entry.except_paths]
+        for entry in authority.files
+    }
+    for row, reach in rows_of([authority]).items():
+        cell = column.cell(row, reach)
+        if row.plane in _KINDS and cell.letter != "N":
+            said = cell.said[:1] if row.plane == "secret" else cell.said
+            words = [words for words, _ in said] + (never[row.name] if row.plane == "path" else [])
+            where = _where(authority, dict.fromkeys(rule for _, rules in said for rule in rules))
+            label = "; ".join(words).removeprefix("yes").lstrip(", ")
+            yield _Edge(agent, _Node(_KINDS[row.plane], row.name), label, cell.letter == "P", where)
     for secret in authority.secrets:
         node = _Node("secret", secret.grant.name)
-        uses = rule_limit_words(authority, (secret.rule,)).removeprefix(", ")
-        yield _Edge(agent, node, uses, asks=False, where=_where(authority, (secret.rule,)))
         exchange = secret.grant.inject.exchange
         if exchange is not None and secret.sinks:
             endpoint = _Node("host", f"token endpoint {exchange.host}:{exchange.port}")
@@ -146,18 +137,6 @@ def _edges(authority: Authority) -> Iterator[_Edge]:
 
 def _where(authority: Authority, rules: Iterable[str]) -> str:
     return ", ".join(f"{rule} {authority.where(rule)}" for rule in rules)
-
-
-def _requests(authority: Authority, reach: Reach) -> str:
-    """The words of a host that nothing narrows; else, or where approval differs, those of each group."""
-    limits = [rule_limit_words(authority, group.rules) for group in reach.requests]
-    groups = "; ".join(
-        requests_words(group) + words for group, words in zip(reach.requests, limits, strict=True)
-    )
-    if not reach.unrestricted:
-        return groups
-    plain = len(reach.requests) == 1 and not reach.denials and not any(limits)
-    return ANYTHING if plain else f"{unrestricted_words(reach)}: {groups}"
 
 
 def _reached(hosts: Iterable[Reach], host: str, port: int) -> Reach:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from affiant.policy.authority.tools import ToolAuthority
-from affiant.policy.authority.words import approved, path_words, some
+from affiant.policy.authority.words import path_words, some
 from affiant.policy.canonical.tool_origin import ANY, Origin
-from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.limit_words import most_words
 from affiant.policy.model.arguments import (
     AnyValue,
@@ -25,15 +24,7 @@ from affiant.policy.model.arguments import (
     Under,
 )
 
-__all__ = ["call_words", "rate_words", "tool_words"]
-
-
-def tool_words(tool: ToolAuthority) -> str:
-    """A tool, what it may be called with, and whether it may be at all."""
-    if tool.effect is not Effect.DENY:
-        return f"{tool.name}{call_words(tool)}{approved(tool.effect)}{rate_words(tool)}"
-    vain = f"{call_words(tool)}: no path or host that its arguments may name is allowed" if tool.vain else ""
-    return f"never {tool.name}{vain}"
+__all__ = ["call_words", "rate_words"]
 
 
 def rate_words(tool: ToolAuthority) -> str:

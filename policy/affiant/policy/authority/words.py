@@ -5,7 +5,7 @@ The JSON document leaves nothing out; the words shorten long lists.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, assert_never
 
 from affiant.policy.authority.authority import Authority, ModelAuthority
@@ -22,19 +22,20 @@ from affiant.policy.model.share import NO_SHARE, share_words
 __all__ = [
     "ANYTHING",
     "BOUNDS",
+    "LIMITS",
     "NOBODY_APPROVES",
+    "QUEUE",
     "SIGNING_WORDS",
-    "approval_words",
     "approved",
-    "bound_words",
     "endpoint_words",
-    "limit_lines",
     "model_words",
     "names_words",
     "path_words",
     "place_words",
     "requests_words",
     "rule_limit_words",
+    "settings",
+    "settings_lines",
     "some",
     "unrestricted_words",
 ]
@@ -43,6 +44,8 @@ ANYTHING: Final = "may do anything that this host's API allows"
 NOBODY_APPROVES: Final = (
     "after approval: a person must approve it first; where no approver is named, it is denied"
 )
+LIMITS: Final = "limits of a session"
+QUEUE: Final = "in the queue for an upstream"
 BOUNDS: Final = ("cpus", "memory", "disk", "pids")
 _SHOWN: Final = 8
 
@@ -58,15 +61,38 @@ def approved(effect: Effect) -> str:
     return ", after approval" if effect is Effect.ASK else ""
 
 
-def approval_words(authority: Authority) -> str:
-    """Who approves what this agent may do after approval; empty where nothing needs it."""
-    if not authority.asks:
-        return ""
+def _approval_words(authority: Authority) -> Iterator[str]:
+    """What this agent may do only after approval as a whole, and who approves it; nothing where nothing needs it."""
     approval = authority.profile.approval
-    if not approval.approvers:
-        return "approval: no approver is named, so it is denied"
-    who = some([str(each) for each in approval.approvers])
-    return f"approval: by {approval.quorum} of {who}; holds for {approval.ttl} s"
+    if approval.everything:
+        yield "needed for every tool and request"
+    elif approval.methods:
+        yield f"needed for requests with {', '.join(approval.methods)}"
+    if approval.approvers:
+        who = ", ".join(map(str, approval.approvers))
+        yield f"by {approval.quorum} of {who}; a request waits {approval.ttl} s, and its approval holds as long"
+    elif authority.asks:
+        yield "no approver is named, so it is denied"
+
+
+def settings(authority: Authority) -> Mapping[str, Mapping[str, str]]:
+    """What a profile says beside its rules, by titles and names; a name is empty where the title says it all."""
+    share = authority.compiled.share
+    found = profile_limits(authority.compiled.limits)
+    return {
+        "approval": {"": words} if (words := "; ".join(_approval_words(authority))) else {},
+        LIMITS: {name: most_words(name, bounds) for name, bounds in found if bounds},
+        QUEUE: {} if share == NO_SHARE else {"": share_words(share)},
+        "bounds": {name: _bound_words(authority, name) for name in BOUNDS},
+    }
+
+
+def settings_lines(authority: Authority) -> Iterator[str]:
+    """Each title with all that is under it."""
+    for title, entries in settings(authority).items():
+        said = "; ".join(f"{name} {words}".strip() for name, words in entries.items())
+        if said or title != QUEUE:
+            yield f"{title}: {said or 'none'}"
 
 
 def path_words(path: str) -> str:
@@ -122,8 +148,15 @@ SIGNING_WORDS: Final = "with which the agent may do whatever the key's own polic
 """What a key that signs requests lets an agent do (AWS Signature Version 4)."""
 
 
-def place_words(inject: Injection) -> str:
-    """The one place of a request in which a secret's placeholder stands for it, or for the token in its stead."""
+_PLAIN_FORMATS: Final = frozenset({"{}", "Bearer {}", "Basic {}", "token {}", "Token {}"})
+
+
+def place_words(inject: Injection, *, formats: bool = True) -> str:
+    """The one place of a request in which a secret's placeholder stands for it, or for the token in its stead.
+
+    Args:
+        formats: whether to show a format that is no well-known word: a value may have been pasted there.
+    """
     if inject.exchange is not None:
         return f"header {inject.header}, as Bearer, where a token stands for it"
     if inject.query is not None:
@@ -139,7 +172,8 @@ def place_words(inject: Injection) -> str:
         return f"header authorization, as the Basic password of {inject.user}"
     if inject.format is None:
         return f"header {inject.header}, as the whole credential (Bearer, Basic or token)"
-    return f"header {inject.header}, as {inject.format!r}"
+    shown = formats or inject.format in _PLAIN_FORMATS
+    return f"header {inject.header}, {f'as {inject.format!r}' if shown else 'within a text of its own'}"
 
 
 def model_words(model: ModelAuthority) -> str:
@@ -147,18 +181,6 @@ def model_words(model: ModelAuthority) -> str:
     only = ", at an attested upstream only" if model.attested else ""
     most = "" if model.max_tokens is None else f", {most_words('max_tokens', (Bound(model.max_tokens),))}"
     return only + most
-
-
-def limit_lines(authority: Authority) -> Sequence[tuple[str, str]]:
-    """The limits of the whole profile: their names, and what each is; those that there are."""
-    found = profile_limits(authority.compiled.limits)
-    return [(name, most_words(name, bounds)) for name, bounds in found if bounds]
-
-
-def queue_words(authority: Authority) -> str:
-    """Its share of an upstream that others want too; empty where the profile says nothing of it."""
-    share = authority.compiled.share
-    return "" if share == NO_SHARE else share_words(share)
 
 
 def rule_limit_words(authority: Authority, rules: Sequence[str]) -> str:
@@ -172,7 +194,7 @@ def rule_limit_words(authority: Authority, rules: Sequence[str]) -> str:
     return ", " + "; or ".join(" and ".join(words) for words in found.values())
 
 
-def bound_words(authority: Authority, name: str) -> str:
+def _bound_words(authority: Authority, name: str) -> str:
     """One bound of the sandbox: a count, or a size in the largest unit that says it exactly."""
     value: int | None = getattr(authority.compiled.resources, name)
     if value is None:

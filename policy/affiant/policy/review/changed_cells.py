@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from affiant.policy.authority.authority import Authority
+from affiant.policy.authority.matrix import ANY_MODEL, Row
 from affiant.policy.canonical.paths import covers
 from affiant.policy.decision.questions import EgressQuestion, PathQuestion, ToolQuestion, parse_question
 from affiant.policy.diff.differences import Difference, Direction
 from affiant.policy.diff.reachable import Reach
 from affiant.policy.model.profile import Scheme
-from affiant.policy.review.matrix import ANY_MODEL, Row
 
 __all__ = ["AGENT", "changed_cells"]
 

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from affiant.policy.authority.authority import Authority, SecretAuthority, Sink
 from affiant.policy.authority.token_exchange_words import SENT_FOR_TOKEN
-from affiant.policy.authority.words import ANYTHING, SIGNING_WORDS, requests_words
+from affiant.policy.authority.words import place_words, requests_words, unrestricted_words
 from affiant.policy.decision.decide import Effect
-from affiant.policy.model.profile import Injection, Scheme
+from affiant.policy.model.profile import Scheme
 from affiant.policy.review.edition import Edition
 from affiant.policy.review.phrases import Name, Phrase, joined, phrase
 from affiant.policy.review.review import Review
 
-__all__ = ["flows", "place_said"]
-
-_PLAIN_FORMATS = frozenset({"{}", "Bearer {}", "Basic {}", "token {}", "Token {}"})
+__all__ = ["flows"]
 
 
 def flows(review: Review) -> Mapping[str, object]:
@@ -50,7 +48,7 @@ def _sent(edition: Edition, authority: Authority, secret: SecretAuthority) -> It
             "host": f"{sink.host}:{sink.port}",
             "requests": joined(_requests(authority, sink), "; "),
             "asks": sink.effect is Effect.ASK,
-            "place": place_said(secret.grant.inject),
+            "place": phrase(place_words(secret.grant.inject, formats=False)),
             "where": edition.rules(authority, sink.rules),
         }
 
@@ -58,34 +56,10 @@ def _sent(edition: Edition, authority: Authority, secret: SecretAuthority) -> It
 def _requests(authority: Authority, sink: Sink) -> Iterator[Phrase]:
     reach = next(each for each in authority.hosts if each.covers(sink.host, sink.port, Scheme.HTTPS))
     if reach.unrestricted:
-        but = ", except what a rule denies" if reach.denials else ""
-        yield phrase(f"any: the agent {ANYTHING}{but}")
+        yield phrase(f"any: the agent {unrestricted_words(reach)}")
         return
     for group in reach.requests:
         yield phrase(requests_words(group))
-
-
-def place_said(inject: Injection) -> Phrase:
-    """The place of a placeholder. A format's own text is shown where it is a well-known word, and no pasted value."""
-    if inject.exchange is not None:
-        return phrase("header ", Name(inject.header or ""), ", as Bearer, where a token stands for it")
-    if inject.query is not None:
-        return phrase("parameter ", Name(inject.query), " of the query, as its whole value")
-    if inject.json is not None:
-        return phrase("the body's JSON at ", Name(inject.json), ", as the whole text")
-    if inject.form is not None:
-        return phrase("field ", Name(inject.form), " of the body's form, as its whole value")
-    if inject.sigv4 is not None:
-        service, region = Name(inject.sigv4.service), Name(inject.sigv4.region)
-        return phrase("signatures of requests to ", service, " in ", region, f", {SIGNING_WORDS}")
-    where = phrase("header ", Name(inject.header or ""))
-    if inject.user is not None:
-        return (*where, ", as the Basic password of ", Name(inject.user))
-    if inject.format is None:
-        return (*where, ", as the whole credential")
-    if inject.format in _PLAIN_FORMATS:
-        return (*where, ", as ", Name(inject.format))
-    return (*where, ", within a text of its own")
 
 
 def _unused(

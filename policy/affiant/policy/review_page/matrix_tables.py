@@ -11,11 +11,11 @@ from itertools import groupby
 from typing import Final
 
 from affiant.policy.authority.authority import Authority
+from affiant.policy.authority.matrix import MEANINGS, PLANES, Column, Row, rows_of
 from affiant.policy.diff.differences import Direction
 from affiant.policy.diff.reachable import Reach
 from affiant.policy.review.changed_cells import AGENT, changed_cells
 from affiant.policy.review.edition import Edition
-from affiant.policy.review.matrix import MEANINGS, PLANES, Column, Row, rows_of
 from affiant.policy.review.phrases import plain, shortened
 from affiant.policy.review.review import Review
 
@@ -72,7 +72,7 @@ class _Table:
     ) -> None:
         self._new: Edition = review.new
         self._agents, self._first, self._changed, self._wordy = agents, first, changed, wordy
-        self._columns = [Column(each) for each in agents]
+        self._columns = [Column(each, formats=False) for each in agents]
         before = (None if review.old is None else review.old.agent(each.agent) for each in agents)
         self._rows = rows_of([*agents, *(each for each in before if each is not None)])
         self._count = len(review.new.agents)

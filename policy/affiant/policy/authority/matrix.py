@@ -1,7 +1,8 @@
 """Builds the table of who may do what: a row for each tool, model, path, endpoint and secret of some agent.
 
-A cell says what holds *for that agent* there, also where another rule of its profile gives it: a path through the
+A cell says what is true *for that agent* there, also where another rule of its profile gives it: a path through the
 folder above, a host through a wildcard. Its letter has one of few meanings (:data:`MEANINGS`), its words say all.
+Every report of an authority is made from these rows and cells: text, Markdown, HTML and graphs.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from affiant.policy.authority.authority import Authority, FileAuthority
-from affiant.policy.authority.tool_words import call_words, tool_words
+from affiant.policy.authority.authority import Authority, FileAuthority, SecretAuthority
+from affiant.policy.authority.token_exchange_words import exchange_words
+from affiant.policy.authority.tool_words import call_words, rate_words
 from affiant.policy.authority.tools import ToolAuthority
 from affiant.policy.authority.words import (
     approved,
+    endpoint_words,
     model_words,
     names_words,
+    place_words,
     requests_words,
-    some,
+    rule_limit_words,
     unrestricted_words,
 )
 from affiant.policy.canonical.paths import covers
@@ -60,20 +64,38 @@ class Row:
     name: str
 
 
+Said = tuple[str, tuple[str, ...]]
+"""One line of words, and the rules behind it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What holds for one agent: a letter, empty where nothing allows it; the words; the rules that decide."""
+    """What holds for one agent: a letter, empty where nothing allows it; and what there is to say."""
 
     letter: str = ""
-    words: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
+    said: tuple[Said, ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The lines alone."""
+        return tuple(words for words, _ in self.said)
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules of all lines, once each."""
+        return tuple(dict.fromkeys(rule for _, rules in self.said for rule in rules))
 
 
 class Column:
-    """One agent's cells, looked up by row."""
+    """One agent's cells, looked up by row.
 
-    def __init__(self, authority: Authority) -> None:
+    Args:
+        formats: whether the formats of secrets are shown: a value may have been pasted there.
+    """
+
+    def __init__(self, authority: Authority, *, formats: bool = True) -> None:
         self.authority = authority
+        self._formats = formats
         self._tools = _by_name((tool.name, tool) for tool in (*authority.tools, *authority.denied_tools))
         self._models = {model.name: model for model in authority.models or ()}
         self._hosts = _by_name((reach.text, reach) for reach in authority.hosts)
@@ -90,51 +112,64 @@ class Column:
 
     def _tool(self, name: str) -> Cell:
         found = self._tools.get(name, ())
-        letters = [_tool_letter(tool) for tool in found]
-        words = tuple(_may(tool) for tool in found)
-        return Cell(_strongest(letters), words, tuple(rule for tool in found for rule in tool.rules))
+        return Cell(_strongest(map(_tool_letter, found)), tuple((_may(tool), tool.rules) for tool in found))
 
     def _model(self, name: str) -> Cell:
         model = self._models.get(name)
         if model is not None:
-            words = model_words(model).removeprefix(", ")
-            return Cell("L" if words else "A", (words or "yes",), model.rules)
-        return Cell("A", ("yes",)) if self.authority.models is None else Cell()
+            words = model_words(model)
+            return Cell("L" if words else "A", ((f"yes{words}", model.rules),))
+        return Cell("A", (("yes", ()),)) if self.authority.models is None else Cell()
 
     def _path(self, path: str) -> Cell:
         for mode, letter in ((PathMode.READ_WRITE, "W"), (PathMode.READ, "R")):
             decision = self.authority.compiled.decide_path(path, mode)
             if decision.effect is Effect.ALLOW:
-                return Cell(letter, (mode.value,), decision.rules)
+                return Cell(letter, ((f"{mode.value}, and all below", decision.rules),))
         carved = (out for entry in self.authority.files for out in entry.except_paths)
         over = next((out for out in carved if covers(out.path, path)), None)
-        return Cell() if over is None else Cell("N", ("never",), over.rules)
+        return Cell() if over is None else Cell("N", (("never", over.rules),))
 
     def _host(self, name: str, row: Reach) -> Cell:
         own = self._hosts.get(name)
         if own:
-            words = tuple(line for reach in own for line in _requests(reach))
-            rules = tuple(dict.fromkeys(rule for reach in own for rule in (*reach.rules, *reach.denials)))
-            return Cell(_strongest(map(_host_letter, own)), words, rules)
+            said = tuple(line for reach in own for line in self._requests(reach))
+            return Cell(_strongest(map(_host_letter, own)), said)
         over = [each for each in self._wildcards if each.covers(row.names.sample, row.port, row.scheme)]
-        words = tuple(f"as {reach.text}" for reach in over)
         return Cell(
-            _strongest(map(_host_letter, over)), words, tuple(rule for reach in over for rule in reach.rules)
+            _strongest(map(_host_letter, over)), tuple((f"as {reach.text}", reach.rules) for reach in over)
         )
+
+    def _requests(self, reach: Reach) -> Iterator[Said]:
+        for words in (names_words(reach.names), unrestricted_words(reach), endpoint_words(reach)):
+            if words:
+                yield words, ()
+        for group in reach.requests:
+            yield requests_words(group) + rule_limit_words(self.authority, group.rules), group.rules
+        if reach.denials:
+            yield "denials here", reach.denials
 
     def _secret(self, name: str) -> Cell:
         found = self._secrets.get(name)
         if found is None:
             return Cell()
-        if not found.sinks:
-            return Cell("U", ("granted, and usable nowhere",), (found.rule,))
         asks = all(sink.effect is Effect.ASK for sink in found.sinks)
-        hosts = some([f"{sink.host}:{sink.port}" for sink in found.sinks])
-        return Cell(
-            "P" if asks else "S",
-            (f"to {hosts}{approved(found.sinks[0].effect) if asks else ''}",),
-            (found.rule,),
-        )
+        return Cell("U" if not found.sinks else "P" if asks else "S", tuple(self._uses(found)))
+
+    def _uses(self, secret: SecretAuthority) -> Iterator[Said]:
+        inject = secret.grant.inject
+        limits = rule_limit_words(self.authority, (secret.rule,))
+        yield f"in {place_words(inject, formats=self._formats)}{limits}", (secret.rule,)
+        if inject.exchange is not None:
+            yield exchange_words(inject.exchange), ()
+        for sink in secret.sinks:
+            yield f"to {sink.host}:{sink.port}{approved(sink.effect)}", sink.rules[1:]
+        for vain in secret.unusable:
+            yield f"not to {vain.host}:{vain.port}: {vain.decision.text}", ()
+        if not secret.sinks:
+            yield "granted, and usable nowhere", ()
+        if not secret.grant.hosts:
+            yield "the profile has no https host at which it may be used", ()
 
 
 _T = TypeVar("_T")
@@ -162,9 +197,10 @@ def _tool_letter(tool: ToolAuthority) -> str:
 
 
 def _may(tool: ToolAuthority) -> str:
-    if tool.effect is Effect.DENY:
-        return tool_words(tool) if tool.vain else "never"
-    return f"yes{call_words(tool)}{approved(tool.effect)}"
+    if tool.effect is not Effect.DENY:
+        return f"yes{call_words(tool)}{approved(tool.effect)}{rate_words(tool)}"
+    vain = f"{call_words(tool)}: no path or host that its arguments may name is allowed" if tool.vain else ""
+    return f"never{vain}"
 
 
 def _host_letter(reach: Reach) -> str:
@@ -172,15 +208,6 @@ def _host_letter(reach: Reach) -> str:
         return "P"
     whole = reach.unrestricted and len(reach.requests) == 1 and not reach.denials
     return "A" if whole else "L"
-
-
-def _requests(reach: Reach) -> Iterator[str]:
-    yield from filter(None, (names_words(reach.names), unrestricted_words(reach)))
-    plain = reach.unrestricted and len(reach.requests) == 1 and not reach.denials
-    if not plain:
-        yield from map(requests_words, reach.requests)
-    elif reach.effect is Effect.ASK:
-        yield "after approval"
 
 
 def rows_of(authorities: Iterable[Authority]) -> Mapping[Row, Reach | None]:

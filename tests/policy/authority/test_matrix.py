@@ -12,6 +12,7 @@ from tests.policy.review_page.examples import NEW, OLD
 from tests.properties import thorough
 
 from affiant.policy.authority.authority import Authority, authority_of
+from affiant.policy.authority.matrix import MEANINGS, Column, Row, rows_of
 from affiant.policy.canonical.tool_origin import ANYWHERE
 from affiant.policy.decision.compiled import compile_policy
 from affiant.policy.decision.decide import Effect
@@ -19,7 +20,6 @@ from affiant.policy.decision.effective import effective_egress
 from affiant.policy.diff.differences import Direction, compare_profiles
 from affiant.policy.model.profile import PathMode, Policy
 from affiant.policy.review.changed_cells import AGENT, changed_cells
-from affiant.policy.review.matrix import MEANINGS, Column, Row, rows_of
 
 MANY = thorough(40)
 
@@ -101,12 +101,21 @@ def test_the_marks_of_a_changed_file_stand_at_what_changed() -> None:
         ("tools: [{name: x, approval: true}]", Row("tool", "x"), "P", ("yes, after approval",)),
         ("tools: [x, {deny: x}]", Row("tool", "x"), "N", ("never",)),
         ("filesystem_access: [read:/w, none:/w/a]", Row("path", "/w/a"), "N", ("never",)),
-        ("secrets_access: [K]", Row("secret", "K"), "U", ("granted, and usable nowhere",)),
+        (
+            "secrets_access: [K]",
+            Row("secret", "K"),
+            "U",
+            (
+                "in header authorization, as the whole credential (Bearer, Basic or token)",
+                "granted, and usable nowhere",
+                "the profile has no https host at which it may be used",
+            ),
+        ),
         (
             "models: [{name: m, upstream: attested}]",
             Row("model", "m"),
             "L",
-            ("at an attested upstream only",),
+            ("yes, at an attested upstream only",),
         ),
     ],
 )
