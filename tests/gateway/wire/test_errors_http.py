@@ -15,8 +15,9 @@ from affiant.gateway.error_codes import ERROR_CODES
 from affiant.gateway.wire import errors
 from affiant.gateway.wire.errors import QueueError
 from affiant.gateway.wire.errors_http import STATUS, error_body, error_headers, status_of
-from affiant.policy.approvals.errors import ActionUnknown, TooManyApprovals
+from affiant.policy.approvals.errors import TooManyApprovals
 from affiant.policy.decision_log.file import DecisionsUnavailable
+from affiant.policy.error_codes import ERROR_CODES
 
 ERRORS = [(name, getattr(errors, name).code) for name in errors.__all__]
 ERRORS += [(family, code) for code, (family, _) in ERROR_CODES.items()]
@@ -46,8 +47,8 @@ def test_the_table_names_codes_that_exist() -> None:
 
     known = {code for _, code in ERRORS}
     known |= {o.code for _, o in inspect.getmembers(proof, inspect.isclass) if issubclass(o, AffiantError)}
-    known |= {each.code for each in (DecisionsUnavailable, ReaderRefused, ActionUnknown, TooManyApprovals)}
-    known.add(TrustedRootUnusable.code)
+    known |= {each.code for each in (DecisionsUnavailable, ReaderRefused, TooManyApprovals)}
+    known |= {TrustedRootUnusable.code, *ERROR_CODES}
     assert set(STATUS) <= known
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.policy.canonical.addresses import forbidden_ranges, is_forbidden_address, parse_cidr
-from affiant.policy.canonical.errors import AddressRefused
 
 FORBIDDEN = [
     "0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.255.255.254",
@@ -94,7 +94,7 @@ def test_a_rule_opens_the_private_addresses_it_names_and_no_others() -> None:
     ],
 )
 def test_a_rule_cannot_name_what_is_too_wide_or_never_dialled(text: str) -> None:
-    with pytest.raises(AddressRefused):
+    with raises_code("policy.address"):
         parse_cidr(text)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.policy import policies as some
 from tests.policy.diff.test_differences import profile
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.canonical import canonical
 from affiant.policy.canonical.errors import ComparisonTooLarge
@@ -19,7 +20,6 @@ from affiant.policy.decision.compiled import CompiledPolicy, compile_policy, par
 from affiant.policy.diff.differences import compare_compiled, compare_profiles
 from affiant.policy.diff.restriction import (
     NotARestriction,
-    RestrictionNotEnforced,
     compare_restriction,
     first_wider,
     require_enforced,
@@ -93,14 +93,14 @@ def test_what_cannot_be_ordered_is_not_narrower() -> None:
     ],
 )
 def test_what_the_sandbox_was_made_with_stays(new: str, named: str) -> None:
-    with pytest.raises(RestrictionNotEnforced) as refused:
+    with raises_code("policy.narrow_unenforced") as refused:
         judged(BASE, new)
     assert (refused.value.code, refused.value.found) == ("policy.narrow_unenforced", named)
 
 
 def test_a_smaller_machine_is_not_made_of_one_that_runs() -> None:
     large, small = (BASE + f"resources: {{memory: {size}GiB}}" for size in (2, 1))
-    with pytest.raises(RestrictionNotEnforced, match="resources"):
+    with raises_code("policy.narrow_unenforced", match="resources"):
         judged(large, small)
 
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tests.policy.replay.ocsf_schema import OCSFSchema, all_paths
 from tests.policy.replay.recorded import DIGEST, LINES, lines, recorded
 from tests.properties import thorough
+from tests.raising import raises_code
 
-from affiant.policy.replay.errors import EventRefused
 from affiant.policy.replay.members import decision_members
 from affiant.policy.replay.ocsf import OCSF_VERSION, ocsf_event
 
@@ -153,7 +153,7 @@ def test_several_rules_are_no_one_firewall_rule():
 )
 def test_what_ocsf_requires_and_a_line_does_not_have_is_not_made_up(without):
     members = {name: value for name, value in LINES[0].items() if name not in without}
-    with pytest.raises(EventRefused) as refused:
+    with raises_code("policy.decision_event") as refused:
         event(members)
     assert (refused.value.code, refused.value.where) == ("policy.decision_event", "d.jsonl:1")
     assert event({name: value for name, value in LINES[0].items() if name != "agent"})["actor"] == {

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from tests.policy.replay.recorded import DIGEST, LINES, lines, recorded
 from tests.properties import thorough
+from tests.raising import raises_code
 
-from affiant.policy.replay.errors import EventRefused
 from affiant.policy.replay.members import encoded
 from affiant.policy.replay.otel import EVENT_NAME, decision_attributes, otlp_logs
 
@@ -70,7 +70,7 @@ def test_values_are_those_that_opentelemetry_knows(members):
 
 
 def test_a_time_beyond_64_bits_of_nanoseconds_is_refused_and_no_time_is_none():
-    with pytest.raises(EventRefused):
+    with raises_code("policy.decision_event"):
         otlp_logs(recorded({**LINES[0], "ts": (1 << 64) // 10**9 + 1}), source="d", version="1")
     untimed = {name: value for name, value in LINES[0].items() if name != "ts"}
     document = encoded(otlp_logs(recorded(untimed), source="d", version="1"))

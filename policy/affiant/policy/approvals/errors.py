@@ -13,7 +13,6 @@
     +-- ApprovalExpired       approval.expired      the approval timed out
     StateError
     +-- ApprovalUsed          approval.used         the approval was used already
-    +-- ActionUnknown         approval.unknown      no such action waits here
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from affiant.errors import MalformedError, NotAllowedError, NotFreshError, State
 
 __all__ = [
     "ActionMalformed",
-    "ActionUnknown",
     "ActionUnshowable",
     "ApprovalDenied",
     "ApprovalExpired",
@@ -72,9 +70,3 @@ class ApprovalUsed(StateError):
     """The approval was used: it is good for one execution."""
 
     code = "approval.used"
-
-
-class ActionUnknown(StateError):
-    """No such action waits for approval here."""
-
-    code = "approval.unknown"

@@ -22,10 +22,10 @@ from typing import Final
 from affiant.attestation.signatures.approvers.errors import NotAnApprover
 from affiant.attestation.signatures.approvers.identities import NamedIdentities
 from affiant.attestation.signatures.approvers.statement import Statement, judge_statement, read_statement
+from affiant.errors import StateError
 from affiant.policy.approvals.action import Action, Draft
 from affiant.policy.approvals.errors import (
     ActionMalformed,
-    ActionUnknown,
     ApprovalDenied,
     ApprovalExpired,
     ApprovalPending,
@@ -209,7 +209,7 @@ class ApprovalQueue:
 
         Raises:
             StatementMalformed, StatementUnproven, NotAnApprover, StatementForAnother, StatementStale: it does not
-            count. ActionUnknown: no such action. ApprovalDenied, ApprovalExpired, ApprovalUsed: it is too late.
+            count. ``approval.unknown``: no such action. ApprovalDenied, ApprovalExpired, ApprovalUsed: it is too late.
         """
         return self.count(read_statement(text, self._identities), now=now)
 
@@ -243,7 +243,8 @@ class ApprovalQueue:
         """Take the approval of the action with this name, once.
 
         Raises:
-            ApprovalPending: not approved yet. ApprovalDenied, ApprovalExpired, ApprovalUsed, ActionUnknown: as named.
+            ApprovalPending: not approved yet. ``approval.unknown``, ApprovalDenied, ApprovalExpired,
+                ApprovalUsed: as named.
         """
         return self.claim_all((name,), now=now)[0]
 
@@ -251,7 +252,7 @@ class ApprovalQueue:
         """Return if :meth:`claim` would take the approval of the action with this name now; nothing is taken.
 
         Raises:
-            ApprovalPending, ApprovalDenied, ApprovalExpired, ApprovalUsed, ActionUnknown: as :meth:`claim`.
+            ApprovalPending, ApprovalDenied, ApprovalExpired, ApprovalUsed, ``approval.unknown``: as :meth:`claim`.
         """
         with self._lock:
             self._expire(now)
@@ -308,7 +309,7 @@ class ApprovalQueue:
         """The action with this name in its current state.
 
         Raises:
-            ActionUnknown: there is none.
+            ``approval.unknown``: there is none.
         """
         with self._lock:
             self._expire(now)
@@ -350,7 +351,7 @@ class ApprovalQueue:
     def _require(self, name: str) -> _Entry:
         entry = self._entries.get(name)
         if entry is None:
-            raise ActionUnknown("no such action waits for approval", found=name[:80])
+            raise StateError("no such action waits for approval", code="approval.unknown", found=name[:80])
         return entry
 
     def _known(self, key: bytes, now: float) -> _Entry | None:

@@ -24,7 +24,8 @@ from ipaddress import (
 )
 from typing import Final
 
-from affiant.policy.canonical.errors import AddressRefused, excerpt
+from affiant.errors import MalformedError
+from affiant.policy.canonical.errors import excerpt
 
 __all__ = ["CIDR", "forbidden_ranges", "is_forbidden_address", "parse_cidr"]
 
@@ -131,20 +132,25 @@ def parse_cidr(text: str) -> CIDR:
     """The network that ``text`` names, for a rule's ``address``; an address alone is a network of one.
 
     Raises:
-        AddressRefused: not canonical, wider than /8 (IPv6: /16), or never dialled.
+        ``policy.address``: not canonical, wider than /8 (IPv6: /16), or never dialled.
     """
     try:
         network: CIDR = ip_network(text if "/" in text else _single(text), strict=True)
     except ValueError as error:
-        raise AddressRefused(
-            "not a CIDR", expected="such as 10.20.0.0/16 or 10.20.0.7", found=excerpt(text)
+        raise MalformedError(
+            "not a CIDR",
+            code="policy.address",
+            expected="such as 10.20.0.0/16 or 10.20.0.7",
+            found=excerpt(text),
         ) from error
     if text not in (str(network), str(network.network_address)):
-        raise AddressRefused("CIDR is not canonical", expected=str(network), found=excerpt(text))
+        raise MalformedError(
+            "CIDR is not canonical", code="policy.address", expected=str(network), found=excerpt(text)
+        )
     if network.prefixlen < (_WIDEST_V4 if network.version == 4 else _WIDEST_V6):
-        raise AddressRefused("CIDR is too wide", found=excerpt(text))
+        raise MalformedError("CIDR is too wide", code="policy.address", found=excerpt(text))
     if _never(network.network_address) and _never(network.broadcast_address):
-        raise AddressRefused("these addresses are never dialled", found=excerpt(text))
+        raise MalformedError("these addresses are never dialled", code="policy.address", found=excerpt(text))
     return network
 
 

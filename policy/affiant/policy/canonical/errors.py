@@ -1,25 +1,6 @@
-"""The errors of profiles, names and requests before any decision: one class for each stable code.
+"""The errors of profiles, names and requests before any decision; ``error_codes`` lists those without a class.
 
-::
-
-    MalformedError                       ConfigurationError
-    +-- PolicySyntaxRefused              +-- NotEnforcedYet
-    +-- LineBreaksMissing                +-- BaselineInvalid
-    +-- CharacterRefused                 +-- UnknownAgent, UnknownDigest, UnknownRule
-    +-- DocumentTooLarge                 +-- PolicyConflict
-    +-- FeatureRefused                   +-- PolicyTestFailed
-    +-- DuplicateKey                     +-- PolicyFileRefused
-    |                                    +-- ComparisonTooLarge
-    +-- UnknownKey
-    +-- MissingKey
-    +-- WrongType
-    +-- EmptyList
-    +-- ValueRefused
-    +-- NameRefused, PathRefused, HostRefused, TargetRefused, AddressRefused
-    +-- NormalFormRefused
-    +-- RequestRefused, ArgumentsRefused, ToolDefinitionRefused
-
-A refusal at load refuses the whole file: there is no such thing as the part of a policy that could be read.
+An error at load refuses the whole file: there is no such thing as the part of a policy that could be read.
 """
 
 from __future__ import annotations
@@ -30,9 +11,7 @@ from collections.abc import Iterable
 from affiant.errors import AffiantError, ConfigurationError, MalformedError
 
 __all__ = [
-    "AddressRefused",
     "ArgumentsRefused",
-    "BaselineInvalid",
     "CharacterRefused",
     "ComparisonTooLarge",
     "DocumentTooLarge",
@@ -40,23 +19,14 @@ __all__ = [
     "EmptyList",
     "FeatureRefused",
     "HostRefused",
-    "LineBreaksMissing",
-    "MissingKey",
     "NameRefused",
     "NormalFormRefused",
-    "NotEnforcedYet",
     "PathRefused",
     "PolicyConflict",
-    "PolicyFileRefused",
     "PolicySyntaxRefused",
-    "PolicyTestFailed",
     "RequestRefused",
     "TargetRefused",
     "ToolDefinitionRefused",
-    "UnknownAgent",
-    "UnknownDigest",
-    "UnknownKey",
-    "UnknownRule",
     "ValueRefused",
     "WrongType",
     "did_you_mean",
@@ -69,12 +39,6 @@ class PolicySyntaxRefused(MalformedError):
     """The bytes are not YAML, or not UTF-8."""
 
     code = "policy.yaml"
-
-
-class LineBreaksMissing(MalformedError):
-    """A profile was pasted without its line breaks."""
-
-    code = "policy.line_breaks"
 
 
 class CharacterRefused(MalformedError):
@@ -99,18 +63,6 @@ class DuplicateKey(MalformedError):
     """A key appears twice in one mapping."""
 
     code = "policy.duplicate_key"
-
-
-class UnknownKey(MalformedError):
-    """A key that the schema does not know."""
-
-    code = "policy.unknown_key"
-
-
-class MissingKey(MalformedError):
-    """A key that the schema demands is absent."""
-
-    code = "policy.missing_key"
 
 
 class WrongType(MalformedError):
@@ -155,12 +107,6 @@ class TargetRefused(MalformedError):
     code = "policy.target"
 
 
-class AddressRefused(MalformedError):
-    """A CIDR is not canonical, too wide, or may never be dialled."""
-
-    code = "policy.address"
-
-
 class NormalFormRefused(MalformedError):
     """Bytes are not the normal form of a profile."""
 
@@ -183,36 +129,6 @@ class RequestRefused(MalformedError):
     """A request to explain is not written in a form that is known."""
 
     code = "policy.request"
-
-
-class NotEnforcedYet(ConfigurationError):
-    """The schema knows the key, but nothing enforces it in this version: to ignore it would mislead."""
-
-    code = "policy.not_enforced_yet"
-
-
-class BaselineInvalid(ConfigurationError):
-    """The floor is named but not given, or holds more than denials."""
-
-    code = "policy.floor"
-
-
-class UnknownAgent(ConfigurationError):
-    """The file has no profile of that name."""
-
-    code = "policy.unknown_agent"
-
-
-class UnknownDigest(ConfigurationError):
-    """The file has no profile of that digest, or the agent's has another."""
-
-    code = "policy.unknown_digest"
-
-
-class UnknownRule(ConfigurationError):
-    """The profile has no rule of that id."""
-
-    code = "policy.unknown_rule"
 
 
 class PolicyConflict(ConfigurationError):
@@ -239,18 +155,6 @@ class PolicyConflict(ConfigurationError):
         super().__init__(message, expected=expected, found=found, hint=hint, where=where)
         self.key = key
         self.rule = rule
-
-
-class PolicyTestFailed(ConfigurationError):
-    """An inline test does not hold."""
-
-    code = "policy.test_failed"
-
-
-class PolicyFileRefused(ConfigurationError):
-    """A policy file cannot be read, or another user could have written it."""
-
-    code = "policy.file"
 
 
 class ComparisonTooLarge(ConfigurationError):

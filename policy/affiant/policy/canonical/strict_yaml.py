@@ -22,12 +22,12 @@ from affiant.attestation.encoding.strict_yaml import (
     Node,
     ScalarNode,
 )
+from affiant.errors import MalformedError
 from affiant.policy.canonical.errors import (
     CharacterRefused,
     DocumentTooLarge,
     DuplicateKey,
     FeatureRefused,
-    LineBreaksMissing,
     PolicySyntaxRefused,
 )
 
@@ -58,7 +58,7 @@ def compose(data: bytes, *, source: str) -> Node | None:
         source: the name that places in refusals begin with.
 
     Raises:
-        PolicySyntaxRefused, LineBreaksMissing, CharacterRefused, DocumentTooLarge, FeatureRefused,
+        PolicySyntaxRefused, ``policy.line_breaks``, CharacterRefused, DocumentTooLarge, FeatureRefused,
         DuplicateKey: each with ``where``, as ``source:line:column``.
     """
     try:
@@ -71,12 +71,20 @@ def compose(data: bytes, *, source: str) -> Node | None:
         if isinstance(error.__cause__, UnicodeDecodeError):
             error.where = f"{source}:{_place(data, error.__cause__.start)}"
         if _several_keys_on_one_line(error.__cause__, data):
-            raise LineBreaksMissing(
-                "several keys on one line", where=error.where, hint=_LINE_BREAKS_HINT
+            raise MalformedError(
+                "several keys on one line",
+                code="policy.line_breaks",
+                where=error.where,
+                hint=_LINE_BREAKS_HINT,
             ) from error
         raise
     if node is None and b"agent_configs:" in data:
-        raise LineBreaksMissing("everything is in a comment", hint=_LINE_BREAKS_HINT, where=f"{source}:1:1")
+        raise MalformedError(
+            "everything is in a comment",
+            code="policy.line_breaks",
+            hint=_LINE_BREAKS_HINT,
+            where=f"{source}:1:1",
+        )
     return node
 
 

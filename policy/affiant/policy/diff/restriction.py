@@ -27,7 +27,6 @@ from affiant.policy.diff.differences import Difference, Side, compare_compiled
 __all__ = [
     "MOST_REQUESTS",
     "NotARestriction",
-    "RestrictionNotEnforced",
     "compare_restriction",
     "first_wider",
     "require_enforced",
@@ -50,12 +49,6 @@ class NotARestriction(NotAllowedError):
     """The profile allows something that the one in force does not, or it cannot be said that it does not."""
 
     code = "policy.not_narrower"
-
-
-class RestrictionNotEnforced(NotAllowedError):
-    """The profile is narrower in something that a session's sandbox was made with."""
-
-    code = "policy.narrow_unenforced"
 
 
 def compare_restriction(
@@ -101,14 +94,15 @@ def require_enforced(old: CompiledPolicy, new: CompiledPolicy, differences: tupl
     """Step 2.
 
     Raises:
-        RestrictionNotEnforced: files or the machine would have to change.
+        ``policy.narrow_unenforced``: files or the machine would have to change.
     """
     planes = {_MADE_WITH[found.plane] for found in differences if found.plane in _MADE_WITH}
     if old.mounts() != new.mounts():
         planes.add(_MADE_WITH["path"])
     if planes:
-        raise RestrictionNotEnforced(
+        raise NotAllowedError(
             f"a sandbox that runs keeps what it was made with, so {' and '.join(sorted(planes))} cannot be restricted",
+            code="policy.narrow_unenforced",
             found=", ".join(sorted(planes)),
             hint="Leave that as it is, or start a new session with it",
         )

@@ -16,7 +16,8 @@ from pathlib import Path
 import click
 
 from affiant.command_line import print_json, printable
-from affiant.policy.canonical.errors import UnknownDigest, UnknownRule, excerpt
+from affiant.errors import ConfigurationError
+from affiant.policy.canonical.errors import excerpt
 from affiant.policy.canonical.strict_yaml import Mark
 from affiant.policy.editor.completion import complete_agents, complete_rules
 from affiant.policy.editor.rule_text import text_by_id
@@ -78,8 +79,9 @@ def _chosen(profiles: ProfileSet, agent: str | None, digest: str | None) -> Sequ
     if agent is not None:
         profile = profiles.profile(agent)
         if digest not in (None, profile.digest):
-            raise UnknownDigest(
+            raise ConfigurationError(
                 "the agent's profile has another digest",
+                code="policy.unknown_digest",
                 expected=excerpt(str(digest)),
                 found=profile.digest,
                 hint="Take the file as it was when the record was made",
@@ -88,8 +90,9 @@ def _chosen(profiles: ProfileSet, agent: str | None, digest: str | None) -> Sequ
     if digest is not None:
         chosen = [profile for profile in profiles.profiles.values() if profile.digest == digest]
         if not chosen:
-            raise UnknownDigest(
+            raise ConfigurationError(
                 "no profile of the file has this digest",
+                code="policy.unknown_digest",
                 expected=excerpt(digest),
                 hint="It may have been changed since: take the file as it was when the record was made",
             )
@@ -101,8 +104,9 @@ def _chosen(profiles: ProfileSet, agent: str | None, digest: str | None) -> Sequ
 
 def _find(profile: Profile, rule: str) -> _Found:
     if rule not in profile.places:
-        raise UnknownRule(
+        raise ConfigurationError(
             f"the profile of {profile.name} has no such rule",
+            code="policy.unknown_rule",
             expected="an id such as tools/0, egress/12 or limits/tokens",
             found=excerpt(rule),
             hint="'affiant policy show FILE AGENT' lists them all",

@@ -10,9 +10,9 @@ import re
 from typing import Final
 
 from affiant.attestation.signatures.approvers.identities import ApproverIdentity
+from affiant.errors import MalformedError
 from affiant.policy.canonical.errors import (
     EmptyList,
-    MissingKey,
     PolicyConflict,
     ValueRefused,
     WrongType,
@@ -55,8 +55,9 @@ def read_approval(node: Node, *, trusted_root: str = "") -> tuple[Approval, froz
         )
     for name in ("trusted_root", "quorum", "ttl"):
         if name in found and "approvers" not in found:
-            raise MissingKey(
+            raise MalformedError(
                 f"{name!r} needs 'approvers' beside it",
+                code="policy.missing_key",
                 where=str(schema.key_mark(node, name)),
                 hint="If the baseline policy names them, repeat those of this profile",
             )

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from affiant.policy.canonical.errors import BaselineInvalid, located
+from affiant.errors import ConfigurationError
+from affiant.policy.canonical.errors import located
 from affiant.policy.canonical.strict_yaml import Mark, Node
 from affiant.policy.loading.approval_reading import read_approval
 from affiant.policy.loading.limit_reading import read_limits
@@ -52,7 +53,7 @@ def read_baseline(found: Mapping[str, Node], *, source: str) -> BaselinePolicy:
     """The floor of a document's sections.
 
     Raises:
-        BaselineInvalid: it allows something, or denies nothing.
+        ``policy.floor``: it allows something, or denies nothing.
     """
     sections = Sections(found)
     policy = Policy(
@@ -63,8 +64,10 @@ def read_baseline(found: Mapping[str, Node], *, source: str) -> BaselinePolicy:
         limits=_limits(found.get("limits")),
     )
     if policy == Policy():
-        raise BaselineInvalid(
-            "the baseline policy has no denial, no limit and no approval", where=f"{source}:1:1"
+        raise ConfigurationError(
+            "the baseline policy has no denial, no limit and no approval",
+            code="policy.floor",
+            where=f"{source}:1:1",
         )
     digest = "sha384:" + hashlib.sha384(_DOMAIN + normal_form(policy)).hexdigest()
     limits = found.get("limits")
@@ -77,8 +80,9 @@ def _approval(node: Node | None) -> Approval:
     with located(node.mark):
         approval, tools = read_approval(node)
         if tools:
-            raise BaselineInvalid(
+            raise ConfigurationError(
                 "a baseline policy can require approval for everything or for methods, not for single tools",
+                code="policy.floor",
                 where=str(key_mark(node, "tools")),
             )
         return approval

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.policy.canonical.errors import PolicyTestFailed, WrongType, excerpt, located
+from affiant.errors import ConfigurationError
+from affiant.policy.canonical.errors import WrongType, excerpt, located
 from affiant.policy.canonical.strict_yaml import MapNode, Mark, Node
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.decide import Decision, Effect
@@ -61,13 +62,14 @@ def check_tests(agent: str, node: Node, compiled: CompiledPolicy) -> None:
     """Hold each test of the list ``node`` against the policy of ``agent``.
 
     Raises:
-        PolicyTestFailed: one does not hold.
+        ``policy.test_failed``: one does not hold.
     """
     for test in read_tests(node):
         decision = test.decide(compiled)
         if not test.accepts(decision):
-            raise PolicyTestFailed(
+            raise ConfigurationError(
                 f"the test of {agent} wants {test.wanted.value} for {excerpt(test.request)}",
+                code="policy.test_failed",
                 found=f"{decision.effect.value}, {decision.reason}",
                 where=str(test.mark),
                 hint="'affiant policy test' shows every test that does not hold",

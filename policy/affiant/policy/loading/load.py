@@ -22,9 +22,8 @@ from types import MappingProxyType
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import sha256_name
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, ConfigurationError
 from affiant.policy.canonical.errors import (
-    BaselineInvalid,
     DocumentTooLarge,
     NameRefused,
     ValueRefused,
@@ -119,8 +118,9 @@ def load_profiles(
         top = read_top(data, source=source)
         named = _floor_name(top, source)
         if named is not None and floor is None:
-            raise BaselineInvalid(
+            raise ConfigurationError(
                 f"the file names the baseline policy {named!r}, but none was given",
+                code="policy.floor",
                 where=str(top["floor"].mark),
             )
     denials = NO_BASELINE

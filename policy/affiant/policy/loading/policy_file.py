@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from affiant.errors import AffiantError
-from affiant.policy.canonical.errors import PolicyFileRefused, UnknownAgent, excerpt
+from affiant.errors import AffiantError, ConfigurationError
+from affiant.policy.canonical.errors import excerpt
 from affiant.policy.canonical.strict_yaml import MAX_BYTES
 from affiant.policy.loading.all_errors import every_refusal
 from affiant.policy.loading.inline_tests import check_tests
@@ -75,7 +75,7 @@ def read_refusals(path: Path) -> tuple[AffiantError, ...]:
     """Every independent error of a file with any owner (``all_errors``); none if it loads.
 
     Raises:
-        PolicyFileRefused: as :func:`read_profiles`.
+        ``policy.file``: as :func:`read_profiles`.
     """
     data = _read(path, None)
     try:
@@ -93,7 +93,7 @@ def read_profiles(path: Path, *, hold_tests: HoldTests = check_tests) -> Profile
         hold_tests: as ``load_profiles``.
 
     Raises:
-        PolicyFileRefused: a file is missing, unreadable or no regular file.
+        ``policy.file``: a file is missing, unreadable or no regular file.
         MalformedError, ConfigurationError: as ``load_profiles``.
     """
     return _policy_file(path, None, hold_tests).profiles
@@ -107,7 +107,7 @@ def read_policy_file(path: Path, *, owners: frozenset[int] | None) -> PolicyFile
             them. None: any owner, for review only.
 
     Raises:
-        PolicyFileRefused: a file is missing, unreadable, not a regular file, another user's, or writable by all.
+        ``policy.file``: a file is missing, unreadable, not a regular file, another user's, or writable by all.
         MalformedError, ConfigurationError: as ``load_profiles``.
     """
     return _policy_file(path, owners, check_tests)
@@ -117,7 +117,7 @@ def read_agent_names(path: Path) -> tuple[str, ...]:
     """The agents of a file with any owner; the profiles are not read.
 
     Raises:
-        PolicyFileRefused: as :func:`read_profiles`.
+        ``policy.file``: as :func:`read_profiles`.
         MalformedError: not YAML as we read it, or a name that no agent has.
     """
     top = read_top(_read(path, None), source=path.name)
@@ -128,8 +128,8 @@ def read_one_profile(path: Path, agent: str) -> Profile:
     """One profile of a file with any owner, for review only; the others are not read, and its tests not tried.
 
     Raises:
-        PolicyFileRefused: as :func:`read_profiles`.
-        UnknownAgent: the file has no profile for ``agent``.
+        ``policy.file``: as :func:`read_profiles`.
+        ``policy.unknown_agent``: the file has no profile for ``agent``.
         MalformedError, ConfigurationError: as ``load_profiles``.
     """
     data = _read(path, None)
@@ -140,14 +140,14 @@ def read_one_profile(path: Path, agent: str) -> Profile:
     for member in agent_members(read_top(data, source=path.name)):
         if member.key.text == agent:
             return read_profile(*read_agent(member), denials, lambda *_: None)
-    raise UnknownAgent(f"no profile for the agent {excerpt(agent)}")
+    raise ConfigurationError(f"no profile for the agent {excerpt(agent)}", code="policy.unknown_agent")
 
 
 def read_bounded(path: Path) -> bytes:
     """The bytes of a YAML file with any owner; one byte more than its limit where there are too many.
 
     Raises:
-        PolicyFileRefused: as :func:`read_profiles`.
+        ``policy.file``: as :func:`read_profiles`.
     """
     return _read(path, None)
 
@@ -174,12 +174,12 @@ def _read(path: Path, owners: frozenset[int] | None) -> bytes:
         with open(path, "rb", opener=_open) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise PolicyFileRefused(f"{name} is not a regular file")
+                raise ConfigurationError(f"{name} is not a regular file", code="policy.file")
             if owners is not None:
                 _check_owner(status, name, owners)
             return file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise PolicyFileRefused(f"cannot read {name}: {error.strerror}") from error
+        raise ConfigurationError(f"cannot read {name}: {error.strerror}", code="policy.file") from error
 
 
 def _open(path: str, flags: int) -> int:
@@ -189,11 +189,12 @@ def _open(path: str, flags: int) -> int:
 
 def _check_owner(status: os.stat_result, name: str, owners: frozenset[int]) -> None:
     if status.st_uid not in owners:
-        raise PolicyFileRefused(
+        raise ConfigurationError(
             f"{name} belongs to another user, who could change what it allows",
+            code="policy.file",
             expected=" or ".join("root" if owner == 0 else f"user {owner}" for owner in sorted(owners)),
             found=f"user {status.st_uid}",
             hint="Read it, then run a copy of your own",
         )
     if status.st_mode & stat.S_IWOTH:
-        raise PolicyFileRefused(f"{name} can be written by every user", hint="chmod o-w")
+        raise ConfigurationError(f"{name} can be written by every user", code="policy.file", hint="chmod o-w")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from affiant.policy.canonical.errors import UnknownAgent, did_you_mean, excerpt
+from affiant.errors import ConfigurationError
+from affiant.policy.canonical.errors import did_you_mean, excerpt
 from affiant.policy.canonical.strict_yaml import Mark
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.decide import Decision
@@ -113,12 +114,13 @@ class ProfileSet:
         """The profile of that agent.
 
         Raises:
-            UnknownAgent: the file has none of that name; the text lists those it has.
+            ``policy.unknown_agent``: the file has none of that name; the text lists those it has.
         """
         found = self.profiles.get(name)
         if found is None:
-            raise UnknownAgent(
+            raise ConfigurationError(
                 f"no profile of the name {excerpt(name)}",
+                code="policy.unknown_agent",
                 where=self.source,
                 hint=did_you_mean(name, self.profiles) + self._others(name),
             )

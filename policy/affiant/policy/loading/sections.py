@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
+from affiant.errors import ConfigurationError
 from affiant.policy.canonical.addresses import parse_cidr
 from affiant.policy.canonical.errors import (
-    BaselineInvalid,
     HostRefused,
     ValueRefused,
     WrongType,
@@ -115,8 +115,9 @@ def read_filesystem(node: Node, *, floor: bool = False) -> Iterator[tuple[PathGr
         with located(item.mark):
             grant = _path(item)
             if floor and grant.mode is not PathMode.NONE:
-                raise BaselineInvalid(
+                raise ConfigurationError(
                     "a baseline policy may hold only denials",
+                    code="policy.floor",
                     expected="mode: none",
                     found=grant.mode.value,
                     where=str(_mode_of(item).mark),
@@ -371,7 +372,9 @@ def _entries(node: Node) -> tuple[Node, ...]:
 
 def _denials_only(rule: _R, *, floor: bool) -> _R:
     if floor and isinstance(rule, (ToolRule, EgressRule)):
-        raise BaselineInvalid("a baseline policy may hold only denials", hint="Write {deny: ...}")
+        raise ConfigurationError(
+            "a baseline policy may hold only denials", code="policy.floor", hint="Write {deny: ...}"
+        )
     return rule
 
 

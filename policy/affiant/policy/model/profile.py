@@ -20,8 +20,9 @@ from affiant.attestation.signatures.approvers.identities import (
     ApproverIdentity,
     NamedIdentities,
 )
+from affiant.errors import MalformedError
 from affiant.policy.canonical.addresses import parse_cidr
-from affiant.policy.canonical.errors import EmptyList, MissingKey, PolicyConflict, ValueRefused, excerpt
+from affiant.policy.canonical.errors import EmptyList, PolicyConflict, ValueRefused, excerpt
 from affiant.policy.canonical.hosts import covering_patterns, host_pattern, is_wildcard
 from affiant.policy.canonical.names import (
     check_approver,
@@ -474,8 +475,9 @@ class Approval:
     def _check_trusted_root(self) -> None:
         by_identity = any(isinstance(each, ApproverIdentity) for each in self.approvers)
         if by_identity and not self.trusted_root:
-            raise MissingKey(
+            raise MalformedError(
                 "an approver by issuer and subject needs 'trusted_root' beside 'approvers'",
+                code="policy.missing_key",
                 hint="It says which certificate authority and which log are believed about identities",
             )
         if not by_identity and self.trusted_root:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
 
+from affiant.errors import MalformedError
 from affiant.policy.canonical.errors import (
     HostRefused,
-    MissingKey,
     PolicyConflict,
     TargetRefused,
     ValueRefused,
@@ -123,7 +123,7 @@ class TokenExchange:
         resource: RFC 8707. scope: RFC 6749, section 3.3; an assertion carries it too.
 
     Raises:
-        ValueRefused, HostRefused, TargetRefused, MissingKey, PolicyConflict: what no such request could hold.
+        ValueRefused, HostRefused, TargetRefused, PolicyConflict, ``policy.missing_key``: what no request could hold.
     """
 
     grant: GrantType
@@ -141,7 +141,9 @@ class TokenExchange:
     def __post_init__(self) -> None:
         written = self.members.keys() - {"grant", "url"}
         if missing := _NEEDED[self.grant] - written:
-            raise MissingKey(f"the grant {self.grant.value} needs the key {min(missing)!r}")
+            raise MalformedError(
+                f"the grant {self.grant.value} needs the key {min(missing)!r}", code="policy.missing_key"
+            )
         if beside := [name for name in sorted(written) if means_nothing(self.grant, name)]:
             raise PolicyConflict(f"{beside[0]!r} means nothing with the grant {self.grant.value}")
         for name in sorted(self.members.keys() & EXCHANGE_SPELLINGS.keys()):

@@ -9,12 +9,10 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from affiant.errors import ConfigurationError, MalformedError
 from affiant.policy.canonical.errors import (
     EmptyList,
-    MissingKey,
-    NotEnforcedYet,
     PolicyConflict,
-    UnknownKey,
     ValueRefused,
     WrongType,
     did_you_mean,
@@ -59,7 +57,7 @@ def keys(node: Node, known: Collection[str], *, what: str, later: Collection[str
 
     Raises:
         WrongType: not a mapping.
-        NotEnforcedYet, UnknownKey: with the place of the key.
+        ``policy.not_enforced_yet``, ``policy.unknown_key``: with the place of the key.
     """
     if not isinstance(node, MapNode):
         raise _wrong(node, f"a mapping for {what}")
@@ -67,15 +65,19 @@ def keys(node: Node, known: Collection[str], *, what: str, later: Collection[str
     for member in node.members:
         name = member.key.text
         if name in later:
-            raise NotEnforcedYet(
+            raise ConfigurationError(
                 f"{name!r} is known in {what}, but nothing enforces it in this version",
+                code="policy.not_enforced_yet",
                 where=str(member.key.mark),
                 hint="Take it out: to keep it would promise what does not happen",
             )
         if name not in known:
             hint = did_you_mean(name, known)
-            raise UnknownKey(
-                f"unknown key {_shown_key(name, what, hint)} in {what}", where=str(member.key.mark), hint=hint
+            raise MalformedError(
+                f"unknown key {_shown_key(name, what, hint)} in {what}",
+                code="policy.unknown_key",
+                where=str(member.key.mark),
+                hint=hint,
             )
         found[name] = member.value
     return found
@@ -96,10 +98,12 @@ def required(found: Mapping[str, Node], name: str, node: Node, *, what: str) -> 
     """The member ``name`` of a mapping read from ``node``.
 
     Raises:
-        MissingKey: it is not there.
+        ``policy.missing_key``: it is not there.
     """
     if name not in found:
-        raise MissingKey(f"{what} needs the key {name!r}", where=str(node.mark))
+        raise MalformedError(
+            f"{what} needs the key {name!r}", code="policy.missing_key", where=str(node.mark)
+        )
     return found[name]
 
 

@@ -28,9 +28,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from affiant.errors import MalformedError
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision_log.reader import RecordedDecision
-from affiant.policy.replay.errors import EventRefused
 from affiant.policy.replay.members import decision_members, decision_uid
 from affiant.policy.replay.ocsf_objects import OTHER, Activity, activity_of, named_or_numbered
 
@@ -75,14 +75,20 @@ def ocsf_event(
         places: rule id -> where the profile's file writes it.
 
     Raises:
-        EventRefused: the decision lacks what OCSF requires.
+        ``policy.decision_event``: the decision lacks what OCSF requires.
     """
     where = f"{source}:{recorded.line}"
     if recorded.ts is None:
-        raise EventRefused("OCSF requires a time, and this decision has none", expected="'ts'", where=where)
+        raise MalformedError(
+            "OCSF requires a time, and this decision has none",
+            code="policy.decision_event",
+            expected="'ts'",
+            where=where,
+        )
     if not recorded.agent and recorded.session is None:
-        raise EventRefused(
+        raise MalformedError(
             "OCSF requires an actor, and this decision names neither agent nor session",
+            code="policy.decision_event",
             where=where,
             hint="Name the file that decided, with --profiles",
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, assert_never
 
+from affiant.errors import MalformedError
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.questions import (
     EgressQuestion,
@@ -18,7 +19,6 @@ from affiant.policy.decision.questions import (
     ToolQuestion,
 )
 from affiant.policy.decision_log.reader import RecordedDecision
-from affiant.policy.replay.errors import EventRefused
 from affiant.policy.replay.members import decision_members, decision_uid
 
 __all__ = ["EVENT_NAME", "Attribute", "decision_attributes", "otlp_logs"]
@@ -93,7 +93,7 @@ def otlp_logs(
         version: of this product.
 
     Raises:
-        EventRefused: the time is beyond what OTLP can say.
+        ``policy.decision_event``: the time is beyond what OTLP can say.
     """
     number, text = _SEVERITY[recorded.enforced]
     record = {
@@ -126,8 +126,11 @@ def _times(recorded: RecordedDecision, source: str) -> Mapping[str, str]:
     if recorded.ts is None:
         return {}
     if recorded.ts > _MAX_TIME:
-        raise EventRefused(
-            "OTLP cannot say this time", expected=f"at most {_MAX_TIME}", where=f"{source}:{recorded.line}"
+        raise MalformedError(
+            "OTLP cannot say this time",
+            code="policy.decision_event",
+            expected=f"at most {_MAX_TIME}",
+            where=f"{source}:{recorded.line}",
         )
     nanoseconds = str(recorded.ts * 1_000_000_000)
     return {"timeUnixNano": nanoseconds, "observedTimeUnixNano": nanoseconds}

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from affiant.policy.canonical.errors import EmptyList, UnknownAgent, WrongType, did_you_mean, excerpt
+from affiant.errors import ConfigurationError
+from affiant.policy.canonical.errors import EmptyList, WrongType, did_you_mean, excerpt
 from affiant.policy.canonical.strict_yaml import MapNode, compose
 from affiant.policy.loading.inline_tests import PolicyTest, read_tests
 from affiant.policy.normal_form import schema
@@ -42,8 +43,9 @@ def read_external_tests(
     found: dict[str, tuple[PolicyTest, ...]] = {}
     for member in tests.members:
         if member.key.text not in agents:
-            raise UnknownAgent(
+            raise ConfigurationError(
                 f"no profile for the agent {excerpt(member.key.text)}",
+                code="policy.unknown_agent",
                 where=str(member.key.mark),
                 hint=did_you_mean(member.key.text, agents),
             )
