@@ -18,16 +18,32 @@ from tests.properties import thorough
 
 from affiant.__main__ import cli
 from affiant.errors import AffiantError
+from affiant.policy.canonical.names import SPELLINGS
 from affiant.policy.canonical.strict_yaml import ListNode, MapNode, Node, ScalarNode, compose
-from affiant.policy.editor.editor_schema import floor_schema, profile_schema, schema_text
+from affiant.policy.canonical.targets import METHODS as EVERY_METHOD
+from affiant.policy.editor.schema_command import schema_text
+from affiant.policy.loading.approval_reading import DURATION
+from affiant.policy.loading.limit_reading import SPELLED
 from affiant.policy.loading.load import load_profiles
+from affiant.policy.model.pattern_syntax import MAX_PATTERN
+from affiant.policy.model.profile import Scheme, TLSMode
+from affiant.policy.model.share import MOST_WEIGHT, PRIORITIES
+from affiant.policy.model.token_exchange import EXCHANGE_SPELLINGS, ClientAuth, GrantType, SubjectTokenType
 from affiant.policy.normal_form.format_keys import KEYS
+from affiant.policy.normal_form.schema import SIZE
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed: make setup")
 
 ROOT = Path(__file__).parents[3]
-PROFILE = jsonschema.Draft202012Validator(profile_schema())
-FLOOR = jsonschema.Draft202012Validator(floor_schema())
+SCHEMAS = {name: json.loads(schema_text(name)) for name in ("profile", "floor")}
+PROFILE = jsonschema.Draft202012Validator(SCHEMAS["profile"])
+FLOOR = jsonschema.Draft202012Validator(SCHEMAS["floor"])
+PATH = r"""/[^*?\[\]{}~$,:!|<>'"`\\]*"""
+OF_THE_SCHEMA = [
+    *(PATH, f"none:{PATH}", f"(?:none|read|read-only|read-write):{PATH}"),
+    *("allowed:[^*].*", "[a-z0-9][a-z0-9-]{0,62}", "sha256:[0-9a-f]{64}"),
+]
+"""Patterns of values that the reader judges by more than a pattern."""
 
 
 def as_an_editor_reads(node: Node | None) -> Any:
@@ -60,18 +76,15 @@ def valid(text: str) -> bool:
     return PROFILE.is_valid(as_an_editor_reads(compose(text.encode(), source="p.yaml")))
 
 
-def test_the_published_files_are_what_the_command_prints() -> None:
-    for options, name in (([], "profile"), (["--floor"], "floor")):
-        printed = CliRunner().invoke(cli, ["policy", "schema", *options]).stdout_bytes
-        assert (ROOT / "policy" / "schema" / f"{name}.schema.json").read_bytes() == printed
-    assert (
-        schema_text(profile_schema()).encode()
-        == CliRunner().invoke(cli, ["policy", "schema", "--json"]).stdout_bytes
-    )
+def test_the_command_prints_the_files() -> None:
+    for options, name in (([], "profile"), (["--floor"], "floor"), (["--json"], "profile")):
+        printed = CliRunner().invoke(cli, ["policy", "schema", *options]).stdout
+        assert printed == schema_text(name)
+        assert json.dumps(SCHEMAS[name], indent=2, ensure_ascii=True) + "\n" == printed
 
 
 def test_both_are_schemas_of_2020_12_without_loose_ends() -> None:
-    for schema in (profile_schema(), floor_schema()):
+    for schema in SCHEMAS.values():
         jsonschema.Draft202012Validator.check_schema(schema)
         named = set(re.findall(r'"#/\$defs/(\w+)"', json.dumps(schema)))
         assert named == set(schema["$defs"])
@@ -89,14 +102,39 @@ def mappings(schema: Any) -> Iterator[Any]:
 
 
 def test_every_mapping_is_closed_and_holds_every_key_of_the_reader() -> None:
-    found = list(mappings(json.loads(schema_text(profile_schema()))))
+    found = list(mappings(SCHEMAS["profile"]))
     assert all(schema["additionalProperties"] is False for schema in found)
     tool = {"a tool": [{"name", "server", "schema", "approval", "args", "rate"}, {"deny"}]}
     listed = [set(schema["properties"]) for schema in found]
     for what, keys in KEYS.items():
         if what != "a baseline policy":
             assert all(each in listed for each in tool.get(what, [set(keys)])), what
-    assert set(floor_schema()["properties"]) == set(KEYS["a baseline policy"])
+    assert set(SCHEMAS["floor"]["properties"]) == set(KEYS["a baseline policy"])
+    assert all(schema["additionalProperties"] is False for schema in mappings(SCHEMAS["floor"]))
+
+
+def members_of(schema: Any, key: str) -> Iterator[Any]:
+    """What ``key`` is, wherever it is one of JSON Schema's own."""
+    if isinstance(schema, dict):
+        if key in schema and not isinstance(schema[key], dict):
+            yield schema[key]
+        for value in schema.values():
+            yield from members_of(value, key)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from members_of(value, key)
+
+
+def test_every_pattern_and_choice_is_the_readers() -> None:
+    readers = (*SPELLINGS.values(), *EXCHANGE_SPELLINGS.values(), *SPELLED.values(), DURATION, SIZE)
+    known = {each.pattern.replace(r"\Z", "") for each in readers} | set(OF_THE_SCHEMA)
+    used = {each for schema in SCHEMAS.values() for each in members_of(schema, "pattern")}
+    assert used == {f"^(?:{each})$" for each in known - {SPELLED["most"].pattern.replace(r"\Z", "")}} | {"^/"}
+    lists = [set(each) for each in members_of(SCHEMAS["profile"], "enum")]
+    for choices in (EVERY_METHOD, Scheme, TLSMode, GrantType, ClientAuth, SubjectTokenType, PRIORITIES):
+        assert set(map(str, choices)) in lists
+    assert MOST_WEIGHT in members_of(SCHEMAS["profile"], "maximum")
+    assert MAX_PATTERN in members_of(SCHEMAS["profile"], "maxLength")
 
 
 @pytest.mark.parametrize(
@@ -438,7 +476,7 @@ def test_a_floor_is_valid_where_the_reader_takes_it(text: str, accepted: bool) -
     shutil.which("node") is None, reason="no node: the regular expressions of editors are not tried"
 )
 def test_the_patterns_are_regular_expressions_of_editors() -> None:
-    patterns = sorted(set(re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', schema_text(profile_schema()))))
+    patterns = sorted(set(re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', schema_text("profile"))))
     assert len(patterns) > 8
     code = "for (const each of [" + ",".join(patterns) + "]) new RegExp(each, 'u')"
     subprocess.run(["node", "-e", code], check=True, timeout=30)

@@ -1,12 +1,17 @@
-"""``affiant policy schema`` prints the JSON Schema of a profile file for editors."""
+"""``affiant policy schema`` prints the JSON Schema of a profile file for editors: the files beside this module.
+
+The schema decides nothing. A file that loads is valid under it, with one exception: to an editor a name written as
+``null`` is nothing, and to the reader it is a name; quote it. A valid file may still be rejected: the reader alone
+judges paths, hosts and how rules fit together.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from affiant.policy.editor.editor_schema import floor_schema, profile_schema, schema_text
-
-__all__ = ["schema"]
+__all__ = ["schema", "schema_text"]
 
 
 @click.command()
@@ -30,4 +35,9 @@ def schema(*, floor: bool, as_json: bool) -> None:  # noqa: ARG001 - every comma
     Then, as the first line of a profile file:
       # yaml-language-server: $schema=profile.schema.json
     """
-    click.echo(schema_text(floor_schema() if floor else profile_schema()), nl=False)
+    click.echo(schema_text("floor" if floor else "profile"), nl=False)
+
+
+def schema_text(name: str) -> str:
+    """The schema of a ``profile`` file, or of a baseline policy (``floor``): JSON Schema 2020-12."""
+    return (Path(__file__).parent / f"{name}.schema.json").read_text("utf-8")
