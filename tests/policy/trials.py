@@ -11,7 +11,6 @@ from affiant.policy.decision.questions import Question, answer
 from affiant.policy.loading.inline_tests import PolicyTest, effect_of
 from affiant.policy.loading.profile_set import Profile
 from affiant.policy.model.profile import Policy
-from affiant.policy.testing.coverage import rules_of
 from affiant.policy.testing.trial import Trial, TriedProfile
 
 __all__ = ["MARK", "profile", "tried"]
@@ -22,7 +21,7 @@ MARK = Mark("p.yaml", 1, 1)
 def profile(policy: Policy) -> Profile:
     """Every rule stands at one place."""
     made = compile_policy(policy)
-    return Profile("dev", made, MARK, dict.fromkeys(rules_of(made.policy), MARK))
+    return Profile("dev", made, MARK, dict.fromkeys(made.policy.rules, MARK))
 
 
 def tried(policy: Policy, questions: Iterable[Question]) -> TriedProfile:

@@ -1,8 +1,4 @@
-"""The commands of ``affiant policy``, with which a reviewer checks a profile before it ships.
-
-Exit codes: 0 loaded, or allowed; 1 rejected, denied, or allowed only after a person has approved; 2 the command line is
-wrong.
-"""
+"""The commands of ``affiant policy``, with which a reviewer checks a profile before it ships."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_the_text_says_all_that_one_agent_may_do_and_where_it_is_written(can):
         "      to api.cloud.com:443  [egress/2 p.yaml:9:9]",
         "  approval: no approver is named, so it is denied",
         "  limits of a session: none",
-        "  bounds: cpus 2; memory 2 GiB; disk default; pids default",
+        "  bounds: cpus 2; memory 2GiB; disk default; pids default",
     ]
     assert "where no approver is named, it is denied" in done.output
 

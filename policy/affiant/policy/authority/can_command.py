@@ -1,7 +1,4 @@
-"""``affiant policy can`` lists all that each agent of a file may do.
-
-Exit codes: 0 listed; 1 the file is rejected, or has no such agent; 2 the command line is wrong.
-"""
+"""``affiant policy can`` lists all that each agent of a file may do."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""``affiant policy who-can`` lists which agents of a file may do one thing.
-
-Exit codes: 0 at least one agent may, perhaps after approval; 1 none may, or the file or the request is rejected; 2 the
-command line is wrong.
-"""
+"""``affiant policy who-can`` lists which agents of a file may do one thing."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 from affiant.policy.authority.authority import Authority, ModelAuthority
 from affiant.policy.canonical.targets import METHODS
 from affiant.policy.decision.decide import Effect
-from affiant.policy.decision.limit_words import most_words, profile_limits
+from affiant.policy.decision.limit_words import most_words, profile_limits, size_words
 from affiant.policy.diff.reachable import HostNames, Labels, Reach
 from affiant.policy.diff.request_groups import Requests
 from affiant.policy.model.limits import Bound
@@ -195,13 +195,8 @@ def rule_limit_words(authority: Authority, rules: Sequence[str]) -> str:
 
 
 def _bound_words(authority: Authority, name: str) -> str:
-    """One bound of the sandbox: a count, or a size in the largest unit that says it exactly."""
+    """One bound of the sandbox: a count, or a size."""
     value: int | None = getattr(authority.compiled.resources, name)
     if value is None:
         return "default"
-    if name not in ("memory", "disk"):
-        return str(value)
-    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if value % size == 0:
-            return f"{value // size} {unit}"
-    return f"{value} bytes"
+    return size_words(value) if name in ("memory", "disk") else str(value)

@@ -13,7 +13,7 @@ from typing import Final
 
 from affiant.policy.model.limits import WINDOWS, Bound, Bounds, Limits
 
-__all__ = ["instead_words", "limit_words", "most_words", "no_rule_words", "profile_limits"]
+__all__ = ["instead_words", "limit_words", "most_words", "no_rule_words", "profile_limits", "size_words"]
 
 _WINDOW_WORDS: Final[Mapping[int | None, str]] = {
     1: "a second",
@@ -58,9 +58,14 @@ def limit_words(name: str, bounds: Bounds) -> str:
 def _amount(name: str, noun: str, bound: Bound) -> str:
     window = "in one request" if name == "max_tokens" else _WINDOW_WORDS[bound.per]
     if name == "bytes_out":
-        return f"{_short(bound.most, _SIZES, 'B')} {window}"
+        return f"{size_words(bound.most)} {window}"
     shown = _short(bound.most, _THOUSANDS, "") if name in ("tokens", "max_tokens") else str(bound.most)
     return f"{shown} {noun} {window}"
+
+
+def size_words(size: int) -> str:
+    """So many bytes: ``2GiB``."""
+    return _short(size, _SIZES, "B")
 
 
 def _short(value: int, units: tuple[tuple[str, int], ...], least: str) -> str:

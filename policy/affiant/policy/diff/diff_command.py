@@ -1,7 +1,4 @@
-"""``affiant policy diff`` compares what two versions of a file allow.
-
-Exit codes: 0 compared; 1 a file is rejected, or ``--fail-on`` found what it names; 2 the command line is wrong.
-"""
+"""``affiant policy diff`` compares what two versions of a file allow."""
 
 from __future__ import annotations
 

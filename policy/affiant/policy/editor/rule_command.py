@@ -2,9 +2,6 @@
 
 The enforcer of a profile has its normal form, not the file: it records ``egress/3`` of a
 digest. This command goes back from there to the line.
-
-Exit codes: 0 shown; 1 the file is rejected or has no such profile, or the profile has no such rule; 2 the command line
-is wrong.
 """
 
 from __future__ import annotations

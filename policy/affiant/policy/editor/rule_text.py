@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
+from affiant.policy.decision.limit_words import size_words
 from affiant.policy.model.arguments import (
     AnyValue,
     Argument,
@@ -33,6 +34,7 @@ from affiant.policy.model.profile import (
     PathGrant,
     Policy,
     Resources,
+    Rule,
     Scheme,
     SecretGrant,
     TLSMode,
@@ -53,9 +55,6 @@ __all__ = [
 _PLAIN: Final = re.compile(r"[A-Za-z/_](?:[A-Za-z0-9_./-]*[A-Za-z0-9_/-])?(?:/\*\*)?\Z")
 _WORDS: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 """What some reader of YAML takes for something other than text."""
-_SIZES: Final = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
-
-Rule = ToolRule | ToolDenial | PathGrant | EgressRule | EgressDenial | SecretGrant | ModelRule
 
 
 def flow(value: object) -> str:
@@ -78,7 +77,7 @@ def text_by_id(policy: Policy, rule: str) -> str:
     section, _, name = rule.partition("/")
     if section == "limits":
         return limits_text(replace(NO_LIMITS, **{name: getattr(policy.limits, name)}))
-    return rule_text(getattr(policy, section)[int(name)])
+    return rule_text(policy.rules[rule])
 
 
 def rule_text(rule: Rule) -> str:
@@ -122,7 +121,7 @@ def egress_members(rule: EgressRule) -> dict[str, object]:
 def limits_text(limits: Limits) -> str:
     """``limits`` of a profile, each that there is."""
     members = {name: _bounds(getattr(limits, name)) for name in ("tool_calls", "requests", "tokens")}
-    members["bytes_out"] = _bounds(limits.bytes_out, _size)
+    members["bytes_out"] = _bounds(limits.bytes_out, size_words)
     members["wall"] = None if limits.wall is None else f"{limits.wall}s"
     return flow(_written(**members))
 
@@ -150,7 +149,7 @@ def approval_text(approval: Approval) -> str:
 def resources_text(resources: Resources) -> str:
     """``resources``, each bound that there is."""
     sizes = {"memory": resources.memory, "disk": resources.disk}
-    shown = {name: None if size is None else _size(size) for name, size in sizes.items()}
+    shown = {name: None if size is None else size_words(size) for name, size in sizes.items()}
     return flow(_written(cpus=resources.cpus, pids=resources.pids, **shown))
 
 
@@ -224,7 +223,7 @@ def _inject(inject: Injection) -> dict[str, object]:
 
 
 def _egress_limits(limits: EgressLimits) -> dict[str, object]:
-    return _written(requests=_bounds(limits.requests), bytes_out=_bounds(limits.bytes_out, _size))
+    return _written(requests=_bounds(limits.requests), bytes_out=_bounds(limits.bytes_out, size_words))
 
 
 def _bounds(bounds: Bounds, amount: Callable[[int], object] = int) -> object:
@@ -241,10 +240,3 @@ def _bound(bound: Bound, amount: object) -> object:
 
 def _endpoint(endpoint: Endpoint) -> str:
     return endpoint.host if endpoint.port == 443 else f"{endpoint.host}:{endpoint.port}"
-
-
-def _size(size: int) -> str:
-    for unit, scale in _SIZES:
-        if size % scale == 0:
-            return f"{size // scale}{unit}"
-    raise AssertionError("a size of a profile has a unit")

@@ -1,7 +1,4 @@
-"""``affiant policy compile`` writes a profile as configuration of another tool, and reports what is lost.
-
-Exit codes: 0 exported; 1 the file is rejected, or there is a loss with ``--fail-on-loss``; 2 the command line is wrong.
-"""
+"""``affiant policy compile`` writes a profile as configuration of another tool, and reports what is lost."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from affiant.policy.decision.questions import (
     SecretQuestion,
     ToolQuestion,
 )
-from affiant.policy.editor.rule_text import Rule
 from affiant.policy.learn.draft_hosts import HostEntry, connections, host_entries
 from affiant.policy.learn.draft_rules import (
     Entry,
@@ -52,6 +51,7 @@ from affiant.policy.model.profile import (
     PathGrant,
     PathMode,
     Resources,
+    Rule,
     SecretGrant,
     ToolDenial,
     ToolRule,

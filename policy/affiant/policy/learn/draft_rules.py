@@ -14,7 +14,6 @@ from affiant.policy.decision.questions import (
     ToolQuestion,
 )
 from affiant.policy.diff.same_calls import names_a
-from affiant.policy.editor.rule_text import Rule
 from affiant.policy.learn.draft_hosts import HostEntry
 from affiant.policy.learn.learned import Seen, Use
 from affiant.policy.loading.profile_set import Profile
@@ -27,6 +26,7 @@ from affiant.policy.model.profile import (
     Injection,
     ModelRule,
     PathGrant,
+    Rule,
     SecretGrant,
     ToolRule,
 )

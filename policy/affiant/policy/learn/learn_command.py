@@ -1,8 +1,4 @@
-"""``affiant policy learn`` drafts the least profile that allows what a decision log says was used.
-
-Exit codes: 0 drafted; 1 a file or a line of a log is rejected, or nothing can be drafted from it; 2 the command line is
-wrong.
-"""
+"""``affiant policy learn`` drafts the least profile that allows what a decision log says was used."""
 
 from __future__ import annotations
 

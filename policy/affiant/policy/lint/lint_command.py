@@ -1,7 +1,4 @@
-"""``affiant policy lint`` lists every mistake of a file, or warns about what a file that loads allows.
-
-Exit codes: 0 loaded; 1 rejected, or a warning with ``--strict``; 2 the command line is wrong.
-"""
+"""``affiant policy lint`` lists every mistake of a file, or warns about what a file that loads allows."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from affiant.policy.loading.limit_reading import read_limits
 from affiant.policy.loading.positioned import Sections
 from affiant.policy.loading.sections import read_egress, read_filesystem, read_tools
 from affiant.policy.model.limits import NO_LIMITS, Limits
-from affiant.policy.model.profile import Approval, Policy
-from affiant.policy.normal_form.digest import Rule, normal_form
+from affiant.policy.model.profile import Approval, Policy, Rule
+from affiant.policy.normal_form.digest import normal_form
 from affiant.policy.normal_form.schema import key_mark
 
 __all__ = ["BASELINE_SECTIONS", "BaselinePolicy", "read_baseline"]

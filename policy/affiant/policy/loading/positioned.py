@@ -10,8 +10,8 @@ from affiant.policy.canonical.errors import PolicyConflict, located
 from affiant.policy.canonical.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
 from affiant.policy.decision.limit_words import profile_limits
 from affiant.policy.model.limits import Limits
-from affiant.policy.model.profile import EgressRule, Policy, SecretGrant, check_entries
-from affiant.policy.normal_form.digest import Rule, arranged_rule
+from affiant.policy.model.profile import EgressRule, Policy, Rule, SecretGrant, check_entries
+from affiant.policy.normal_form.digest import arranged_rule
 from affiant.policy.normal_form.schema import at_member
 
 __all__ = ["Sections", "at_approval", "entry_mark", "limit_places", "rule_places"]

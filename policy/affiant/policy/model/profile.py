@@ -8,7 +8,7 @@ hashable, and their order carries no meaning.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -506,6 +506,9 @@ class Resources:
                 raise ValueRefused(f"{name} out of range", expected=f"1 to {most}", found=value)
 
 
+Rule = ToolRule | ToolDenial | PathGrant | EgressRule | EgressDenial | SecretGrant | ModelRule
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The meaning of one profile. Everything that is not allowed here is denied.
@@ -536,6 +539,14 @@ class Policy:
         self._refuse_secrets_in_passthrough()
         _refuse_denied_token_endpoints(self)
         self.make_patterns(Work(MAX_WORK_OF_PROFILE, "a profile"))
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """The rules by their ids (``tools/0``), which those of an arranged policy have."""
+        found: dict[str, Rule] = {}
+        for section in ("tools", "filesystem", "egress", "secrets", "models"):
+            found |= {f"{section}/{at}": rule for at, rule in enumerate(getattr(self, section) or ())}
+        return found
 
     def make_patterns(self, work: Work) -> None:
         """Make what judges each pattern, and count in ``work`` what that costs.

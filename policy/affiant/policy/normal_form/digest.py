@@ -28,6 +28,7 @@ from affiant.policy.model.profile import (
     ModelRule,
     PathGrant,
     Policy,
+    Rule,
     SecretGrant,
     ToolDenial,
     ToolRule,
@@ -37,7 +38,6 @@ from affiant.policy.normal_form.argument_members import argument_members, arrang
 
 __all__ = [
     "SEMANTICS",
-    "Rule",
     "arranged",
     "arranged_form",
     "arranged_rule",
@@ -50,7 +50,6 @@ __all__ = [
 SEMANTICS: Final = "affiant.policy/1"
 """The version of the meaning; it is inside the bytes and in front of them."""
 
-Rule = ToolRule | ToolDenial | PathGrant | EgressRule | EgressDenial | SecretGrant | ModelRule
 _R = TypeVar("_R", bound=Rule)
 _JSON = dict[str, object]
 

@@ -1,8 +1,4 @@
-"""``affiant policy decisions`` shows decision logs to people and converts them for other systems.
-
-Exit codes: 0 shown; 1 a line is not a decision, or the wanted form cannot express it (all others are shown);
-2 the command line is wrong.
-"""
+"""``affiant policy decisions`` shows decision logs to people and converts them for other systems."""
 
 from __future__ import annotations
 

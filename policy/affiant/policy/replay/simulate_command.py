@@ -1,8 +1,4 @@
-"""``affiant policy simulate`` decides recorded requests again by a new version of a profile file.
-
-Exit codes: 0 replayed; 1 a file or a line of the log is rejected, or ``--fail-on`` found what it names; 2 the command
-line is wrong.
-"""
+"""``affiant policy simulate`` decides recorded requests again by a new version of a profile file."""
 
 from __future__ import annotations
 

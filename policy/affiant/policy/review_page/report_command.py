@@ -1,7 +1,4 @@
-"""``affiant policy report`` writes one HTML page about a file, for the person who must approve it.
-
-Exit codes: 0 written; 1 a file is rejected, or the disk is full; 2 the command line is wrong, or OUTPUT exists.
-"""
+"""``affiant policy report`` writes one HTML page about a file, for the person who must approve it."""
 
 from __future__ import annotations
 

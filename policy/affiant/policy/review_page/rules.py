@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from affiant.policy.authority.authority import Authority
 from affiant.policy.authority.words import place_words, settings_lines
 from affiant.policy.editor.rule_text import rule_text
-from affiant.policy.model.profile import Policy, SecretGrant
-from affiant.policy.normal_form.digest import Rule
+from affiant.policy.model.profile import Rule, SecretGrant
 from affiant.policy.review.phrases import LongText, joined
 from affiant.policy.review.review import Review
 from affiant.policy.review.summary import said_of
@@ -32,26 +31,14 @@ def rules(review: Review) -> Sequence[Mapping[str, object]]:
 
 def _rows(review: Review, authority: Authority) -> Iterator[Mapping[str, object]]:
     before = None if review.old is None else review.old.profiles.profiles.get(authority.agent)
-    known = frozenset(() if before is None else (rule for _, rule in _by_id(before.compiled.policy)))
-    for rule_id, rule in _by_id(authority.profile.compiled.policy):
+    known = frozenset(() if before is None else before.compiled.policy.rules.values())
+    for rule_id, rule in authority.profile.compiled.policy.rules.items():
         yield {
             "id": rule_id,
             "says": _written(rule),
             "is_new": review.old is not None and rule not in known,
             "where": review.new.rules(authority, (rule_id,)),
         }
-
-
-def _by_id(policy: Policy) -> Iterator[tuple[str, Rule]]:
-    sections: Mapping[str, Iterable[Rule]] = {
-        "tools": policy.tools,
-        "models": policy.models or (),
-        "filesystem": policy.filesystem,
-        "egress": policy.egress,
-        "secrets": policy.secrets,
-    }
-    for section, found in sections.items():
-        yield from ((f"{section}/{position}", rule) for position, rule in enumerate(found))
 
 
 def _written(rule: Rule) -> LongText:

@@ -1,6 +1,5 @@
 """``affiant policy sign`` signs a profile file with a plain key or through sigstore.
 
-Exit codes: 0 signed; 1 the file is refused, or a service did; 2 the command line, a key or an output cannot be meant.
 What the command needs is imported when it runs, so that help costs nothing.
 """
 

@@ -1,7 +1,4 @@
-"""``affiant policy verify`` checks offline that a named signer has signed a profile file.
-
-Exit codes: 0 it holds; 1 the file or the signature is refused; 2 the command line, or whom it names, cannot be meant.
-"""
+"""``affiant policy verify`` checks offline that a named signer has signed a profile file."""
 
 from __future__ import annotations
 

@@ -9,16 +9,15 @@ cover nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from affiant.policy.decision.decide import Effect
 from affiant.policy.loading.inline_tests import PolicyTest
-from affiant.policy.model.profile import EgressDenial, PathGrant, PathMode, Policy, ToolDenial
-from affiant.policy.normal_form.digest import Rule
+from affiant.policy.model.profile import EgressDenial, PathGrant, PathMode, Rule, ToolDenial
 from affiant.policy.testing.trial import Trial, TriedProfile
 
-__all__ = ["RuleCoverage", "coverage_of", "rules_of"]
+__all__ = ["RuleCoverage", "coverage_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +66,8 @@ def coverage_of(tried: TriedProfile) -> tuple[RuleCoverage, ...]:
             hit=name in (denied if _denies(rule) else allowed),
             near_miss=name in missed,
         )
-        for name, rule in rules_of(tried.policy.policy).items()
+        for name, rule in tried.policy.policy.rules.items()
     )
-
-
-def rules_of(policy: Policy) -> Mapping[str, Rule]:
-    """The rules of an arranged policy, by their ids."""
-    sections: Mapping[str, tuple[Rule, ...]] = {
-        "tools": policy.tools,
-        "filesystem": policy.filesystem,
-        "egress": policy.egress,
-        "secrets": policy.secrets,
-        "models": policy.models or (),
-    }
-    return {
-        f"{section}/{position}": rule
-        for section, rules in sections.items()
-        for position, rule in enumerate(rules)
-    }
 
 
 def _denies(rule: Rule) -> bool:

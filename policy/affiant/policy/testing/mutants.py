@@ -27,12 +27,11 @@ from affiant.policy.model.profile import (
     PathGrant,
     PathMode,
     Policy,
+    Rule,
     SecretGrant,
     TLSMode,
     ToolRule,
 )
-from affiant.policy.normal_form.digest import Rule
-from affiant.policy.testing.coverage import rules_of
 
 __all__ = ["Mutant", "mutants_of", "mutated"]
 
@@ -71,7 +70,7 @@ def mutants_of(policy: CompiledPolicy, asked: Sequence[Question]) -> Iterator[Mu
     """
     ports = _ports(asked)
     endpoints = _endpoints(policy, asked)
-    for name, rule in rules_of(policy.policy).items():
+    for name, rule in policy.policy.rules.items():
         section = name.partition("/")[0]
         yield Mutant(name, section, "dropped")
         for change, put in _legal(_loosened(rule, ports, endpoints)):

@@ -40,12 +40,11 @@ from affiant.policy.model.profile import (
     PathGrant,
     PathMode,
     Policy,
+    Rule,
     SecretGrant,
     ToolDenial,
     ToolRule,
 )
-from affiant.policy.normal_form.digest import Rule
-from affiant.policy.testing.coverage import rules_of
 from affiant.policy.testing.external_tests import read_external_tests
 from affiant.policy.testing.mutants import Mutant, mutants_of, mutated
 from affiant.policy.testing.trial import TriedProfile
@@ -93,7 +92,7 @@ def judge_mutant(tried: TriedProfile, mutant: Mutant) -> JudgedMutant | None:
     policy = mutated(whole, mutant)
     if policy is None:
         return None
-    changed = () if mutant.rule is None else (rules_of(whole)[mutant.rule], *mutant.put)
+    changed = () if mutant.rule is None else (whole.rules[mutant.rule], *mutant.put)
     before, after = (compile_policy(_nearby(each, changed), asks=True) for each in (whole, policy))
     agent, where = tried.profile.name, tried.profile.where(mutant.rule)
     tests = (trial.test for trial in tried.trials if trial.holds)
@@ -192,7 +191,7 @@ def _meets(pattern: str, hosts: set[str]) -> bool:
 def _profile(policy: CompiledPolicy) -> Profile:
     """``policy`` as the comparison takes it: its places are not used."""
     nowhere = Mark("mutant", 1, 1)
-    return Profile("mutant", policy, nowhere, dict.fromkeys(rules_of(policy.policy), nowhere))
+    return Profile("mutant", policy, nowhere, dict.fromkeys(policy.policy.rules, nowhere))
 
 
 # -- the test that is missing ------------------------------------------------------------------------------------------

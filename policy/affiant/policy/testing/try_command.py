@@ -1,8 +1,4 @@
-"""``affiant policy test`` runs the tests of profiles, and measures what the tests would detect.
-
-Exit codes: 0 every test holds; 1 one does not, a threshold is missed, there is no test, or a file is rejected; 2 the
-command line is wrong.
-"""
+"""``affiant policy test`` runs the tests of profiles, and measures what the tests would detect."""
 
 from __future__ import annotations
 
