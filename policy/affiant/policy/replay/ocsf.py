@@ -32,7 +32,7 @@ from affiant.errors import MalformedError
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision_log.reader import RecordedDecision
 from affiant.policy.replay.members import decision_members, decision_uid
-from affiant.policy.replay.ocsf_objects import OTHER, Activity, activity_of, named_or_numbered
+from affiant.policy.replay.ocsf_objects import OTHER, activity_of, known
 
 __all__ = ["OCSF_VERSION", "ocsf_event"]
 
@@ -92,43 +92,36 @@ def ocsf_event(
             where=where,
             hint="Name the file that decided, with --profiles",
         )
-    activity = activity_of(recorded, _asking(recorded))
+    activity = activity_of(recorded)
     members = decision_members(recorded)
-    network = activity.number // 1000 == _NETWORK
+    network = activity["category_uid"] == _NETWORK
     return {
-        **_classification(activity),
+        **activity,
         **_outcome(recorded),
         "time": recorded.ts * 1000,
         "message": f"{recorded.enforced.value}: {recorded.request} ({recorded.reason})",
         "metadata": _metadata(recorded, members, source=source, version=version, network=network),
-        "actor": _actor(recorded),
-        **activity.members,
+        "actor": known(
+            app_name=recorded.agent or None,
+            session=None if recorded.session is None else {"uid": recorded.session},
+        ),
         **_control(recorded, places or {}, network=network),
         "unmapped": _unmapped(recorded, members, places or {}),
     }
 
 
-def _classification(activity: Activity) -> Mapping[str, object]:
-    return {
-        "category_uid": activity.number // 1000,
-        "category_name": activity.category,
-        "class_uid": activity.number,
-        "class_name": activity.name,
-        "activity_id": activity.activity,
-        "activity_name": activity.caption,
-        "type_uid": activity.number * 100 + activity.activity,
-        "type_name": f"{activity.name}: {'Other' if activity.activity == OTHER else activity.caption}",
-    }
-
-
 def _outcome(recorded: RecordedDecision) -> Mapping[str, object]:
     denied = recorded.enforced is Effect.DENY
+    severity, status = ((2, "Low"), (2, "Failure")) if denied else ((1, "Informational"), (0, "Unknown"))
+    return {**_enumerated(severity=severity, status=status), "status_code": recorded.reason}
+
+
+def _enumerated(**members: tuple[int, str]) -> Mapping[str, object]:
+    """Each number of an enumeration as ``name_id``, and its caption."""
     return {
-        "severity_id": 2 if denied else 1,
-        "severity": "Low" if denied else "Informational",
-        "status_id": 2 if denied else 0,
-        "status": "Failure" if denied else "Unknown",
-        "status_code": recorded.reason,
+        key: value
+        for name, (number, caption) in members.items()
+        for key, value in ((f"{name}_id", number), (name, caption))
     }
 
 
@@ -149,53 +142,23 @@ def _metadata(
         "log_provider": "affiant",
         "sequence": recorded.line,
         "original_time": str(recorded.ts),
-        **({} if recorded.session is None else {"correlation_uid": recorded.session}),
-    }
-
-
-def _asking(recorded: RecordedDecision) -> Mapping[str, object]:
-    """The session's machine, as an endpoint or a device: what it runs on is not in a decision."""
-    return {
-        **named_or_numbered(recorded.agent, recorded.session),
-        "type_id": OTHER,
-        "type": "agent session",
-    }
-
-
-def _actor(recorded: RecordedDecision) -> Mapping[str, object]:
-    return {
-        **({"app_name": recorded.agent} if recorded.agent else {}),
-        **({} if recorded.session is None else {"session": {"uid": recorded.session}}),
+        **known(correlation_uid=recorded.session),
     }
 
 
 def _control(recorded: RecordedDecision, places: Mapping[str, str], *, network: bool) -> Mapping[str, object]:
     """The attributes of the profile ``security_control``."""
-    action, disposition = _ACTION[recorded.enforced], _DISPOSITION[recorded.enforced]
-    rule = _firewall_rule(recorded.rules[0], places) if network and len(recorded.rules) == 1 else {}
+    rule = recorded.rules[0] if network and len(recorded.rules) == 1 else None
+    policy = known(name=recorded.agent or None, uid=recorded.policy_digest)
     return {
-        "action_id": action[0],
-        "action": action[1],
-        "disposition_id": disposition[0],
-        "disposition": disposition[1],
-        "policy": {
-            **named_or_numbered(recorded.agent, recorded.policy_digest),
-            "type": "affiant permission profile",
-            "is_applied": True,
-        },
-        **rule,
+        **_enumerated(action=_ACTION[recorded.enforced], disposition=_DISPOSITION[recorded.enforced]),
+        "policy": {**policy, "type": "affiant permission profile", "is_applied": True},
+        **known(firewall_rule=None if rule is None else known(uid=rule, desc=places.get(rule))),
     }
-
-
-def _firewall_rule(rule: str, places: Mapping[str, str]) -> Mapping[str, object]:
-    return {"firewall_rule": {"uid": rule, **({"desc": places[rule]} if rule in places else {})}}
 
 
 def _unmapped(
     recorded: RecordedDecision, members: Mapping[str, object], places: Mapping[str, str]
 ) -> Mapping[str, object]:
-    rules = [{"id": rule, **({"where": places[rule]} if rule in places else {})} for rule in recorded.rules]
-    return {
-        **{name: members[name] for name in _UNMAPPED if name in members},
-        **({"rules": rules} if rules else {}),
-    }
+    rules = [known(id=rule, where=places.get(rule)) for rule in recorded.rules]
+    return {**{name: members[name] for name in _UNMAPPED if name in members}, **known(rules=rules or None)}

@@ -20,11 +20,10 @@ one: the model is a resource.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final, assert_never
 
-from affiant.policy.canonical.tool_origin import ANY, Origin
+from affiant.policy.canonical.tool_origin import ANY
 from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
@@ -35,7 +34,7 @@ from affiant.policy.decision.questions import (
 from affiant.policy.decision_log.reader import RecordedDecision
 from affiant.policy.model.profile import PathMode
 
-__all__ = ["OTHER", "Activity", "activity_of", "named_or_numbered"]
+__all__ = ["OTHER", "activity_of", "known"]
 
 OTHER: Final = 99
 """Of every enumeration of OCSF: the caption beside it is the source's own word."""
@@ -56,127 +55,106 @@ _METHODS: Final[Mapping[str, int]] = {
 No other stands in ``http_request.http_method`` either: it is an enumeration too (``objects/http_request.json``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """A class of OCSF, one of its activities, and the attributes that say what it is about.
-
-    Args:
-        number: ``class_uid``; its thousands are ``category_uid``.
-        name: ``class_name``; category: ``category_name``.
-        activity: ``activity_id``; caption: ``activity_name``.
-        members: the class's own attributes.
-    """
-
-    number: int
-    name: str
-    category: str
-    activity: int
-    caption: str
-    members: Mapping[str, object]
+_CATEGORIES: Final = {1: "System Activity", 4: "Network Activity", 6: "Application Activity"}
+"""By the thousands of a class's number."""
 
 
-def activity_of(recorded: RecordedDecision, source: Mapping[str, object]) -> Activity:
-    """What ``recorded`` is about.
-
-    Args:
-        source: the endpoint that asked: the session.
-    """
-    question = recorded.question
+def activity_of(recorded: RecordedDecision) -> Mapping[str, object]:
+    """The class and activity of what ``recorded`` is about, and the class's own attributes."""
+    question, source = recorded.question, _asking(recorded)
     match question:
         case EgressQuestion(method=None):
-            members = {"src_endpoint": source, "dst_endpoint": _endpoint(question.host, question.port)}
-            return Activity(4001, "Network Activity", "Network Activity", 1, "Open", members)
+            ends = {"src_endpoint": source, "dst_endpoint": _endpoint(question.host, question.port)}
+            return _activity(4001, "Network Activity", 1, "Open", **ends)
         case EgressQuestion():
             return _http(question, recorded.size, source)
         case ToolQuestion(name, origin=origin):
-            api = {"operation": name, **_service(origin)}
-            resource = {"type": "tool", "name": name, **_pinned(origin)}
-            return _api("Offer" if recorded.offered else "Call", api, resource, source)
+            server = None if origin.server in (None, ANY) else {"name": origin.server}
+            pinned = None if origin.schema in (None, ANY) else origin.schema
+            api = known(operation=name, service=server)
+            caption = "Offer" if recorded.offered else "Call"
+            return _api(caption, source, api=api, resources=[known(type="tool", name=name, uid=pinned)])
         case ModelQuestion(name):
-            return _api("Call", {"operation": "call model"}, {"type": "model", "name": name}, source)
+            model = {"type": "model", "name": name}
+            return _api("Call", source, api={"operation": "call model"}, resources=[model])
         case SecretQuestion(name, host, port):
-            used = _api("Use", {"operation": "use secret"}, {"type": "secret", "name": name}, source)
-            return _with(used, {"dst_endpoint": _endpoint(host, port)})
+            secret, end = {"type": "secret", "name": name}, _endpoint(host, port)
+            return _api("Use", source, api={"operation": "use secret"}, resources=[secret], dst_endpoint=end)
         case PathQuestion(path, mode):
             return _file(path, mode, source)
         case _:
             assert_never(question)
 
 
-def named_or_numbered(name: str, number: str | None) -> Mapping[str, str]:
-    """``name`` and ``uid`` of an entity, those that are known."""
-    return {**({"name": name} if name else {}), **({} if number is None else {"uid": number})}
+def known(**members: object) -> Mapping[str, object]:
+    """The members that are known: those that are not None."""
+    return {name: value for name, value in members.items() if value is not None}
 
 
-def _http(question: EgressQuestion, size: int | None, source: Mapping[str, object]) -> Activity:
+def _activity(number: int, name: str, activity: int, caption: str, **members: object) -> Mapping[str, object]:
+    """An event's class, and the attributes that say what it is about."""
+    return {
+        "category_uid": number // 1000,
+        "category_name": _CATEGORIES[number // 1000],
+        "class_uid": number,
+        "class_name": name,
+        "activity_id": activity,
+        "activity_name": caption,
+        "type_uid": number * 100 + activity,
+        "type_name": f"{name}: {'Other' if activity == OTHER else caption}",
+        **members,
+    }
+
+
+def _asking(recorded: RecordedDecision) -> Mapping[str, object]:
+    """The session's machine, as an endpoint or a device: what it runs on is not in a decision."""
+    return known(name=recorded.agent or None, uid=recorded.session, type_id=OTHER, type="agent session")
+
+
+def _http(question: EgressQuestion, size: int | None, source: Mapping[str, object]) -> Mapping[str, object]:
     method, target = question.method or "", question.target or "/"
     path, _, query = target.partition("?")
     standard = 443 if question.scheme.value == "https" else 80
     port = "" if question.port == standard else f":{question.port}"
-    url = {
-        "scheme": question.scheme.value,
-        "hostname": question.host,
-        **_port(question.port),
-        "path": path,
-        **({"query_string": query} if query else {}),
-        "url_string": f"{question.scheme.value}://{question.host}{port}{target}",
-    }
+    url = known(
+        scheme=question.scheme.value,
+        hostname=question.host,
+        port=_port(question.port),
+        path=path,
+        query_string=query or None,
+        url_string=f"{question.scheme.value}://{question.host}{port}{target}",
+    )
     number = _METHODS.get(method, OTHER)
-    request = {
-        **({} if number == OTHER else {"http_method": method}),
-        "url": url,
-        **({} if size is None else {"body_length": size}),
-    }
-    caption = method if number == OTHER else method.capitalize()
-    members = {
-        "src_endpoint": source,
-        "dst_endpoint": _endpoint(question.host, question.port),
-        "http_request": request,
-    }
-    return Activity(4002, "HTTP Activity", "Network Activity", number, caption, members)
+    return _activity(
+        4002,
+        "HTTP Activity",
+        number,
+        method if number == OTHER else method.capitalize(),
+        src_endpoint=source,
+        dst_endpoint=_endpoint(question.host, question.port),
+        http_request=known(http_method=None if number == OTHER else method, url=url, body_length=size),
+    )
 
 
-def _api(
-    caption: str, api: Mapping[str, object], resource: Mapping[str, object], source: Mapping[str, object]
-) -> Activity:
-    members = {"api": api, "resources": [resource], "src_endpoint": source}
-    return Activity(6003, "API Activity", "Application Activity", OTHER, caption, members)
+def _api(caption: str, source: Mapping[str, object], **members: object) -> Mapping[str, object]:
+    return _activity(6003, "API Activity", OTHER, caption, src_endpoint=source, **members)
 
 
-def _file(path: str, mode: PathMode, source: Mapping[str, object]) -> Activity:
+def _file(path: str, mode: PathMode, source: Mapping[str, object]) -> Mapping[str, object]:
     """``file.type_id`` 0: a path may be a file or a folder, and a decision does not look."""
     name = path.rstrip("/").rpartition("/")[2] or "/"
-    members = {"file": {"name": name, "path": path, "type_id": 0, "type": "Unknown"}, "device": source}
+    file = {"name": name, "path": path, "type_id": 0, "type": "Unknown"}
     number, caption = (2, "Read") if mode is PathMode.READ else (3, "Update")
-    return Activity(1001, "File System Activity", "System Activity", number, caption, members)
-
-
-def _with(activity: Activity, members: Mapping[str, object]) -> Activity:
-    return Activity(
-        activity.number,
-        activity.name,
-        activity.category,
-        activity.activity,
-        activity.caption,
-        {**activity.members, **members},
-    )
+    return _activity(1001, "File System Activity", number, caption, file=file, device=source)
 
 
 def _endpoint(host: str, port: int) -> Mapping[str, object]:
     try:
-        return {"ip": str(ip_address(host.removeprefix("[").removesuffix("]"))), **_port(port)}
+        return known(ip=str(ip_address(host.removeprefix("[").removesuffix("]"))), port=_port(port))
     except ValueError:
-        return {"hostname": host, **_port(port)}
+        return known(hostname=host, port=_port(port))
 
 
-def _port(port: int) -> Mapping[str, int]:
-    """Without a port that is none: the request's own text, beside it, has it."""
-    return {"port": port} if port <= _MAX_PORT else {}
-
-
-def _service(origin: Origin) -> Mapping[str, object]:
-    return {} if origin.server in (None, ANY) else {"service": {"name": origin.server}}
-
-
-def _pinned(origin: Origin) -> Mapping[str, object]:
-    return {} if origin.schema in (None, ANY) else {"uid": origin.schema}
+def _port(port: int) -> int | None:
+    """None for a port that is none: the request's own text, beside it, has it."""
+    return port if port <= _MAX_PORT else None
