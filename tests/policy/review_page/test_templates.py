@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from jinja2 import UndefinedError
 from tests.policy.review_page.conftest import Page
 
-from affiant.policy.review.phrases import Link, Name, phrase, plain
+from affiant.policy.review.page_text import Link, plain
 from affiant.policy.review_page.page import TEMPLATES, environment
 
 ANY = st.text(max_size=60) | st.text("<>&\"'/=`{}:;#-\\\n ab", max_size=40)
 PRINTED = (
-    '{% from "macros.html.j2" import said %}'
-    '<p title="{{ value }}" class="{{ value }}">{{ value }}{{ said(phrase) }}</p>'
+    '{% from "macros.html.j2" import names, places %}'
+    '<p title="{{ value }}" class="{{ value }}">{{ value }}{{ names(listed) }}{{ places(links) }}</p>'
 )
 
 
 @given(ANY)
 def test_any_text_stays_text_in_an_element_and_in_an_attribute(value: str) -> None:
-    shown = environment().from_string(PRINTED).render(value=value, phrase=(value, Name(value)))
+    shown = environment().from_string(PRINTED).render(value=value, listed=[value], links=[Link(value)])
     page = Page(shown)
     assert [tag for tag, _ in page.elements] == ["p", "code"]
     assert page.elements[0][1] == {"title": plain(value), "class": plain(value)}
@@ -30,8 +30,26 @@ def test_any_text_stays_text_in_an_element_and_in_an_attribute(value: str) -> No
 
 
 def test_a_link_is_to_a_line_of_the_page() -> None:
-    page = Page(environment().from_string(PRINTED).render(value="", phrase=phrase(Link("p.yaml:3", "#n3"))))
+    links = [Link("p.yaml:3", "#n3"), Link("and 2 more")]
+    page = Page(environment().from_string(PRINTED).render(value="", listed=[], links=links))
     assert page.all("a") == [{"class": "place", "href": "#n3"}]
+    assert page.text == "p.yaml:3 and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ("", ""),
+        ("a", "a"),
+        ("abc", "a, b and c"),
+        ("abcde", "a, b, c, d and e"),
+        ("abcdef", "a, b, c, d and 2 more"),
+    ],
+)
+def test_lists_of_names_read_as_sentences(values: str, text: str) -> None:
+    page = Page(environment().from_string(PRINTED).render(value="", listed=list(values), links=[]))
+    assert page.text == text
+    assert len(page.all("code")) == min(len(values), 5 if len(values) < 6 else 4)
 
 
 @pytest.mark.parametrize("expression", ["missing", "row.missing", "row['missing']", "rows[1]"])

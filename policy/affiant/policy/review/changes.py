@@ -8,7 +8,7 @@ from itertools import groupby
 from affiant.policy.diff.difference_groups import DifferenceGroup
 from affiant.policy.diff.differences import Direction
 from affiant.policy.review.edition import Edition
-from affiant.policy.review.phrases import Phrase, names, phrase
+from affiant.policy.review.page_text import Link
 from affiant.policy.review.review import Review
 
 __all__ = ["changes"]
@@ -43,7 +43,7 @@ def _row(review: Review, group: DifferenceGroup) -> Mapping[str, object]:
         "tag": _TAGS[direction],
         "what": _what(group),
         "example": group.requests,
-        "secrets": names(group.first.secrets),
+        "secrets": group.first.secrets,
         "where": _where(review.new, review.old, group),
     }
 
@@ -56,10 +56,10 @@ def _what(group: DifferenceGroup) -> str:
     return group.what
 
 
-def _where(new: Edition, old: Edition | None, group: DifferenceGroup) -> Phrase:
+def _where(new: Edition, old: Edition | None, group: DifferenceGroup) -> Sequence[Link]:
     """The rules that decide now; where nothing does, those that did."""
     now = [place for each in group.alike for place in each.new.places]
     if now or old is None:
         return new.places(now)
     was = old.places(place for each in group.alike for place in each.old.places)
-    return phrase("was ", *was) if was else ()
+    return [Link("was"), *was] if was else []

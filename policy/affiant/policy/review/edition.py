@@ -13,7 +13,7 @@ from typing import Final
 from affiant.policy.authority.authority import Authority, authority_of
 from affiant.policy.loading.policy_file import PolicyFile
 from affiant.policy.loading.profile_set import ProfileSet
-from affiant.policy.review.phrases import Link, Phrase, joined, phrase, shortened
+from affiant.policy.review.page_text import Link, shortened
 
 __all__ = ["MAX_LINES", "Document", "Edition", "edition_of"]
 
@@ -56,20 +56,19 @@ class Edition:
             return None
         return f"#{prefix}{int(numbers[0])}"
 
-    def place(self, where: str) -> Phrase:
+    def place(self, where: str) -> Link:
         """``source:line:column`` as a link to that line, shown without the column; of a long name both ends."""
         target = self.target(where)
         source, *numbers = where.rsplit(":", 2)
-        shown = ":".join([shortened(source, _NAME), *numbers[:1]])
-        return phrase(shown if target is None else Link(shown, target))
+        return Link(":".join([shortened(source, _NAME), *numbers[:1]]), target)
 
-    def places(self, wheres: Iterable[str]) -> Phrase:
+    def places(self, wheres: Iterable[str]) -> Sequence[Link]:
         """Up to four different lines, and how many more there are."""
         found = list(dict.fromkeys(self.place(where) for where in wheres))
         more = len(found) - _PLACES
-        return joined(found[:_PLACES], " ") + (phrase(f" and {more} more") if more > 0 else ())
+        return [*found[:_PLACES], *([Link(f"and {more} more")] if more > 0 else [])]
 
-    def rules(self, authority: Authority, rules: Iterable[str]) -> Phrase:
+    def rules(self, authority: Authority, rules: Iterable[str]) -> Sequence[Link]:
         """The places of an authority's rules."""
         return self.places(authority.where(rule) for rule in rules)
 

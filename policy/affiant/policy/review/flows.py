@@ -10,7 +10,6 @@ from affiant.policy.authority.words import place_words, requests_words, unrestri
 from affiant.policy.decision.decide import Effect
 from affiant.policy.model.profile import Scheme
 from affiant.policy.review.edition import Edition
-from affiant.policy.review.phrases import Name, Phrase, joined, phrase
 from affiant.policy.review.review import Review
 
 __all__ = ["flows"]
@@ -34,32 +33,32 @@ def _sent(edition: Edition, authority: Authority, secret: SecretAuthority) -> It
     ):  # the one place to which what is exchanged for a token goes: the agent cannot get there
         yield {
             "secret": secret.grant.name,
-            "agent": phrase("the broker, not ", Name(authority.agent)),
+            "agent": authority.agent,
+            "by_broker": True,
             "host": f"{exchange.host}:{exchange.port}",
-            "requests": phrase("POST ", Name(exchange.path), ", for a token"),
+            "requests": f"POST {exchange.path}, for a token",
             "asks": False,
-            "place": phrase(f"{SENT_FOR_TOKEN[exchange.grant]} ({exchange.grant.value})"),
+            "place": f"{SENT_FOR_TOKEN[exchange.grant]} ({exchange.grant.value})",
             "where": edition.rules(authority, (secret.rule,)),
         }
     for sink in secret.sinks:
         yield {
             "secret": secret.grant.name,
-            "agent": phrase(Name(authority.agent)),
+            "agent": authority.agent,
+            "by_broker": False,
             "host": f"{sink.host}:{sink.port}",
-            "requests": joined(_requests(authority, sink), "; "),
+            "requests": _requests(authority, sink),
             "asks": sink.effect is Effect.ASK,
-            "place": phrase(place_words(secret.grant.inject, formats=False)),
+            "place": place_words(secret.grant.inject, formats=False),
             "where": edition.rules(authority, sink.rules),
         }
 
 
-def _requests(authority: Authority, sink: Sink) -> Iterator[Phrase]:
+def _requests(authority: Authority, sink: Sink) -> str:
     reach = next(each for each in authority.hosts if each.covers(sink.host, sink.port, Scheme.HTTPS))
     if reach.unrestricted:
-        yield phrase(f"any: the agent {unrestricted_words(reach)}")
-        return
-    for group in reach.requests:
-        yield phrase(requests_words(group))
+        return f"any: the agent {unrestricted_words(reach)}"
+    return "; ".join(map(requests_words, reach.requests))
 
 
 def _unused(

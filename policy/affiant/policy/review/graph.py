@@ -16,7 +16,7 @@ from affiant.policy.authority.words import requests_words
 from affiant.policy.decision.decide import Effect
 from affiant.policy.diff.reachable import Reach
 from affiant.policy.model.profile import PathMode, Scheme
-from affiant.policy.review.phrases import plain
+from affiant.policy.review.page_text import plain
 from affiant.policy.review.summary import host_name
 
 __all__ = ["KINDS", "Edge", "Graph", "Node", "graph_of"]

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from affiant.policy.review.edition import Edition
-from affiant.policy.review.phrases import Name
 from affiant.policy.review.review import Review
 
 __all__ = ["facts", "tiles"]
@@ -18,7 +17,8 @@ class _Fact(NamedTuple):
     term: str
     value: str
     note: str = ""
-    is_digest: bool = False
+    look: str = ""
+    """``name`` or ``digest``: a word that is shown as code."""
 
 
 def tiles(review: Review) -> Iterator[Mapping[str, object]]:
@@ -55,16 +55,16 @@ def _tile(
 def facts(review: Review) -> Iterator[_Fact]:
     """By which a reader finds the same file."""
     new = review.new.profiles
-    yield _Fact("File", Name(new.source))
+    yield _Fact("File", new.source, look="name")
     meaning = "of the meaning: all profiles of the file"
-    yield _Fact("Policy digest (SHA-384)", new.digest, meaning, is_digest=True)
-    yield _Fact("File's bytes (SHA-256)", new.source_digest, "as sha256sum prints it", is_digest=True)
+    yield _Fact("Policy digest (SHA-384)", new.digest, meaning, look="digest")
+    yield _Fact("File's bytes (SHA-256)", new.source_digest, "as sha256sum prints it", look="digest")
     yield from _baseline(review.new, "Baseline policy", "Baseline policy's digest (SHA-384)")
     if review.old is not None:
         old = review.old.profiles
-        yield _Fact("Compared with", Name(old.source))
-        yield _Fact("Its policy digest", old.digest, is_digest=True)
-        yield _Fact("Its bytes", old.source_digest, is_digest=True)
+        yield _Fact("Compared with", old.source, look="name")
+        yield _Fact("Its policy digest", old.digest, look="digest")
+        yield _Fact("Its bytes", old.source_digest, look="digest")
         yield from _baseline(review.old, "Its baseline policy", "Its baseline policy's digest")
     if review.at is not None:
         yield _Fact("Reviewed at", review.at, "as given by the person who made this page")
@@ -76,6 +76,6 @@ def _baseline(edition: Edition, title: str, digest: str) -> Iterator[_Fact]:
     if not named:
         yield _Fact(title, "none: the file names no denials of an organisation")
         return
-    yield _Fact(title, Name(named[0].name), "denials that are merged into every profile")
+    yield _Fact(title, named[0].name, "denials that are merged into every profile", "name")
     found = dict.fromkeys(each.compiled.policy.floor for each in edition.agents)
-    yield from (_Fact(digest, each, is_digest=True) for each in found if each is not None)
+    yield from (_Fact(digest, each, look="digest") for each in found if each is not None)

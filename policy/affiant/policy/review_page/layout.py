@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from affiant.policy.review.graph import KINDS, Edge, Graph, Node
-from affiant.policy.review.phrases import shortened
+from affiant.policy.review.page_text import shortened
 
 __all__ = ["CHARACTER", "LINE", "WIDTH", "Box", "Drawing", "Title", "Wire", "laid_out"]
 

@@ -16,7 +16,7 @@ from affiant.policy.diff.differences import Direction
 from affiant.policy.diff.reachable import Reach
 from affiant.policy.review.changed_cells import AGENT, changed_cells
 from affiant.policy.review.edition import Edition
-from affiant.policy.review.phrases import plain, shortened
+from affiant.policy.review.page_text import plain, shortened
 from affiant.policy.review.review import Review
 
 __all__ = ["AGENTS", "matrix"]

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from affiant.html_page import whole_page
 from affiant.policy.review.changes import changes
 from affiant.policy.review.flows import flows
-from affiant.policy.review.phrases import Link, Name, plain
+from affiant.policy.review.page_text import plain
 from affiant.policy.review.review import Review
 from affiant.policy.review.summary import summary
 from affiant.policy.review_page.introduction import facts, tiles
@@ -66,7 +66,7 @@ def _views(review: Review) -> Mapping[str, object]:
 @cache
 def environment() -> Environment:
     """The templates of the page, with escaping that cannot be left out."""
-    found = Environment(
+    return Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -75,9 +75,6 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    found.tests["a_name"] = lambda part: isinstance(part, Name)
-    found.tests["a_link"] = lambda part: isinstance(part, Link)
-    return found
 
 
 def _printed(value: object) -> str | int:

@@ -9,9 +9,9 @@ from affiant.policy.authority.authority import Authority
 from affiant.policy.authority.words import place_words, settings_lines
 from affiant.policy.editor.rule_text import rule_text
 from affiant.policy.model.profile import Rule, SecretGrant
-from affiant.policy.review.phrases import LongText, joined
+from affiant.policy.review.page_text import LongText
 from affiant.policy.review.review import Review
-from affiant.policy.review.summary import said_of
+from affiant.policy.review.summary import in_short
 
 __all__ = ["rules"]
 
@@ -21,7 +21,7 @@ def rules(review: Review) -> Sequence[Mapping[str, object]]:
     return [
         {
             "agent": each.agent,
-            "says": joined(said_of(each), " "),
+            "says": in_short(each),
             "rules": list(_rows(review, each)),
             "rest": list(settings_lines(each)),
         }

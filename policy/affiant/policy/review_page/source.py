@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from affiant.policy.loading.shown_lines import ShownDocument
 from affiant.policy.review.edition import MAX_LINES, Document
-from affiant.policy.review.phrases import LongText
+from affiant.policy.review.page_text import LongText
 from affiant.policy.review.review import Review
 
 __all__ = ["source"]

@@ -1,4 +1,4 @@
-"""What a phrase shows never looks like what it is not."""
+"""What is shown of a text never looks like what it is not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from affiant.policy.review.phrases import LongText, Name, joined, listed, names, phrase, plain
+from affiant.policy.review.page_text import LongText, plain
 
 ANY = st.text(max_size=60) | st.text("<>&\"'/=`{}:;#-\\\n ab", max_size=40)
 
@@ -43,12 +43,3 @@ def test_a_long_text_is_cut_after_what_reads_like_a_secret_was_masked() -> None:
     assert "ghp" not in shown
     assert len(plain("x" * 5000)) == 403
     assert len(plain(LongText("x" * 5000))) == 2003
-
-
-def test_lists_read_as_sentences() -> None:
-    assert listed([]) == ()
-    assert "".join(listed([phrase("a"), phrase("b"), phrase("c")])) == "a, b and c"
-    assert joined([phrase("a"), phrase("b", "c")], " & ") == ("a", " & ", "b", "c")
-    assert "".join(names("abcdefgh")) == "a, b, c, d, e, f and 2 more"
-    assert "more" not in "".join(names("abcdefg"))
-    assert [isinstance(part, Name) for part in names("ab")] == [True, False, True]
