@@ -20,7 +20,7 @@ from affiant.policy.review.flows import flows
 from affiant.policy.review.page_text import plain
 from affiant.policy.review.review import Review
 from affiant.policy.review.summary import summary
-from affiant.policy.review_page.introduction import facts, tiles
+from affiant.policy.review_page.introduction import editions, numbers
 from affiant.policy.review_page.matrix_tables import matrix
 from affiant.policy.review_page.pictures import pictures
 from affiant.policy.review_page.rules import rules
@@ -50,8 +50,9 @@ def _views(review: Review) -> Mapping[str, object]:
         "old_file": None if review.old is None else review.old.profiles.source,
         "builder": review.builder,
         "left_out": review.left_out,
-        "tiles": list(tiles(review)),
-        "facts": list(facts(review)),
+        "numbers": numbers(review),
+        "editions": editions(review),
+        "at": review.at or "",
         "changes": changes(review),
         "summary": summary(review),
         "warnings": warned(review),
