@@ -461,8 +461,8 @@ def test_denials_beyond_the_bound_are_counted(start: ProfileSet):
 )
 def test_a_rule_is_written_as_it_is_read(profile_of, sections: str) -> None:
     section = sections.partition(":")[0]
-    (rule,) = rules_of(profile_of(sections), section)
-    assert rules_of(profile_of(f"{section}: [{rule_text(rule)}]"), section) == (rule,)
+    (rule,) = rules_of(profile_of(sections), section).values()
+    assert [*rules_of(profile_of(f"{section}: [{rule_text(rule)}]"), section).values()] == [rule]
 
 
 @pytest.mark.parametrize(

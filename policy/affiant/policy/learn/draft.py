@@ -20,6 +20,7 @@ from affiant.policy.decision.questions import (
     PathQuestion,
     SecretQuestion,
     ToolQuestion,
+    plane_of,
 )
 from affiant.policy.learn.draft_hosts import HostEntry, connections, host_entries
 from affiant.policy.learn.draft_rules import (
@@ -32,7 +33,6 @@ from affiant.policy.learn.draft_rules import (
     model_entries,
     most_tokens,
     path_entries,
-    plane_of_use,
     rules_behind,
     rules_of,
     secret_rule,
@@ -63,9 +63,6 @@ __all__ = ["SECTIONS", "Draft", "Withheld", "draft_profile"]
 SECTIONS: Final = ("tools", "filesystem_access", "network_egress", "secrets_access", "models")
 _PLANES: Final[Mapping[str, str]] = dict(
     zip(SECTIONS, ("tool", "path", "egress", "secret", "model"), strict=True)
-)
-_IDS: Final[Mapping[str, str]] = dict(
-    zip(SECTIONS, ("tools", "filesystem", "egress", "secrets", "models"), strict=True)
 )
 
 _WRITTEN: Final = frozenset({"tool_denied", "egress_denied", "path_carved_out"})
@@ -158,11 +155,11 @@ class _Drafting:
             return None
         if section == "models" and self.start.models is None:
             self.draft.any_model = True
-        rules: Iterable[Rule] = rules_of(self.start, section)
-        self.used_ids.update(f"{_IDS[section]}/{at}" for at, _ in enumerate(rules_of(self.start, section)))
+        rules = rules_of(self.start, section)
+        self.used_ids |= rules.keys()
         return [
             Entry(rule, note=why)
-            for rule in rules
+            for rule in rules.values()
             if not (isinstance(rule, SecretGrant) and not rule.hosts)  # which another draft could give a host
         ]
 
@@ -206,7 +203,7 @@ class _Drafting:
                 yield from self._said(use, seen, "tools", tool_entries)
             return
         used = self._by_rule(ToolQuestion)
-        rules = {f"tools/{at}": rule for at, rule in enumerate(self.start.tools)}
+        rules = rules_of(self.start, "tools")
         allowing = [rule for name, rule in rules.items() if name in used and isinstance(rule, ToolRule)]
         beside = demands_beside(self.start, (*allowing, *self._included_tools()))
         self.used_ids |= beside
@@ -265,8 +262,9 @@ class _Drafting:
         limited = limited_rules(self.start, found)
         for rule_id, seen in limited.items():
             assert self.start is not None
-            whole = self.start.egress[int(rule_id.partition("/")[2])]
-            yield Entry(whole, seen, "kept whole: it counts what it lets through")
+            yield Entry(
+                self.start.compiled.policy.rules[rule_id], seen, "kept whole: it counts what it lets through"
+            )
         spoken = [
             (use, seen)
             for use, seen in found
@@ -336,7 +334,7 @@ class _Drafting:
 
     def _withhold(self) -> None:
         for use, seen in (*self.learned.denied.items(), *self.learned.asked.items()):
-            section = next(name for name, plane in _PLANES.items() if plane_of_use(use) == plane)
+            section = next(name for name, plane in _PLANES.items() if plane_of(use.question) == plane)
             if section == "filesystem_access" and seen.reasons == {"path_carved_out"}:
                 continue  # the sandbox's own masks, not a request
             try:
@@ -391,8 +389,7 @@ class _Drafting:
         if self.start is None:
             return
         for section in SECTIONS:
-            for at, rule in enumerate(rules_of(self.start, section)):
-                name = f"{_IDS[section]}/{at}"
+            for name, rule in rules_of(self.start, section).items():
                 denial = isinstance(rule, (ToolDenial, EgressDenial)) or (
                     isinstance(rule, PathGrant) and rule.mode is PathMode.NONE
                 )

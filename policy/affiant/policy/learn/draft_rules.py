@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from affiant.policy.canonical.tool_origin import ANY
 from affiant.policy.decision.questions import (
@@ -42,7 +43,6 @@ __all__ = [
     "model_entries",
     "most_tokens",
     "path_entries",
-    "plane_of_use",
     "rules_behind",
     "rules_of",
     "secret_rule",
@@ -60,28 +60,20 @@ class Entry:
     note: str = ""
 
 
-def rules_of(start: Profile, section: str) -> tuple[Rule, ...]:
-    """The rules of one section of a profile."""
-    found: Mapping[str, tuple[Rule, ...]] = {
-        "tools": start.tools,
-        "filesystem_access": start.filesystem,
-        "network_egress": start.egress,
-        "secrets_access": start.secrets,
-        "models": start.models or (),
-    }
-    return found[section]
+_IDS: Final = {
+    "tools": "tools",
+    "filesystem_access": "filesystem",
+    "network_egress": "egress",
+    "secrets_access": "secrets",
+    "models": "models",
+}
+"""What the ids of a section's rules begin with."""
 
 
-def plane_of_use(use: Use) -> str:
-    """The plane of a request."""
-    kinds = {
-        ToolQuestion: "tool",
-        PathQuestion: "path",
-        EgressQuestion: "egress",
-        SecretQuestion: "secret",
-        ModelQuestion: "model",
-    }
-    return kinds[type(use.question)]
+def rules_of(start: Profile, section: str) -> Mapping[str, Rule]:
+    """The rules of one section of a profile, by id."""
+    rules = start.compiled.policy.rules.items()
+    return {rule_id: rule for rule_id, rule in rules if rule_id.partition("/")[0] == _IDS[section]}
 
 
 def is_judged_by(constraint: Constraint, kind: type) -> bool:
@@ -107,8 +99,8 @@ def demands_beside(start: Profile, allowing: Iterable[ToolRule]) -> frozenset[st
     """The ids of the rules for tools that can demand approval of a call that some rule of ``allowing`` lets through:
     without them that call would need none."""
     asking = {
-        f"tools/{at}": rule
-        for at, rule in enumerate(start.tools)
+        rule_id: rule
+        for rule_id, rule in start.compiled.policy.rules.items()
         if isinstance(rule, ToolRule) and _can_ask(rule, start.approval)
     }
     found: set[str] = set()
@@ -155,15 +147,12 @@ def limited_rules(start: Profile | None, uses: Iterable[tuple[Use, Seen]]) -> di
     """The rules for hosts that count what they let through, as far as they were used: one that is drafted anew in
     several parts would count anew in each."""
     found: dict[str, Seen] = {}
-    for at, rule in enumerate(() if start is None else start.egress):
-        rule_id = f"egress/{at}"
-        for use, seen in uses:
-            if (
-                isinstance(rule, EgressRule)
-                and rule.limits != NO_EGRESS_LIMITS
-                and rule_id in rules_behind(use, seen, start)
-            ):
-                found.setdefault(rule_id, Seen()).join(seen)
+    rules = {} if start is None else start.compiled.policy.rules
+    for rule_id, rule in rules.items():
+        if isinstance(rule, EgressRule) and rule.limits != NO_EGRESS_LIMITS:
+            for use, seen in uses:
+                if rule_id in rules_behind(use, seen, start):
+                    found.setdefault(rule_id, Seen()).join(seen)
     return found
 
 
