@@ -31,6 +31,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "anchor.unavailable": ("UnreachableError", "The authority answered that it has no answer."),
     "anchor.unreachable": ("UnreachableError", "No connection to the authority, or no whole answer in time."),
     "appraisal.advisory": ("AppraisalRefused", "An advisory is open for which there is no exception."),
+    "appraisal.debug": ("AppraisalRefused", "The TD is debuggable: its host can read its memory."),
     "appraisal.evaluation_number": (
         "AppraisalRefused",
         "The collateral's tcbEvaluationDataNumber is below the required one.",
@@ -48,7 +49,9 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "The caller expects a value of another length than the field has.",
     ),
     "appraisal.grace_over": ("AppraisalRefused", "The grace period of a TCB status is over."),
+    "appraisal.image": ("AppraisalRefused", "MRTD with RTMR0-2 is not one of the accepted images."),
     "appraisal.machine": ("AppraisalRefused", "The machine (PPID, FMSPC) is not on the list."),
+    "appraisal.mrconfigid": ("AppraisalRefused", "MRCONFIGID is not the expected digest."),
     "appraisal.mrconfigid_unbound": (
         "AppraisalRefused",
         "MRCONFIGID is all zero: the launcher bound nothing.",
@@ -61,16 +64,35 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "AppraisalRefused",
         "A flag of the PCK certificate is not as demanded, or not said.",
     ),
+    "appraisal.report_data": (
+        "AppraisalRefused",
+        "REPORTDATA is not the binding that the verifier computed.",
+    ),
     "appraisal.root": (
         "AppraisalRefused",
         "The root is trusted by the verifier, but not among the reference values.",
     ),
+    "appraisal.rtmr3": ("AppraisalRefused", "RTMR3 holds another event, order or count than is permitted."),
     "appraisal.service_td": (
         "AppraisalRefused",
         "A service TD is bound to this TD, which nothing here expects.",
     ),
     "appraisal.tcb_status": ("AppraisalRefused", "The merged TCB status is not among the accepted ones."),
+    "appraisal.td_attributes": (
+        "AppraisalRefused",
+        "TD_ATTRIBUTES has a forbidden or reserved bit, lacks a required one, or differs from the reference.",
+    ),
     "appraisal.tdx_module": ("AppraisalRefused", "MRSEAM is not on the list."),
+    "appraisal.xfam": ("AppraisalRefused", "XFAM leaves its fixed masks or differs from the reference."),
+    "appraisal_policy.empty": (
+        "MalformedError",
+        "A list of a policy file is empty: it would accept nothing, or everything.",
+    ),
+    "appraisal_policy.key": ("MalformedError", "A key of a policy file is unknown or missing."),
+    "appraisal_policy.value": (
+        "MalformedError",
+        "A value of a policy file has another type or form, or contradicts another one.",
+    ),
     "azure.appraisal": (
         "NotAllowedError",
         "A pinned PCR has another value or was not quoted, or nothing was pinned.",
@@ -113,13 +135,30 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "eventlog.preimage": ("NotAuthenticError", "An event's content is not what its digest was made of."),
     "eventlog.replay": ("NotAuthenticError", "Replaying the event log does not give the quote's registers."),
+    "fmt.cmw": ("MalformedError", "Bytes are not one of our CMW collections."),
     "log.denied": ("UnreachableError", "A store of objects refuses these credentials, or what they ask for."),
     "log.no_such_leaf": ("StateError", "The log has no such leaf."),
     "monitor.settings": ("ConfigurationError", "What the operator gave does not fit together."),
     "monitor.state": ("StateError", "The state is damaged, or of another log."),
+    "narrowing.event": (
+        "NotAllowedError",
+        "An event after the barrier that is no restriction, or one more than a session may have.",
+    ),
+    "narrowing.malformed": (
+        "MalformedError",
+        "A restriction's payload has other members, or values of another form.",
+    ),
+    "narrowing.order": (
+        "NotAllowedError",
+        "A restriction of another epoch than the next, of another profile than the one in force, or back.",
+    ),
     "pck.chain": (
         "NotAuthenticError",
         "The chain of the PCK certificate does not hold: signature, name, role or length.",
+    ),
+    "pck.extension": (
+        "MalformedError",
+        "The SGX extension of the PCK certificate is absent, doubled or of a wrong length.",
     ),
     "platform.store": (
         "MalformedError",
@@ -146,6 +185,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "The certificate authority, the log or the timestamp authority did not answer, or refused to.",
     ),
     "qe.binding": ("NotAuthenticError", "The quoting enclave's report does not name the attestation key."),
+    "qe.identity": ("NotAuthenticError", "The quoting enclave is not the one that QE Identity describes."),
     "qe.report_signature": (
         "NotAuthenticError",
         "The PCK key did not sign the report of the quoting enclave.",
@@ -167,6 +207,14 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "quote.unsupported": (
         "MalformedError",
         "A quote of a version or an attestation key type that no verifier supports.",
+    ),
+    "reference.malformed": (
+        "MalformedError",
+        "The reference values are incomplete, contradict themselves, or hold an empty list.",
+    ),
+    "roots.empty": (
+        "ConfigurationError",
+        "An empty set of trusted roots, which would trust nothing or everything.",
     ),
     "store.locked": ("StateError", "Another process serves from this folder."),
     "tcb.mismatch": ("NotAuthenticError", "TCB Info speaks of another kind of platform (FMSPC or PCEID)."),

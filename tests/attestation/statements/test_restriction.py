@@ -7,13 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.raising import raises_code
 
 from affiant.attestation.statements.restriction import (
     MAX_NARROWINGS,
     Narrowing,
-    NarrowingMalformed,
-    NarrowingOrderBroken,
-    NotANarrowing,
     demand_next,
     logged_narrowings,
     parse_narrowings,
@@ -43,8 +41,8 @@ def changed(event: Event, **members: object) -> Event:
     return Event(event.name, {**event.payload, **members})
 
 
-def refused(parts: tuple[Event, ...], refusal: type[Exception]) -> None:
-    with pytest.raises(refusal):
+def refused(parts: tuple[Event, ...], code: str) -> None:
+    with raises_code(code):
         parse_narrowings(parts, first=profile(0))
 
 
@@ -70,14 +68,14 @@ def test_each_member_changes_what_is_extended(member: str) -> None:
 )
 def test_an_event_of_another_name_is_no_narrowing(name: str) -> None:
     first, second = events(2)
-    refused((Event(name, first.payload),), NotANarrowing)
-    refused((first, Event(name, second.payload)), NotANarrowing)
+    refused((Event(name, first.payload),), "narrowing.event")
+    refused((first, Event(name, second.payload)), "narrowing.event")
 
 
 def test_one_more_than_a_session_may_have_is_refused() -> None:
-    refused(events(MAX_NARROWINGS + 1), NotANarrowing)
+    refused(events(MAX_NARROWINGS + 1), "narrowing.event")
     *before, last = narrowings(MAX_NARROWINGS + 1)
-    with pytest.raises(NotANarrowing):
+    with raises_code("narrowing.event"):
         demand_next(last, before, first=profile(0))
     demand_next(before[-1], before[:-1], first=profile(0))
 
@@ -101,34 +99,34 @@ def test_one_more_than_a_session_may_have_is_refused() -> None:
     ],
 )
 def test_a_payload_of_another_form_is_refused(members: dict[str, object]) -> None:
-    refused((changed(events(1)[0], **members),), NarrowingMalformed)
+    refused((changed(events(1)[0], **members),), "narrowing.malformed")
 
 
 @pytest.mark.parametrize("member", ["dig", "epoch", "fil", "old"])
 def test_a_payload_without_a_member_is_refused(member: str) -> None:
     (event,) = events(1)
     payload = {name: value for name, value in event.payload.items() if name != member}
-    refused((Event(event.name, payload),), NarrowingMalformed)
+    refused((Event(event.name, payload),), "narrowing.malformed")
 
 
 def test_an_epoch_skipped_doubled_or_out_of_order_is_refused() -> None:
     first, second, third = events(3)
     for order in [(second,), (first, third), (first, first), (second, first), (first, second, second)]:
-        refused(order, NarrowingOrderBroken)
+        refused(order, "narrowing.order")
 
 
 def test_what_is_replaced_is_the_profile_in_force() -> None:
     first, second = events(2)
-    refused((changed(first, old=profile(9)),), NarrowingOrderBroken)
-    refused((first, changed(second, old=profile(0))), NarrowingOrderBroken)
-    with pytest.raises(NarrowingOrderBroken):
+    refused((changed(first, old=profile(9)),), "narrowing.order")
+    refused((first, changed(second, old=profile(0))), "narrowing.order")
+    with raises_code("narrowing.order"):
         parse_narrowings((first,), first=profile(7))
 
 
 @pytest.mark.parametrize("back", [0, 1, 2])
 def test_a_profile_that_the_session_had_does_not_come_back(back: int) -> None:
     first, second, third = events(3)
-    refused((first, second, changed(third, dig=profile(back))), NarrowingOrderBroken)
+    refused((first, second, changed(third, dig=profile(back))), "narrowing.order")
 
 
 def test_of_an_event_log_what_follows_the_barrier_is_read() -> None:
@@ -154,5 +152,5 @@ def test_any_one_member_that_is_changed_is_refused(count: int, data: st.DataObje
     altered = replace(parts[index], **{member: value})
     if altered != parts[index]:
         parts[index] = altered
-        with pytest.raises((NarrowingOrderBroken, NarrowingMalformed)):
+        with raises_code("narrowing.order", "narrowing.malformed"):
             parse_narrowings(tuple(each.event for each in parts), first=profile(0))

@@ -24,7 +24,6 @@ from affiant.errors import MalformedError
 
 __all__ = [
     "Admission",
-    "CMWMalformed",
     "Evidence",
     "evidence_digest",
     "parse_admission",
@@ -53,12 +52,6 @@ _TYPES: Final = {
 """Label -> media type and indicator."""
 
 _LIMIT: Final = 1 << 20
-
-
-class CMWMalformed(MalformedError):
-    """Bytes are not one of our CMW collections."""
-
-    code = "fmt.cmw"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +85,18 @@ def _unwrap(
 ) -> dict[str, bytes]:
     value = parse_canonical(raw, limit=_LIMIT)
     if not isinstance(value, dict) or value.pop("__cmwc_t", None) != tag:
-        raise CMWMalformed("not such a collection", expected=tag)
+        raise MalformedError("not such a collection", expected=tag, code="fmt.cmw")
     if not required <= set(value) <= required | optional:
-        raise CMWMalformed("missing or foreign labels", expected=sorted(required), found=sorted(value)[:8])
+        raise MalformedError(
+            "missing or foreign labels", expected=sorted(required), found=sorted(value)[:8], code="fmt.cmw"
+        )
     parts: dict[str, bytes] = {}
     for label, record in value.items():
         media, indicator = _TYPES[label]
         if not isinstance(record, list) or len(record) != 3 or record[0] != media or record[2] != indicator:
-            raise CMWMalformed("not the record for this label", expected=media, where=label)
+            raise MalformedError("not the record for this label", expected=media, where=label, code="fmt.cmw")
         if not isinstance(record[1], str):
-            raise CMWMalformed("value is not text", where=label)
+            raise MalformedError("value is not text", where=label, code="fmt.cmw")
         parts[label] = from_b64u(record[1])
     return parts
 
@@ -118,13 +113,13 @@ def parse_evidence(raw: bytes) -> Evidence:
     """The parts of an evidence collection; nothing in them is verified.
 
     Raises:
-        CMWMalformed, JSONError, EncodingError: other labels, types, or form.
+        ``fmt.cmw``, JSONError, EncodingError: other labels, types, or form.
     """
     parts = _unwrap(
         raw, _EVIDENCE_TAG, {"quote", "eventlog", "statement"}, frozenset({"manifest", "activation"})
     )
     if ("manifest" in parts) != ("activation" in parts):
-        raise CMWMalformed("a session's evidence has both manifest and activation")
+        raise MalformedError("a session's evidence has both manifest and activation", code="fmt.cmw")
     return Evidence(
         quote=parts["quote"],
         eventlog=parts["eventlog"],

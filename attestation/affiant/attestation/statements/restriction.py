@@ -30,9 +30,6 @@ __all__ = [
     "MAX_NARROWINGS",
     "NARROWING_EVENT",
     "Narrowing",
-    "NarrowingMalformed",
-    "NarrowingOrderBroken",
-    "NotANarrowing",
     "binding_of",
     "demand_next",
     "logged_narrowings",
@@ -52,24 +49,6 @@ _PAYLOAD: Final = Obj(
         "old": _SHA384,
     }
 )
-
-
-class NotANarrowing(NotAllowedError):
-    """An event after the barrier that is no restriction, or one more than a session may have."""
-
-    code = "narrowing.event"
-
-
-class NarrowingMalformed(MalformedError):
-    """A restriction's payload has other members, or values of another form."""
-
-    code = "narrowing.malformed"
-
-
-class NarrowingOrderBroken(NotAllowedError):
-    """A restriction of another epoch than the next, of another profile than the one in force, or back."""
-
-    code = "narrowing.order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +88,9 @@ def parse_narrowings(events: tuple[Event, ...], *, first: str) -> tuple[Narrowin
         first: ``sha384:`` name of the profile of epoch 0, which the manifest binds.
 
     Raises:
-        NotANarrowing: an event of another name (a child inside the same TD as well), or more than 64.
-        NarrowingMalformed: another payload.
-        NarrowingOrderBroken: as of :func:`demand_next`.
+        ``narrowing.event``: an event of another name (a child inside the same TD as well), or more than 64.
+        ``narrowing.malformed``: another payload.
+        ``narrowing.order``: as of :func:`demand_next`.
     """
     if len(events) > MAX_NARROWINGS:
         raise _too_many(len(events))
@@ -139,43 +118,53 @@ def demand_next(narrowing: Narrowing, before: Sequence[Narrowing], *, first: str
     """Return if ``narrowing`` may follow those ``before`` it.
 
     Raises:
-        NotANarrowing: a session may have no more.
-        NarrowingOrderBroken: another epoch than the next, a profile replaced that is not in force, or one that comes
+        ``narrowing.event``: a session may have no more.
+        ``narrowing.order``: another epoch than the next, a profile replaced that is not in force, or one that comes
             back.
     """
     if len(before) == MAX_NARROWINGS:
         raise _too_many(MAX_NARROWINGS + 1)
     had = [first, *(each.profile_digest for each in before)]
     if narrowing.epoch != len(had):
-        raise NarrowingOrderBroken("not the next epoch", expected=len(had), found=narrowing.epoch)
+        raise NotAllowedError(
+            "not the next epoch", expected=len(had), found=narrowing.epoch, code="narrowing.order"
+        )
     if narrowing.old != had[-1]:
-        raise NarrowingOrderBroken(
-            "replaces another profile than the one in force", expected=had[-1], found=narrowing.old
+        raise NotAllowedError(
+            "replaces another profile than the one in force",
+            expected=had[-1],
+            found=narrowing.old,
+            code="narrowing.order",
         )
     if narrowing.profile_digest in had:
-        raise NarrowingOrderBroken(
+        raise NotAllowedError(
             "a profile that the session had before; a session's profile can only be restricted",
             found=narrowing.profile_digest,
+            code="narrowing.order",
         )
 
 
-def _too_many(count: int) -> NotANarrowing:
+def _too_many(count: int) -> NotAllowedError:
     text = "more permission restrictions than a session may have"
-    return NotANarrowing(text, expected=f"at most {MAX_NARROWINGS}", found=count)
+    return NotAllowedError(text, expected=f"at most {MAX_NARROWINGS}", found=count, code="narrowing.event")
 
 
 def _parse(event: Event) -> Narrowing:
     if event.name != NARROWING_EVENT:
-        raise NotANarrowing(
+        raise NotAllowedError(
             "an event after the barrier that is not a permission restriction",
             expected=NARROWING_EVENT,
             found=event.name,
+            code="narrowing.event",
         )
     try:
         _PAYLOAD.check(dict(event.payload), "payload")
     except ShapeMismatch as error:
-        raise NarrowingMalformed(
-            f"{error.where}: {error.message}", expected=error.expected, found=error.found
+        raise MalformedError(
+            f"{error.where}: {error.message}",
+            expected=error.expected,
+            found=error.found,
+            code="narrowing.malformed",
         ) from error
     match event.payload:
         case {"epoch": int(epoch), "dig": str(profile), "fil": str(file), "old": str(old)}:

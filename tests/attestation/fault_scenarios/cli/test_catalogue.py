@@ -13,7 +13,6 @@ from tests.source_codes import codes_raised_in
 from affiant.attestation import tdx
 from affiant.attestation.quote.judge.verdict import QuoteVerdict, Stage
 from affiant.attestation.simulated.platform.quote_format import QuoteLayout
-from affiant.attestation.tdx.policy import errors as policy_errors
 from affiant.attestation.tdx.quote import errors
 from affiant.attestation.tdx.quote.checks import CHECKLIST
 from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
@@ -126,8 +125,7 @@ def codes_of(module: object) -> set[str]:
 
 
 def test_every_code_of_the_verifier_is_produced_or_cannot_be() -> None:
-    known = codes_of(errors) | codes_of(policy_errors)
-    known |= codes_raised_in(Path(tdx.__path__[0]))
+    known = codes_of(errors) | codes_raised_in(Path(tdx.__path__[0]))
     produced = {one.expected.code for one in CATALOGUE.values() if isinstance(one.expected, Refused)}
     assert known - produced == NOT_BY_EVIDENCE.keys()
     assert produced - known == {"quote.not_a_quote"}  # the reader of files, before the verifier

@@ -47,7 +47,6 @@ from affiant.attestation.tdx import (
     verify_quote,
 )
 from affiant.attestation.tdx.appraise.appraisal import appraise
-from affiant.attestation.tdx.quote.errors import RTMR3EventsRefused
 from affiant.errors import AffiantError
 from affiant.socket_address import reachable_address
 
@@ -144,7 +143,7 @@ def test_a_td_is_quoted_again_after_each_narrowing_and_each_quote_shows_those_un
         found = appraised(epoch, epoch).later_events
         assert parse_narrowings(found, first=names[0]) == narrowings[:epoch]
         for known in {0, 1, 2} - {epoch}:
-            with pytest.raises(RTMR3EventsRefused):
+            with raises_code("appraisal.rtmr3"):
                 appraised(epoch, known)
 
 

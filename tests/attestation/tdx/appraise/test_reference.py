@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.tdx.conftest import NOW, random_bytes, reference_of, trust_of
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import canonical, parse_canonical
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.tdx.appraise.reference import parse_reference_values
 from affiant.attestation.tdx.pki.roots import INTEL_SGX_ROOT_CA_SPKI, EvidenceClass, TrustRoots
-from affiant.attestation.tdx.quote.errors import ReferenceValuesMalformed
 from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
+from affiant.errors import AffiantError
 
 PLATFORM = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
 RAW = reference_of(PLATFORM).raw
@@ -91,13 +92,13 @@ IMAGE = {"mrtd": "00" * 48, "rtmr0": "00" * 48, "rtmr1": "00" * 48, "rtmr2": "00
     ],
 )
 def test_a_gap_or_a_contradiction_is_refused(change: Callable[[Any], object]) -> None:
-    with pytest.raises(ReferenceValuesMalformed):
+    with raises_code("reference.malformed"):
         parse_reference_values(changed(change))
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", RAW + b"\n", RAW.replace(b":", b": ", 1)])
 def test_another_layout_is_refused(data: bytes) -> None:
-    with pytest.raises(ReferenceValuesMalformed):
+    with raises_code("reference.malformed"):
         parse_reference_values(data)
 
 
@@ -107,6 +108,7 @@ def test_a_changed_byte_is_refused_or_another_document(offset: int, change: int)
     data[offset] ^= change
     try:
         other = parse_reference_values(bytes(data))
-    except ReferenceValuesMalformed:
+    except AffiantError as error:
+        assert error.code == "reference.malformed"
         return
     assert other.digest != sha256_name(RAW)

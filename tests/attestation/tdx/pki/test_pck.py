@@ -23,8 +23,8 @@ from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.simulated.platform.sgx_extension import encode_sgx_extension
 from affiant.attestation.tdx.pki.certificates import parse_chain
 from affiant.attestation.tdx.pki.pck import PCKCA, parse_pck_extension, verify_pck_chain
-from affiant.attestation.tdx.quote.errors import PCKExtensionInvalid
 from affiant.attestation.tdx.quote.quote import parse_quote
+from affiant.errors import AffiantError
 
 MACHINE = MachineIdentity()
 EXTENSION = encode_sgx_extension(MACHINE)
@@ -102,7 +102,7 @@ def test_unknown_members_are_ignored() -> None:
     ],
 )
 def test_a_member_that_is_absent_or_misshapen_is_refused(changes: dict[str, bytes]) -> None:
-    with pytest.raises(PCKExtensionInvalid):
+    with raises_code("pck.extension"):
         parse_pck_extension(extension(**changes))
 
 
@@ -117,13 +117,13 @@ def test_a_member_that_is_absent_or_misshapen_is_refused(changes: dict[str, byte
 )
 def test_a_member_is_a_pair_of_identifier_and_value(pair: bytes) -> None:
     inner = extension()[4:] if extension()[1] == 0x82 else extension()[3:]
-    with pytest.raises(PCKExtensionInvalid):
+    with raises_code("pck.extension"):
         parse_pck_extension(der.sequence(inner, pair))
 
 
 def test_a_doubled_member_is_refused() -> None:
     doubled = extension()[4:] if extension()[1] == 0x82 else extension()[3:]
-    with pytest.raises(PCKExtensionInvalid, match="twice"):
+    with raises_code("pck.extension", match="twice"):
         parse_pck_extension(der.sequence(doubled, member("4", der.octet_string(b"\xff" * 6))))
 
 
@@ -131,13 +131,13 @@ def test_a_doubled_member_is_refused() -> None:
     "text", [b"", b"\x30\x00", EXTENSION + b"\0", EXTENSION[:-1], b"\x31" + EXTENSION[1:]]
 )
 def test_another_structure_is_refused(text: bytes) -> None:
-    with pytest.raises(PCKExtensionInvalid):
+    with raises_code("pck.extension"):
         parse_pck_extension(text)
 
 
 @given(st.binary(max_size=64))
 def test_arbitrary_bytes_are_only_refused(data: bytes) -> None:
-    with pytest.raises(PCKExtensionInvalid):
+    with raises_code("pck.extension"):
         parse_pck_extension(data)
 
 
@@ -147,8 +147,8 @@ def test_a_changed_byte_is_read_or_refused(offset: int, value: int) -> None:
     changed[offset] = value
     try:
         parse_pck_extension(bytes(changed))
-    except PCKExtensionInvalid:
-        pass
+    except AffiantError as error:
+        assert error.code == "pck.extension"
 
 
 def test_genuine_extensions_are_as_recorded(vectors: Any) -> None:
@@ -266,7 +266,7 @@ def test_a_leaf_without_the_extension_is_refused(platform: SimulatedPlatform) ->
     bare = issued(
         platform, name=PCK_NAME, issuer=CertificateRole.PCK_ISSUER, signer=Role.PCK_ISSUER, extension=None
     )
-    with pytest.raises(PCKExtensionInvalid):
+    with raises_code("pck.extension"):
         judged(platform, bare, platform.certificates.pck_issuer)
 
 

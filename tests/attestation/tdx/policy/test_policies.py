@@ -27,7 +27,7 @@ from affiant.attestation.tdx.appraise.expectations import Expectations
 from affiant.attestation.tdx.policy.appraisal import PolicyAppraisal, appraise_by_policy, judge_by_policy
 from affiant.attestation.tdx.policy.node_outcomes import Decision, judge_policies, require_accepted
 from affiant.attestation.tdx.policy.policies import POLICIES
-from affiant.attestation.tdx.quote.errors import AppraisalRefused, ReportDataMismatch
+from affiant.attestation.tdx.quote.errors import AppraisalRefused
 from affiant.attestation.tdx.verify.verify import VerifiedQuote, verify_quote
 
 NOTHING = Expectations()
@@ -108,7 +108,7 @@ def test_simulated_evidence_is_worth_none_and_every_point_is_accounted_for(good:
         assert appraisal.tier is Tier.NONE
         points = {check.point for check in (*appraisal.checks_made, *appraisal.checks_not_made)}
         assert points == set(range(37, 45))
-    with pytest.raises(ReportDataMismatch):
+    with raises_code("appraisal.report_data"):
         accepted(good, SIMULATED, Expectations(report_data=b"\1" * 64))
 
 

@@ -11,7 +11,6 @@ from tests.raising import raises_code
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.simulated.platform.quote_format import QuoteLayout
 from affiant.attestation.tdx.quote.attributes import appraise_td_configuration
-from affiant.attestation.tdx.quote.errors import DebugTD, TDAttributesRefused, XFAMRefused
 from affiant.attestation.tdx.quote.quote import TDReport, parse_quote
 
 PLATFORM = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
@@ -40,15 +39,15 @@ def test_each_bit_has_its_answer(bit: int) -> None:
     if bit in TOLERATED:
         appraise_td_configuration(body)
     elif bit == 0:
-        with pytest.raises(DebugTD):
+        with raises_code("appraisal.debug"):
             appraise_td_configuration(body)
     else:
-        with pytest.raises(TDAttributesRefused):
+        with raises_code("appraisal.td_attributes"):
             appraise_td_configuration(body)
 
 
 def test_sept_ve_disable_is_required() -> None:
-    with pytest.raises(TDAttributesRefused, match="SEPT_VE_DISABLE"):
+    with raises_code("appraisal.td_attributes", match="SEPT_VE_DISABLE"):
         appraise_td_configuration(with_attributes(0))
 
 
@@ -65,5 +64,5 @@ def test_features_that_were_seen_are_accepted(xfam: int) -> None:
 
 @pytest.mark.parametrize("xfam", [0, 1, 2, 0x602E7 | 1 << 3, 0x602E7 | 1 << 19, 0x602E7 | 1 << 63])
 def test_features_outside_of_the_masks_are_refused(xfam: int) -> None:
-    with pytest.raises(XFAMRefused):
+    with raises_code("appraisal.xfam"):
         appraise_td_configuration(with_xfam(xfam))

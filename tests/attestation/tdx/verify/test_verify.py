@@ -31,7 +31,6 @@ from affiant.attestation.tdx.quote.errors import (
     CertificateExpired,
     CollateralExpired,
     CollateralRollback,
-    QEIdentityMismatch,
     TCBRevoked,
     TCBUnsupported,
     UntrustedRoot,
@@ -153,7 +152,7 @@ def test_no_flipped_bit_of_a_genuine_quote_is_accepted(v4: Any, offset: int, bit
 
 def test_another_enclave_under_a_pck_key_is_no_quoting_enclave(platform: SimulatedPlatform) -> None:
     evil = replace(platform, enclave=QuotingEnclave(mrsigner=bytes(32)))
-    with pytest.raises(QEIdentityMismatch, match="MRSIGNER"):
+    with raises_code("qe.identity", match="MRSIGNER"):
         verify(evil)
 
 
@@ -168,7 +167,7 @@ def test_another_enclave_under_a_pck_key_is_no_quoting_enclave(platform: Simulat
 def test_every_member_of_the_identity_counts(
     platform: SimulatedPlatform, changes: dict[str, Any], name: str
 ) -> None:
-    with pytest.raises(QEIdentityMismatch, match=name):
+    with raises_code("qe.identity", match=name):
         verify(replace(platform, enclave=replace(platform.enclave, **changes)))
 
 
@@ -177,10 +176,10 @@ def test_a_debug_enclave_is_refused_though_the_mask_omits_the_bit(platform: Simu
     assert (
         not platform.qe_identity.attributes_mask[0] & 0x02 or platform.qe_identity.attributes_mask[0] == 0xFB
     )
-    with pytest.raises(QEIdentityMismatch):
+    with raises_code("qe.identity"):
         verify(debug)
     blind = replace(debug.qe_identity, attributes_mask=b"\xf9" + b"\xff" * 7 + bytes(8))
-    with pytest.raises(QEIdentityMismatch, match="debug"):
+    with raises_code("qe.identity", match="debug"):
         verify(replace(debug, qe_identity=blind))
 
 

@@ -17,8 +17,8 @@ from affiant.attestation.encoding.canonical import JSONError, canonical, parse_o
 from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.pki.certificates import parse_chain
 from affiant.attestation.tdx.pki.roots import TrustRoots
-from affiant.attestation.tdx.quote.errors import NoTrustedRoots, ReferenceValuesMalformed
 from affiant.attestation.verdict.trust_file import parse_trust_file
+from affiant.errors import ConfigurationError, MalformedError
 
 __all__ = ["MAX_REFERENCE_FILE", "MAX_ROOT_FILE", "Pins", "parse_reference_file", "parse_root_file"]
 
@@ -40,18 +40,22 @@ def parse_root_file(content: bytes) -> TrustRoots:
 
     Raises:
         CertificateMalformed: neither.
-        NoTrustedRoots: a key of another kind, or more certificates than one.
+        ``roots.empty``: a key of another kind, or more certificates than one.
     """
     if b"-----BEGIN PUBLIC KEY-----" in content:
         try:
             key = load_pem_public_key(content)
         except ValueError as error:
-            raise NoTrustedRoots("the file holds no public key that can be read") from error
+            raise ConfigurationError(
+                "the file holds no public key that can be read", code="roots.empty"
+            ) from error
         return TrustRoots.pinned((key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo),))
     if content.lstrip().startswith(b"-----BEGIN"):
         chain = parse_chain(content)
         if len(chain) != 1:
-            raise NoTrustedRoots("more certificates than one", expected="the root alone", found=len(chain))
+            raise ConfigurationError(
+                "more certificates than one", expected="the root alone", found=len(chain), code="roots.empty"
+            )
         return TrustRoots.pinned((chain[0].der,))
     return TrustRoots.pinned((content,))
 
@@ -60,13 +64,13 @@ def parse_reference_file(content: bytes, at: datetime) -> Pins:
     """The reference values in a file, and the roots that they name.
 
     Raises:
-        ReferenceValuesMalformed: neither form, or nothing in the trust file counts at ``at``.
+        ``reference.malformed``: neither form, or nothing in the trust file counts at ``at``.
         MalformedError: as the file's own form refuses.
     """
     try:
         typ = parse_object(content, limit=MAX_REFERENCE_FILE, strict_form=False).get("typ")
     except JSONError as error:
-        raise ReferenceValuesMalformed(f"the file is not strict JSON: {error}") from error
+        raise MalformedError(f"the file is not strict JSON: {error}", code="reference.malformed") from error
     if typ == "affiant-trust/1":
         return _from_trust_file(content, at)
     values = parse_reference_values(canonical(parse_object(content, strict_form=False)))
@@ -77,7 +81,9 @@ def _from_trust_file(content: bytes, at: datetime) -> Pins:
     trust = parse_trust_file(content)
     counting = tuple(values for entry, values in trust.reference_values if entry.counts_at(at))
     if not counting:
-        raise ReferenceValuesMalformed(
-            "no reference values of the trust file count at this time", found=f"{at:%Y-%m-%dT%H:%M:%SZ}"
+        raise MalformedError(
+            "no reference values of the trust file count at this time",
+            found=f"{at:%Y-%m-%dT%H:%M:%SZ}",
+            code="reference.malformed",
         )
     return Pins(TrustRoots.named(trust.root_names_at(at)), counting, trust.digest)

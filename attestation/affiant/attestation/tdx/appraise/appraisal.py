@@ -28,15 +28,7 @@ from affiant.attestation.tdx.event_log.eventlog import (
 from affiant.attestation.tdx.pki.roots import EvidenceClass
 from affiant.attestation.tdx.quote.attributes import appraise_td_configuration
 from affiant.attestation.tdx.quote.checks import APPRAISAL_POINTS, Check, held, not_made
-from affiant.attestation.tdx.quote.errors import (
-    AppraisalRefused,
-    ImageNotAccepted,
-    MRCONFIGIDMismatch,
-    ReportDataMismatch,
-    RTMR3EventsRefused,
-    TDAttributesRefused,
-    XFAMRefused,
-)
+from affiant.attestation.tdx.quote.errors import AppraisalRefused
 from affiant.attestation.tdx.quote.quote import TDReport
 from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
 from affiant.attestation.tdx.verify.verify import VerifiedQuote
@@ -215,14 +207,18 @@ def appraise_configuration(body: TDReport, reference: ReferenceValues) -> None:
     # 38 and 39: the fixed rules first, then the exact values.
     appraise_td_configuration(body)
     if body.td_attributes != reference.td_attributes:
-        raise TDAttributesRefused(
+        raise AppraisalRefused(
             "TD_ATTRIBUTES differ from the reference",
             expected=reference.td_attributes.hex(),
             found=body.td_attributes.hex(),
+            code="appraisal.td_attributes",
         )
     if body.xfam != reference.xfam:
-        raise XFAMRefused(
-            "XFAM differs from the reference", expected=reference.xfam.hex(), found=body.xfam.hex()
+        raise AppraisalRefused(
+            "XFAM differs from the reference",
+            expected=reference.xfam.hex(),
+            found=body.xfam.hex(),
+            code="appraisal.xfam",
         )
 
 
@@ -238,11 +234,12 @@ def _appraise_image(body: TDReport, reference: ReferenceValues, image: ImageRole
             code="appraisal.expectation",
         )
     if measured not in accepted:
-        raise ImageNotAccepted(
+        raise AppraisalRefused(
             f"the TD runs no accepted {image} image",
             found=f"MRTD {body.mrtd.hex()}, "
             + ", ".join(f"RTMR{number} {value.hex()}" for number, value in enumerate(body.rtmrs[:3])),
             hint="Pin the reference values of the release that is deployed, or deploy the pinned one.",
+            code="appraisal.image",
         )
 
 
@@ -256,8 +253,11 @@ def appraise_mrconfigid(body: TDReport, expected: bytes) -> None:
             code="appraisal.mrconfigid_unbound",
         )
     if body.mrconfigid != expected:
-        raise MRCONFIGIDMismatch(
-            "MRCONFIGID is not the expected digest", expected=expected.hex(), found=body.mrconfigid.hex()
+        raise AppraisalRefused(
+            "MRCONFIGID is not the expected digest",
+            expected=expected.hex(),
+            found=body.mrconfigid.hex(),
+            code="appraisal.mrconfigid",
         )
 
 
@@ -265,10 +265,11 @@ def appraise_report_data(body: TDReport, expected: bytes) -> None:
     """REPORTDATA, as the caller's own nonce and context give it."""
     # 41: all 64 bytes, in constant time.
     if not compare_digest(body.report_data, expected):
-        raise ReportDataMismatch(
+        raise AppraisalRefused(
             "REPORTDATA is not the expected binding of keys, context and nonce",
             expected=expected.hex(),
             found=body.report_data.hex(),
+            code="appraisal.report_data",
         )
 
 
@@ -297,23 +298,27 @@ def _appraise_rtmr3(
     events = log.events(3)
     if image == "gateway":
         if expected or expected_later or events or body.rtmrs[3] != EMPTY_REGISTER:
-            raise RTMR3EventsRefused("a gateway extends nothing into RTMR3", found=f"{len(events)} events")
+            raise AppraisalRefused(
+                "a gateway extends nothing into RTMR3", found=f"{len(events)} events", code="appraisal.rtmr3"
+            )
         return (), ()
     count = len(SESSION_EVENT_ORDER)
     boot, later = events[:count], events[count:]
     names = tuple(event.name for event in boot)
     if names != SESSION_EVENT_ORDER:
-        raise RTMR3EventsRefused(
+        raise AppraisalRefused(
             "RTMR3 does not begin with the session's events in their order",
             expected=", ".join(SESSION_EVENT_ORDER),
             found=", ".join(names) or "no events",
+            code="appraisal.rtmr3",
         )
     for event in later:
         if event.name not in LATER_EVENTS:
-            raise RTMR3EventsRefused(
+            raise AppraisalRefused(
                 "an event after the barrier that may not be there",
                 expected=" or ".join(sorted(LATER_EVENTS)),
                 found=event.name,
+                code="appraisal.rtmr3",
             )
     if expected is not None:
         if len(expected) != count:
@@ -326,10 +331,11 @@ def _appraise_rtmr3(
         _compare_events(boot, expected)
     if expected_later is not None:
         if len(expected_later) != len(later):
-            raise RTMR3EventsRefused(
+            raise AppraisalRefused(
                 "RTMR3 holds more or fewer events after the barrier than are known",
                 expected=len(expected_later),
                 found=len(later),
+                code="appraisal.rtmr3",
             )
         _compare_events(later, expected_later)
     return boot, later
@@ -338,7 +344,9 @@ def _appraise_rtmr3(
 def _compare_events(events: tuple[Event, ...], expected: tuple[Event, ...]) -> None:
     for found, wanted in zip(events, expected, strict=True):
         if event_digest(found) != event_digest(wanted):
-            raise RTMR3EventsRefused("an event in RTMR3 is not the expected one", where=found.name)
+            raise AppraisalRefused(
+                "an event in RTMR3 is not the expected one", where=found.name, code="appraisal.rtmr3"
+            )
 
 
 _HELD: Final = held((37, 38, 39, 40, 41, 44))

@@ -12,7 +12,7 @@ from affiant.attestation.tdx.appraise.appraisal import appraise_mrconfigid, appr
 from affiant.attestation.tdx.event_log.eventlog import EMPTY_REGISTER
 from affiant.attestation.tdx.event_log.measured_log import Binding, MeasuredLog, verify_replay
 from affiant.attestation.tdx.quote.checks import Check, held_as, not_made
-from affiant.attestation.tdx.quote.errors import RTMR3EventsRefused
+from affiant.attestation.tdx.quote.errors import AppraisalRefused
 from affiant.attestation.tdx.quote.quote import TDReport
 from affiant.errors import ConfigurationError
 
@@ -94,11 +94,16 @@ def _appraise_rtmr3(body: TDReport, expected: Expectations, *, extends_nothing: 
     """44: RTMR3 as expected, or empty where it must be; what held, None if nothing was asked."""
     found = body.rtmrs[3]
     if extends_nothing and found != EMPTY_REGISTER:
-        raise RTMR3EventsRefused("a gateway extends nothing into RTMR3", found=found.hex())
+        raise AppraisalRefused(
+            "a gateway extends nothing into RTMR3", found=found.hex(), code="appraisal.rtmr3"
+        )
     if expected.rtmr3 is not None:
         if found != expected.rtmr3:
-            raise RTMR3EventsRefused(
-                "RTMR3 is not the expected one", expected=expected.rtmr3.hex(), found=found.hex()
+            raise AppraisalRefused(
+                "RTMR3 is not the expected one",
+                expected=expected.rtmr3.hex(),
+                found=found.hex(),
+                code="appraisal.rtmr3",
             )
         return "RTMR3 is exactly the expected value"
     return "RTMR3 is empty, as a gateway's must be" if extends_nothing else None

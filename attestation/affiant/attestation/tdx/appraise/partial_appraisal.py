@@ -25,7 +25,7 @@ from affiant.attestation.tdx.event_log.measured_log import MeasuredLog
 from affiant.attestation.tdx.pki.roots import EvidenceClass
 from affiant.attestation.tdx.quote.attributes import appraise_td_configuration
 from affiant.attestation.tdx.quote.checks import Check, held_as, not_made
-from affiant.attestation.tdx.quote.errors import AppraisalRefused, ImageNotAccepted
+from affiant.attestation.tdx.quote.errors import AppraisalRefused
 from affiant.attestation.tdx.quote.quote import TDReport
 from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
 from affiant.attestation.tdx.verify.verify import VerifiedQuote
@@ -112,11 +112,12 @@ def _images(body: TDReport, reference: ReferenceValues, asked: str | None) -> tu
         )
     roles: tuple[ImageRole, ...] = tuple(role for role in candidates if measured in reference.images[role])
     if not roles:
-        raise ImageNotAccepted(
+        raise AppraisalRefused(
             f"the TD runs no accepted {asked or 'gateway or session'} image",
             found=f"MRTD {body.mrtd.hex()}, "
             + ", ".join(f"RTMR{number} {value.hex()}" for number, value in enumerate(body.rtmrs[:3])),
             hint="Pin the reference values of the release that is deployed, or deploy the pinned one.",
+            code="appraisal.image",
         )
     return roles
 

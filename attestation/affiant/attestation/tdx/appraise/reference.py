@@ -22,8 +22,8 @@ from typing import Final, Literal, cast, get_args
 from affiant.attestation.encoding.binary_text import EncodingError, from_hex, is_sha256_name, sha256_name
 from affiant.attestation.encoding.canonical import MAX_INTEGER, JSONError, canonical, parse_object
 from affiant.attestation.tdx.pki.roots import INTEL_SGX_ROOT_CA_SPKI, EvidenceClass, TrustRoots
-from affiant.attestation.tdx.quote.errors import ReferenceValuesMalformed
 from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
+from affiant.errors import MalformedError
 
 __all__ = ["ImageMeasurement", "ImageRole", "ReferenceValues", "parse_reference_values"]
 
@@ -84,15 +84,17 @@ def parse_reference_values(data: bytes) -> ReferenceValues:
     """The reference values in ``data``.
 
     Raises:
-        ReferenceValuesMalformed: another form, an empty list, a revoked status, or a class that does not fit
+        ``reference.malformed``: another form, an empty list, a revoked status, or a class that does not fit
             its roots.
     """
     try:
         document = parse_object(data)
     except JSONError as error:
-        raise ReferenceValuesMalformed("reference values are not canonical JSON") from error
+        raise MalformedError("reference values are not canonical JSON", code="reference.malformed") from error
     if document.get("typ") != REFERENCE_VALUES_TYPE:
-        raise ReferenceValuesMalformed("reference values of another form", expected=REFERENCE_VALUES_TYPE)
+        raise MalformedError(
+            "reference values of another form", expected=REFERENCE_VALUES_TYPE, code="reference.malformed"
+        )
     _require_members(document, {"typ", "cls", "roots", "images", "tcb", "td_attributes", "xfam"}, "document")
     tcb = _object(document["tcb"], "tcb")
     _require_members(tcb, {"statuses", "min_evaluation"}, "tcb")
@@ -111,27 +113,31 @@ def parse_reference_values(data: bytes) -> ReferenceValues:
 
 def _require_members(members: Mapping[str, object], names: set[str], where: str) -> None:
     if members.keys() != names:
-        raise ReferenceValuesMalformed(
-            "members are missing or unknown", where=where, expected=", ".join(sorted(names))
+        raise MalformedError(
+            "members are missing or unknown",
+            where=where,
+            expected=", ".join(sorted(names)),
+            code="reference.malformed",
         )
 
 
 def _object(value: object, where: str) -> Mapping[str, object]:
     if not isinstance(value, dict):
-        raise ReferenceValuesMalformed("not an object", where=where)
+        raise MalformedError("not an object", where=where, code="reference.malformed")
     return value
 
 
 def _list(value: object, where: str) -> list[object]:
     """A list of one to 256 different values."""
     if not isinstance(value, list) or not value or len(value) > _MAX_ENTRIES:
-        raise ReferenceValuesMalformed(
+        raise MalformedError(
             "an empty list accepts nothing and says nothing; a value is required",
             where=where,
             expected=f"1 to {_MAX_ENTRIES} values",
+            code="reference.malformed",
         )
     if len({canonical(item) for item in value}) != len(value):
-        raise ReferenceValuesMalformed("a value stands twice", where=where)
+        raise MalformedError("a value stands twice", where=where, code="reference.malformed")
     return value
 
 
@@ -140,17 +146,21 @@ def _hex(value: object, size: int, where: str) -> bytes:
         if isinstance(value, str):
             return from_hex(value, size=size)
     except EncodingError as error:
-        raise ReferenceValuesMalformed(
-            "not lower-case hexadecimal", where=where, expected=f"{size} bytes"
+        raise MalformedError(
+            "not lower-case hexadecimal", where=where, expected=f"{size} bytes", code="reference.malformed"
         ) from error
-    raise ReferenceValuesMalformed("not a text", where=where, expected=f"{2 * size} hexadecimal digits")
+    raise MalformedError(
+        "not a text", where=where, expected=f"{2 * size} hexadecimal digits", code="reference.malformed"
+    )
 
 
 def _class(value: object) -> EvidenceClass:
     for cls in EvidenceClass:
         if value == cls.value:
             return cls
-    raise ReferenceValuesMalformed("unknown class", where="cls", expected="hardware or simulated")
+    raise MalformedError(
+        "unknown class", where="cls", expected="hardware or simulated", code="reference.malformed"
+    )
 
 
 def _roots(value: object, cls: EvidenceClass) -> frozenset[str]:
@@ -158,14 +168,17 @@ def _roots(value: object, cls: EvidenceClass) -> frozenset[str]:
         item for item in _list(value, "roots") if isinstance(item, str) and is_sha256_name(item)
     )
     if len(names) != len(cast("list[object]", value)):
-        raise ReferenceValuesMalformed("not a root's name", where="roots", expected="sha256:<64 hex>")
+        raise MalformedError(
+            "not a root's name", where="roots", expected="sha256:<64 hex>", code="reference.malformed"
+        )
     compiled_in = names & _HARDWARE_ROOTS
     fits = names == _HARDWARE_ROOTS if cls is EvidenceClass.HARDWARE else not compiled_in
     if not fits:
-        raise ReferenceValuesMalformed(
+        raise MalformedError(
             "class and roots contradict each other",
             where="roots",
             expected="hardware with the compiled-in root alone, simulated without it",
+            code="reference.malformed",
         )
     return names
 
@@ -189,13 +202,17 @@ def _statuses(value: object) -> frozenset[TCBStatus]:
     try:
         statuses = frozenset(TCBStatus(item) for item in _list(value, "tcb.statuses"))
     except ValueError as error:
-        raise ReferenceValuesMalformed("unknown TCB status", where="tcb.statuses") from error
+        raise MalformedError(
+            "unknown TCB status", where="tcb.statuses", code="reference.malformed"
+        ) from error
     if TCBStatus.REVOKED in statuses:
-        raise ReferenceValuesMalformed("a revoked TCB can never be accepted", where="tcb.statuses")
+        raise MalformedError(
+            "a revoked TCB can never be accepted", where="tcb.statuses", code="reference.malformed"
+        )
     return statuses
 
 
 def _evaluation(value: object) -> int:
     if type(value) is not int or not 0 <= value <= MAX_INTEGER:
-        raise ReferenceValuesMalformed("not a number", where="tcb.min_evaluation")
+        raise MalformedError("not a number", where="tcb.min_evaluation", code="reference.malformed")
     return value

@@ -28,8 +28,8 @@ from affiant.attestation.encoding.der import (
 )
 from affiant.attestation.tdx.pki.certificates import Certificate, parse_chain
 from affiant.attestation.tdx.pki.times import Window
-from affiant.attestation.tdx.quote.errors import PCKExtensionInvalid, UntrustedRoot
-from affiant.errors import NotAuthenticError
+from affiant.attestation.tdx.quote.errors import UntrustedRoot
+from affiant.errors import MalformedError, NotAuthenticError
 
 __all__ = [
     "PCKCA",
@@ -106,7 +106,7 @@ def verify_pck_chain(pem: bytes, *, root: Certificate, authority: Certificate) -
         CertificateMalformed: not two or three certificates of the profile.
         ``pck.chain``: a signature, name or role does not hold.
         UntrustedRoot: the chain carries a root with another key.
-        PCKExtensionInvalid: the leaf's SGX extension.
+        ``pck.extension``: the leaf's SGX extension.
     """
     chain = parse_chain(pem, known=(root, authority))
     # 4 and 9: exactly leaf, intermediate and perhaps the root, in this order; no path search.
@@ -178,14 +178,14 @@ def extension_of(leaf: Certificate) -> PCKExtension:
     """10: the SGX extension of a PCK certificate, present once (the certificate parser has refused doubles).
 
     Raises:
-        PCKExtensionInvalid: it is absent or malformed.
+        ``pck.extension``: it is absent or malformed.
     """
     try:
         extension = leaf.extensions.get_extension_for_oid(SGX_EXTENSION_OID)
     except x509.ExtensionNotFound as error:
-        raise PCKExtensionInvalid("the PCK certificate has no SGX extension") from error
+        raise MalformedError("the PCK certificate has no SGX extension", code="pck.extension") from error
     if not isinstance(extension.value, x509.UnrecognizedExtension):  # pragma: no cover - no library knows it
-        raise PCKExtensionInvalid("the SGX extension was read as something else")
+        raise MalformedError("the SGX extension was read as something else", code="pck.extension")
     return parse_pck_extension(extension.value.value)
 
 
@@ -193,7 +193,7 @@ def parse_pck_extension(der: bytes) -> PCKExtension:
     """The SGX extension, every member in its type and exact length; unknown members are ignored (point 10).
 
     Raises:
-        PCKExtensionInvalid: a member is absent, doubled or of another type or length.
+        ``pck.extension``: a member is absent, doubled or of another type or length.
     """
     try:
         members = _members(read_single(der, SEQUENCE), _PREFIX)
@@ -213,8 +213,8 @@ def parse_pck_extension(der: bytes) -> PCKExtension:
             smt_enabled=_flag(flags, 3),
         )
     except (DERError, ValueError) as error:
-        raise PCKExtensionInvalid(
-            f"the SGX extension of the PCK certificate is malformed: {error}"
+        raise MalformedError(
+            f"the SGX extension of the PCK certificate is malformed: {error}", code="pck.extension"
         ) from error
 
 

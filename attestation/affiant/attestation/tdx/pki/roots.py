@@ -15,8 +15,8 @@ from typing import Final
 
 from affiant.attestation.tdx.pki.certificates import Certificate, parse_certificate
 from affiant.attestation.tdx.pki.ecdsa import P256_SPKI_PREFIX
-from affiant.attestation.tdx.quote.errors import NoTrustedRoots, UntrustedRoot
-from affiant.errors import NotAuthenticError
+from affiant.attestation.tdx.quote.errors import UntrustedRoot
+from affiant.errors import ConfigurationError, NotAuthenticError
 
 __all__ = [
     "INTEL_SGX_ROOT_CA_SPKI",
@@ -51,14 +51,16 @@ class TrustRoots:
     """The accepted root keys, each as SHA-256 (32 bytes) of its DER SubjectPublicKeyInfo.
 
     Raises:
-        NoTrustedRoots: an empty set, or a member of another length.
+        ``roots.empty``: an empty set, or a member of another length.
     """
 
     spki_sha256: frozenset[bytes]
 
     def __post_init__(self) -> None:
         if not self.spki_sha256 or any(len(digest) != 32 for digest in self.spki_sha256):
-            raise NoTrustedRoots("no trusted root", expected="at least one SHA-256 digest (32 bytes)")
+            raise ConfigurationError(
+                "no trusted root", expected="at least one SHA-256 digest (32 bytes)", code="roots.empty"
+            )
 
     @classmethod
     def intel(cls) -> TrustRoots:
@@ -70,7 +72,7 @@ class TrustRoots:
         """The roots that a trust file names: ``intel``, or ``sha256:`` and 64 hexadecimal digits of the digest.
 
         Raises:
-            NoTrustedRoots: none named.
+            ``roots.empty``: none named.
         """
         return cls(
             frozenset(
@@ -86,7 +88,7 @@ class TrustRoots:
         Pinning never makes a root a hardware root: only the compiled-in key is one.
 
         Raises:
-            NoTrustedRoots: none given.
+            ``roots.empty``: none given.
             CertificateMalformed: neither form.
         """
         return cls(frozenset(hashlib.sha256(_spki_of(root)).digest() for root in roots))

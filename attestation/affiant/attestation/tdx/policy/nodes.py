@@ -14,7 +14,7 @@ from typing import Final, TypedDict, TypeVar
 from affiant.attestation.encoding.binary_text import EncodingError, from_hex
 from affiant.attestation.encoding.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
 from affiant.attestation.tdx.pki.times import parse_rfc3339_utc
-from affiant.attestation.tdx.policy.errors import PolicyEmpty, PolicyKeyRefused, PolicyValueRefused
+from affiant.errors import MalformedError
 
 __all__ = [
     "TIMES",
@@ -66,16 +66,23 @@ class NodeMap:
         known = (*needed, *optional)
         for name, mark in self._keys.items():
             if name not in known:
-                raise PolicyKeyRefused(
-                    f"unknown key {name[:60]!r}", where=str(mark), hint=suggestion(name, known)
+                raise MalformedError(
+                    f"unknown key {name[:60]!r}",
+                    where=str(mark),
+                    hint=suggestion(name, known),
+                    code="appraisal_policy.key",
                 )
         for name in needed:
             if name not in self.nodes:
-                raise PolicyKeyRefused(f"the key {name!r} is missing", where=str(self.mark))
+                raise MalformedError(
+                    f"the key {name!r} is missing", where=str(self.mark), code="appraisal_policy.key"
+                )
 
     def _node(self, name: str) -> Node:
         if name not in self.nodes:
-            raise PolicyKeyRefused(f"the key {name!r} is missing", where=str(self.mark))
+            raise MalformedError(
+                f"the key {name!r} is missing", where=str(self.mark), code="appraisal_policy.key"
+            )
         return self.nodes[name]
 
     def text(self, name: str) -> str:
@@ -152,10 +159,11 @@ def list_of(node: Node, read: Callable[[Node], _T]) -> tuple[_T, ...]:
     if not isinstance(node, ListNode):
         raise refused_value(node, "not a list", expected="entries, each after `- `")
     if not node.items:
-        raise PolicyEmpty(
+        raise MalformedError(
             "an empty list",
             where=str(node.mark),
             hint="Leave the key out for its strict default, or fill it.",
+            code="appraisal_policy.empty",
         )
     if len(node.items) > _MAX_ENTRIES:
         raise refused_value(node, "too many entries", expected=f"at most {_MAX_ENTRIES}")
@@ -198,19 +206,22 @@ def _instant_of(node: Node) -> datetime:
 def word_of(node: Node, words: Mapping[str, _T], what: str) -> _T:
     text = text_of(node)
     if text not in words:
-        raise PolicyValueRefused(
+        raise MalformedError(
             f"{what}: not a known word",
             where=str(node.mark),
             expected=" or ".join(words),
             found=repr(text[:60]),
             hint=suggestion(text, words),
+            code="appraisal_policy.value",
         )
     return words[text]
 
 
-def refused_value(node: Node, message: str, *, expected: str | None = None) -> PolicyValueRefused:
+def refused_value(node: Node, message: str, *, expected: str | None = None) -> MalformedError:
     found = repr(node.text[:60]) if isinstance(node, ScalarNode) else None
-    return PolicyValueRefused(message, where=str(node.mark), expected=expected, found=found)
+    return MalformedError(
+        message, where=str(node.mark), expected=expected, found=found, code="appraisal_policy.value"
+    )
 
 
 def suggestion(found: str, known: Iterable[str]) -> str | None:

@@ -20,7 +20,6 @@ from typing import Final
 from affiant.attestation.encoding.strict_yaml import PLAIN, Node, ScalarNode, YAMLRefused, compose
 from affiant.attestation.tdx.appraise.reference import ImageMeasurement
 from affiant.attestation.tdx.pki.roots import INTEL_SGX_ROOT_CA_SPKI, EvidenceClass
-from affiant.attestation.tdx.policy.errors import PolicyKeyRefused, PolicyValueRefused
 from affiant.attestation.tdx.policy.nodes import (
     TIMES,
     NodeMap,
@@ -48,6 +47,7 @@ from affiant.attestation.tdx.policy.settings import (
     Grace,
 )
 from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
+from affiant.errors import MalformedError
 
 __all__ = ["APPRAISAL_POLICY_TYPE", "parse_appraisal_policy"]
 
@@ -72,7 +72,7 @@ def parse_appraisal_policy(data: bytes, *, source: str) -> AppraisalPolicy:
 
     Raises:
         YAMLRefused: not the strict part of YAML.
-        PolicyKeyRefused, PolicyValueRefused, PolicyEmpty: another form; each with its place.
+        ``appraisal_policy.key``, ``.value``, ``.empty``: another form; each with its place.
     """
     node = compose(data, source=source, dialect=PLAIN)
     if node is None:
@@ -120,7 +120,11 @@ def _roots(top: NodeMap, evidence_class: EvidenceClass) -> tuple[AcceptedRoot, .
             )
         return roots or (AcceptedRoot(where=str(top.mark), digest=_INTEL),)
     if not roots:
-        raise PolicyKeyRefused("a simulated platform's root has to be named: `roots`", where=str(top.mark))
+        raise MalformedError(
+            "a simulated platform's root has to be named: `roots`",
+            where=str(top.mark),
+            code="appraisal_policy.key",
+        )
     if any(root.digest == _INTEL for root in roots):
         raise refused_value(
             top.nodes["roots"], "Intel's root is no simulated one", expected="class: hardware"
@@ -200,16 +204,20 @@ def _require_known_images(policy: AppraisalPolicy) -> None:
     for exception in policy.exceptions:
         for name in exception.images:
             if name not in policy.image_names:
-                raise PolicyValueRefused(
+                raise MalformedError(
                     f"no image is called {name!r}",
                     where=exception.where,
                     hint=suggestion(name, policy.image_names),
+                    code="appraisal_policy.value",
                 )
     seen: set[tuple[str, ImageMeasurement]] = set()
     for image in policy.images:
         if (key := (image.name, image.measurement)) in seen:
-            raise PolicyValueRefused(
-                "an image stands twice", where=image.where, hint="Name all its shapes in one entry."
+            raise MalformedError(
+                "an image stands twice",
+                where=image.where,
+                hint="Name all its shapes in one entry.",
+                code="appraisal_policy.value",
             )
         seen.add(key)
 
@@ -226,7 +234,11 @@ def _machine(node: Node) -> AcceptedMachine:
     entry = NodeMap(node)
     entry.only(required=(), optional=("ppid", "fmspc", *TIMES))
     if not entry.nodes.keys() & {"ppid", "fmspc"}:
-        raise PolicyKeyRefused("an entry that names no machine: `ppid`, `fmspc`", where=str(entry.mark))
+        raise MalformedError(
+            "an entry that names no machine: `ppid`, `fmspc`",
+            where=str(entry.mark),
+            code="appraisal_policy.key",
+        )
     return AcceptedMachine(
         ppid=entry.hexadecimal("ppid", 16) if "ppid" in entry.nodes else None,
         fmspc=entry.hexadecimal("fmspc", 6) if "fmspc" in entry.nodes else None,

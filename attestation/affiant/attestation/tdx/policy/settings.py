@@ -196,7 +196,7 @@ class AppraisalPolicy:
         """The root keys that count at ``instant``.
 
         Raises:
-            NoTrustedRoots: none does.
+            ``roots.empty``: none does.
         """
         return TrustRoots(frozenset(root.digest for root in counting(self.roots, instant)))
 

@@ -26,12 +26,7 @@ from affiant.attestation.tdx.quote.attributes import (
     has_service_td,
     with_sept_ve_disable,
 )
-from affiant.attestation.tdx.quote.errors import (
-    AppraisalRefused,
-    ImageNotAccepted,
-    TDAttributesRefused,
-    XFAMRefused,
-)
+from affiant.attestation.tdx.quote.errors import AppraisalRefused
 from affiant.attestation.tdx.verify.verify import VerifiedQuote
 
 __all__ = ["accepted_images", "image", "service_td", "td_attributes", "tdx_module", "xfam"]
@@ -53,10 +48,11 @@ def td_attributes(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding
     found = body.td_attributes
     exceptions: tuple[UsedException, ...] = ()
     if not has_sept_ve_disable(body):
-        refusal = TDAttributesRefused(
+        refusal = AppraisalRefused(
             "TD_ATTRIBUTES lacks SEPT_VE_DISABLE (28)",
             found=found.hex(),
             hint="Behind Azure's paravisor: the exception `azure-paravisor`, for that image.",
+            code="appraisal.td_attributes",
         )
         name = AttributeExceptionName.AZURE_PARAVISOR
         used = excepting(_exceptions(verified, settings, name), at, refusal, str(name))
@@ -64,11 +60,12 @@ def td_attributes(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding
     named = [value for value in settings.td_attributes if value.value == found]
     accepted = longest(counting(named, at))
     if accepted is None:
-        raise TDAttributesRefused(
+        raise AppraisalRefused(
             "TD_ATTRIBUTES are not an accepted value",
             expected=" or ".join(value.value.hex() for value in settings.td_attributes),
             found=body.td_attributes.hex(),
             hint=lapses(named, at),
+            code="appraisal.td_attributes",
         )
     detail = "TD_ATTRIBUTES are exactly an accepted value"
     if exceptions:
@@ -122,11 +119,12 @@ def xfam(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     named = [value for value in settings.xfam if value.value == body.xfam]
     accepted = longest(counting(named, verified.judged_at))
     if accepted is None:
-        raise XFAMRefused(
+        raise AppraisalRefused(
             "XFAM is not an accepted value",
             expected=" or ".join(value.value.hex() for value in settings.xfam),
             found=body.xfam.hex(),
             hint=lapses(named, verified.judged_at),
+            code="appraisal.xfam",
         )
     return Finding(detail="XFAM is exactly an accepted value", until=accepted.end)
 
@@ -138,12 +136,13 @@ def image(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     if image is None:
         measured = ImageMeasurement(body.mrtd, body.rtmrs[0], body.rtmrs[1], body.rtmrs[2])
         named = [entry for entry in settings.images if entry.measurement == measured]
-        raise ImageNotAccepted(
+        raise AppraisalRefused(
             f"the TD runs no accepted image ({', '.join(settings.image_names)})",
             found=f"MRTD {body.mrtd.hex()}, "
             + ", ".join(f"RTMR{number} {value.hex()}" for number, value in enumerate(body.rtmrs[:3])),
             hint=lapses(named, verified.judged_at)
             or "Pin the measurements of the release and of the VM shape that are deployed.",
+            code="appraisal.image",
         )
     names = " or ".join(f"{entry.name} ({', '.join(entry.shapes)})" for entry in found)
     return Finding(detail=f"MRTD and RTMR0-2 are those of {names}", until=image.end)

@@ -8,12 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from affiant.attestation.tdx.quote.errors import (
-    AppraisalRefused,
-    DebugTD,
-    TDAttributesRefused,
-    XFAMRefused,
-)
+from affiant.attestation.tdx.quote.errors import AppraisalRefused
 from affiant.attestation.tdx.quote.quote import TDReport
 
 __all__ = [
@@ -92,15 +87,19 @@ def appraise_td_configuration(body: TDReport) -> None:
     """Refuse a TD that its host can read, profile or migrate, or whose attributes nobody has defined.
 
     Raises:
-        DebugTD: the host can read the TD's memory.
-        TDAttributesRefused: another forbidden bit, or SEPT_VE_DISABLE is not set: the host could then deliver
+        ``appraisal.debug``: the host can read the TD's memory.
+        ``appraisal.td_attributes``: another forbidden bit, or SEPT_VE_DISABLE is not set: the host could then deliver
             exceptions on pages of its choice.
-        XFAMRefused: XFAM is outside of its fixed masks.
+        ``appraisal.xfam``: XFAM is outside of its fixed masks.
         ``appraisal.service_td``: a service TD (of migration, for example) is bound.
     """
     appraise_forbidden_bits(body)
     if not has_sept_ve_disable(body):
-        raise TDAttributesRefused("TD_ATTRIBUTES lacks SEPT_VE_DISABLE (28)", found=body.td_attributes.hex())
+        raise AppraisalRefused(
+            "TD_ATTRIBUTES lacks SEPT_VE_DISABLE (28)",
+            found=body.td_attributes.hex(),
+            code="appraisal.td_attributes",
+        )
     if has_service_td(body):
         raise AppraisalRefused(
             "a service TD is bound to this TD",
@@ -114,15 +113,23 @@ def appraise_forbidden_bits(body: TDReport) -> None:
     """38: the bits that no policy can allow.
 
     Raises:
-        DebugTD: the host can read the TD's memory.
-        TDAttributesRefused: another forbidden bit.
+        ``appraisal.debug``: the host can read the TD's memory.
+        ``appraisal.td_attributes``: another forbidden bit.
     """
     attributes = int.from_bytes(body.td_attributes, "little")
     if attributes & _DEBUG:
-        raise DebugTD("the TD is debuggable: its host can read its memory", found=body.td_attributes.hex())
+        raise AppraisalRefused(
+            "the TD is debuggable: its host can read its memory",
+            found=body.td_attributes.hex(),
+            code="appraisal.debug",
+        )
     for name, mask in _FORBIDDEN.items():
         if attributes & mask:
-            raise TDAttributesRefused(f"TD_ATTRIBUTES has {name} set", found=body.td_attributes.hex())
+            raise AppraisalRefused(
+                f"TD_ATTRIBUTES has {name} set",
+                found=body.td_attributes.hex(),
+                code="appraisal.td_attributes",
+            )
 
 
 def has_sept_ve_disable(body: TDReport) -> bool:
@@ -144,12 +151,13 @@ def appraise_xfam_masks(body: TDReport) -> None:
     """39: the extended features that any TD may use.
 
     Raises:
-        XFAMRefused: XFAM is outside of its fixed masks.
+        ``appraisal.xfam``: XFAM is outside of its fixed masks.
     """
     xfam = int.from_bytes(body.xfam, "little")
     if xfam & _XFAM_FIXED != _XFAM_FIXED or xfam & ~_XFAM_ALLOWED:
-        raise XFAMRefused(
+        raise AppraisalRefused(
             "XFAM is outside of its masks",
             expected=f"bits 0 and 1, and none outside of 0x{_XFAM_ALLOWED:x}",
             found=body.xfam.hex(),
+            code="appraisal.xfam",
         )

@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 from affiant.errors import (
-    ConfigurationError,
     MalformedError,
     NotAllowedError,
     NotAuthenticError,
@@ -35,22 +34,11 @@ __all__ = [
     "CollateralMalformed",
     "CollateralNotYetValid",
     "CollateralRollback",
-    "DebugTD",
-    "ImageNotAccepted",
-    "MRCONFIGIDMismatch",
-    "NoTrustedRoots",
-    "PCKExtensionInvalid",
     "QEIdentityMalformed",
-    "QEIdentityMismatch",
-    "RTMR3EventsRefused",
-    "ReferenceValuesMalformed",
-    "ReportDataMismatch",
     "TCBInfoMalformed",
     "TCBRevoked",
     "TCBUnsupported",
-    "TDAttributesRefused",
     "UntrustedRoot",
-    "XFAMRefused",
 ]
 
 
@@ -58,12 +46,6 @@ class CertificateMalformed(MalformedError):
     """A certificate or a PEM chain is not what Intel's profile allows."""
 
     code = "cert.malformed"
-
-
-class PCKExtensionInvalid(MalformedError):
-    """The SGX extension of the PCK certificate is absent, doubled or of a wrong length."""
-
-    code = "pck.extension"
 
 
 class CollateralMalformed(MalformedError):
@@ -84,22 +66,10 @@ class QEIdentityMalformed(MalformedError):
     code = "qe.malformed"
 
 
-class ReferenceValuesMalformed(MalformedError):
-    """The reference values are incomplete, contradict themselves, or hold an empty list."""
-
-    code = "reference.malformed"
-
-
 class UntrustedRoot(NotAuthenticError):
     """A chain ends in a root whose public key is not among the trusted ones."""
 
     code = "root.untrusted"
-
-
-class QEIdentityMismatch(NotAuthenticError):
-    """The quoting enclave is not the one that QE Identity describes."""
-
-    code = "qe.identity"
 
 
 class CertificateExpired(NotFreshError):
@@ -160,51 +130,3 @@ class AppraisalRefused(NotAllowedError):
     """An authentic quote that the reference values do not accept; never raised itself."""
 
     code = "appraisal.refused"
-
-
-class DebugTD(AppraisalRefused):
-    """The TD is debuggable: its host can read its memory."""
-
-    code = "appraisal.debug"
-
-
-class TDAttributesRefused(AppraisalRefused):
-    """TD_ATTRIBUTES has a forbidden or reserved bit, lacks a required one, or differs from the reference."""
-
-    code = "appraisal.td_attributes"
-
-
-class XFAMRefused(AppraisalRefused):
-    """XFAM leaves its fixed masks or differs from the reference."""
-
-    code = "appraisal.xfam"
-
-
-class ImageNotAccepted(AppraisalRefused):
-    """MRTD with RTMR0-2 is not one of the accepted images."""
-
-    code = "appraisal.image"
-
-
-class MRCONFIGIDMismatch(AppraisalRefused):
-    """MRCONFIGID is not the expected digest."""
-
-    code = "appraisal.mrconfigid"
-
-
-class ReportDataMismatch(AppraisalRefused):
-    """REPORTDATA is not the binding that the verifier computed."""
-
-    code = "appraisal.report_data"
-
-
-class RTMR3EventsRefused(AppraisalRefused):
-    """RTMR3 holds another event, order or count than is permitted."""
-
-    code = "appraisal.rtmr3"
-
-
-class NoTrustedRoots(ConfigurationError):
-    """An empty set of trusted roots, which would trust nothing or everything."""
-
-    code = "roots.empty"

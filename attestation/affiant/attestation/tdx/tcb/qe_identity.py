@@ -12,14 +12,10 @@ from typing import Final
 
 from affiant.attestation.tdx.pki.signed_json import SignedJSON, cut_signed_json
 from affiant.attestation.tdx.pki.times import Window
-from affiant.attestation.tdx.quote.errors import (
-    CollateralExpired,
-    CollateralNotYetValid,
-    QEIdentityMalformed,
-    QEIdentityMismatch,
-)
+from affiant.attestation.tdx.quote.errors import CollateralExpired, CollateralNotYetValid, QEIdentityMalformed
 from affiant.attestation.tdx.quote.quote import QEReport
 from affiant.attestation.tdx.tcb.tcb_info import ModuleLevel, match_isv_level, parse_isv_levels
+from affiant.errors import NotAuthenticError
 
 __all__ = ["QEIdentity", "parse_qe_identity"]
 
@@ -55,7 +51,7 @@ class QEIdentity:
         """25: ``report`` is of the enclave that this document describes, and not of a debug enclave.
 
         Raises:
-            QEIdentityMismatch: it is not.
+            ``qe.identity``: it is not.
         """
         if _masked(report.misc_select, self.misc_select_mask) != self.misc_select:
             raise _mismatch("MISCSELECT", self.misc_select, report.misc_select)
@@ -64,14 +60,15 @@ class QEIdentity:
         if report.mrsigner != self.mrsigner:
             raise _mismatch("MRSIGNER", self.mrsigner, report.mrsigner)
         if report.isv_prod_id != self.isv_prod_id:
-            raise QEIdentityMismatch(
+            raise NotAuthenticError(
                 "the quoting enclave has another ISVPRODID",
                 expected=self.isv_prod_id,
                 found=report.isv_prod_id,
+                code="qe.identity",
             )
         # Whatever the mask leaves out (Intel's own omits this bit): a debug enclave's key is not secret.
         if report.attributes[0] & _DEBUG:
-            raise QEIdentityMismatch("the quoting enclave is in debug mode")
+            raise NotAuthenticError("the quoting enclave is in debug mode", code="qe.identity")
 
     def match_level(self, report: QEReport) -> ModuleLevel:
         """26: the highest level with an SVN up to the report's.
@@ -86,9 +83,12 @@ def _masked(value: bytes, mask: bytes) -> bytes:
     return bytes(a & b for a, b in zip(value, mask, strict=True))
 
 
-def _mismatch(name: str, expected: bytes, found: bytes) -> QEIdentityMismatch:
-    return QEIdentityMismatch(
-        f"the quoting enclave has another {name}", expected=expected.hex(), found=found.hex()
+def _mismatch(name: str, expected: bytes, found: bytes) -> NotAuthenticError:
+    return NotAuthenticError(
+        f"the quoting enclave has another {name}",
+        expected=expected.hex(),
+        found=found.hex(),
+        code="qe.identity",
     )
 
 
@@ -97,13 +97,15 @@ def parse_qe_identity(body: bytes) -> QEIdentity:
 
     Raises:
         QEIdentityMalformed: it is not a QE Identity v2 in which every member has its form.
-        QEIdentityMismatch: the identity of another enclave (the SGX QE, for example).
+        ``qe.identity``: the identity of another enclave (the SGX QE, for example).
     """
     signed = cut_signed_json(body, member="enclaveIdentity", refusal=QEIdentityMalformed)
     members = signed.members
     # 20: id TD_QE, version 2.
     if (identifier := members.text("id")) != "TD_QE":
-        raise QEIdentityMismatch("identity of another enclave", expected="id TD_QE", found=identifier[:16])
+        raise NotAuthenticError(
+            "identity of another enclave", expected="id TD_QE", found=identifier[:16], code="qe.identity"
+        )
     if members.integer("version", maximum=255) != 2:
         raise QEIdentityMalformed("QE Identity of another version", expected="version 2")
     return QEIdentity(

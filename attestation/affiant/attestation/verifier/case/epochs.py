@@ -12,17 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from affiant.attestation.records.receipt import VerifiedReceipt
-from affiant.attestation.statements.restriction import (
-    Narrowing,
-    NarrowingOrderBroken,
-    binding_of,
-    demand_next,
-    logged_narrowings,
-)
+from affiant.attestation.statements.restriction import Narrowing, binding_of, demand_next, logged_narrowings
 from affiant.attestation.tdx.event_log.eventlog import parse_event_log
 from affiant.attestation.verdict.errors import EvidenceUnbound
 from affiant.attestation.verifier.case.case import Session
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, NotAllowedError
 
 __all__ = ["Epoch", "PolicyUnbound", "begun_by", "demand_epochs", "epochs_of", "narrowings_of", "received"]
 
@@ -59,8 +53,8 @@ def narrowings_of(session: Session) -> tuple[Narrowing, ...]:
     record.
 
     Raises:
-        NotANarrowing, NarrowingMalformed, NarrowingOrderBroken: not one after the other, or not of the profile in
-            force.
+        ``narrowing.event``, ``narrowing.malformed``, ``narrowing.order``: not one after the other, or not of the
+            profile in force.
     """
     assert session.manifest is not None
     first = session.manifest.profile_digest
@@ -78,7 +72,9 @@ def narrowings_of(session: Session) -> tuple[Narrowing, ...]:
         return tuple(told)
     logged = logged_narrowings(parse_event_log(last.evidence.eventlog), first=first)
     if logged[:-1] != tuple(told):
-        raise NarrowingOrderBroken("the event log has other restrictions than the records", where=session.id)
+        raise NotAllowedError(
+            "the event log has other restrictions than the records", where=session.id, code="narrowing.order"
+        )
     return logged
 
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.statements.evidence import Evidence, parse_evidence
-from affiant.attestation.statements.restriction import MAX_NARROWINGS, NotANarrowing
+from affiant.attestation.statements.restriction import MAX_NARROWINGS
 from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.verdict.errors import EvidenceUnbound, NotMade
 from affiant.attestation.verifier.case.case import Case, Party, Session
 from affiant.attestation.verifier.case.signer_evidence import Quoted
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, NotAllowedError
 
 __all__ = ["evidence_of", "object_named", "quoted_beyond", "quoted_by"]
 
@@ -38,7 +38,7 @@ def quoted_by(case: Case, party: Party) -> list[Quoted]:
 
     Raises:
         NotMade: no record, or an evidence that the bundle does not carry.
-        NotANarrowing: more than a session may have.
+        ``narrowing.event``: more than a session may have.
         EvidenceUnbound: another keyset, role, manifest or activation, one that changes without a narrowing or comes
             back, or a narrowing without one of its own.
     """
@@ -57,7 +57,9 @@ def quoted_by(case: Case, party: Party) -> list[Quoted]:
             continue
         if len(found) > MAX_NARROWINGS:
             text = "more narrowings than a session may have"
-            raise NotANarrowing(text, expected=f"at most {MAX_NARROWINGS}", where=record.jti)
+            raise NotAllowedError(
+                text, expected=f"at most {MAX_NARROWINGS}", where=record.jti, code="narrowing.event"
+            )
         if any(evd == each.evd for each in found):
             raise EvidenceUnbound("a restriction names evidence from before", where=record.jti)
         found.append(Quoted(evd, _read(case, party, evd, found, where=record.jti), epoch=len(found)))

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.canonical import canonical
-from affiant.attestation.quote.judge.quote_file import NotAQuote, read_quote_file
+from affiant.attestation.quote.judge.quote_file import read_quote_file
 from affiant.attestation.quote.providers.base.errors import AzureEvidenceMalformed
 from affiant.attestation.quote.providers.clouds.azure_document import (
     encode_azure_evidence,
@@ -71,5 +72,5 @@ def test_no_bytes_cause_anything_but_a_refusal(data: bytes) -> None:
 
 
 def test_it_is_no_plain_tdx_quote_and_the_refusal_names_it() -> None:
-    with pytest.raises(NotAQuote, match="Azure's vTPM evidence"):
+    with raises_code("quote.not_a_quote", match="Azure's vTPM evidence"):
         read_quote_file(DOCUMENT)
