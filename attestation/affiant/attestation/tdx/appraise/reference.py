@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, cast, get_args
+from typing import Final, Literal, get_args
 
-from affiant.attestation.encoding.binary_text import EncodingError, from_hex, is_sha256_name, sha256_name
-from affiant.attestation.encoding.canonical import MAX_INTEGER, JSONError, canonical, parse_object
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import canonical, parse_canonical
+from affiant.attestation.schema.shapes import Array, Const, Enum, Int, Obj, Pattern
 from affiant.attestation.tdx.pki.roots import INTEL_SGX_ROOT_CA_SPKI, EvidenceClass, TrustRoots
 from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
 from affiant.errors import MalformedError
@@ -33,8 +34,23 @@ ImageRole = Literal["gateway", "session"]
 
 _ROLES: Final[tuple[ImageRole, ...]] = get_args(ImageRole)
 _REGISTERS: Final = ("mrtd", "rtmr0", "rtmr1", "rtmr2")
-_MAX_ENTRIES: Final = 256
 _HARDWARE_ROOTS: Final = frozenset((sha256_name(INTEL_SGX_ROOT_CA_SPKI),))
+_MAX_ENTRIES: Final = 256
+_REGISTER: Final = Pattern("[0-9a-f]{96}", "48 bytes in lower-case hexadecimal")
+_BITS: Final = Pattern("[0-9a-f]{16}", "8 bytes in lower-case hexadecimal")
+_IMAGES: Final = Array(Obj(dict.fromkeys(_REGISTERS, _REGISTER)), least=1, most=_MAX_ENTRIES)
+_STATUSES: Final = Enum(tuple(status.value for status in TCBStatus if status is not TCBStatus.REVOKED))
+_SHAPE: Final = Obj(
+    {
+        "typ": Const(REFERENCE_VALUES_TYPE),
+        "cls": Enum(tuple(EvidenceClass)),
+        "roots": Array(Pattern("sha256:[0-9a-f]{64}", "sha256:<64 hex>"), least=1, most=_MAX_ENTRIES),
+        "images": Obj(dict.fromkeys(_ROLES, _IMAGES)),
+        "tcb": Obj({"statuses": Array(_STATUSES, least=1, most=_MAX_ENTRIES), "min_evaluation": Int()}),
+        "td_attributes": _BITS,
+        "xfam": _BITS,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,131 +104,41 @@ def parse_reference_values(data: bytes) -> ReferenceValues:
             its roots.
     """
     try:
-        document = parse_object(data)
-    except JSONError as error:
-        raise MalformedError("reference values are not canonical JSON", code="reference.malformed") from error
-    if document.get("typ") != REFERENCE_VALUES_TYPE:
-        raise MalformedError(
-            "reference values of another form", expected=REFERENCE_VALUES_TYPE, code="reference.malformed"
-        )
-    _require_members(document, {"typ", "cls", "roots", "images", "tcb", "td_attributes", "xfam"}, "document")
-    tcb = _object(document["tcb"], "tcb")
-    _require_members(tcb, {"statuses", "min_evaluation"}, "tcb")
-    cls = _class(document["cls"])
-    return ReferenceValues(
-        raw=data,
-        cls=cls,
-        roots=_roots(document["roots"], cls),
-        images=_images(document["images"]),
-        statuses=_statuses(tcb["statuses"]),
-        min_evaluation=_evaluation(tcb["min_evaluation"]),
-        td_attributes=_hex(document["td_attributes"], 8, "td_attributes"),
-        xfam=_hex(document["xfam"], 8, "xfam"),
-    )
-
-
-def _require_members(members: Mapping[str, object], names: set[str], where: str) -> None:
-    if members.keys() != names:
-        raise MalformedError(
-            "members are missing or unknown",
-            where=where,
-            expected=", ".join(sorted(names)),
-            code="reference.malformed",
-        )
-
-
-def _object(value: object, where: str) -> Mapping[str, object]:
-    if not isinstance(value, dict):
-        raise MalformedError("not an object", where=where, code="reference.malformed")
-    return value
-
-
-def _list(value: object, where: str) -> list[object]:
-    """A list of one to 256 different values."""
-    if not isinstance(value, list) or not value or len(value) > _MAX_ENTRIES:
-        raise MalformedError(
-            "an empty list accepts nothing and says nothing; a value is required",
-            where=where,
-            expected=f"1 to {_MAX_ENTRIES} values",
-            code="reference.malformed",
-        )
-    if len({canonical(item) for item in value}) != len(value):
-        raise MalformedError("a value stands twice", where=where, code="reference.malformed")
-    return value
-
-
-def _hex(value: object, size: int, where: str) -> bytes:
-    try:
-        if isinstance(value, str):
-            return from_hex(value, size=size)
-    except EncodingError as error:
-        raise MalformedError(
-            "not lower-case hexadecimal", where=where, expected=f"{size} bytes", code="reference.malformed"
-        ) from error
-    raise MalformedError(
-        "not a text", where=where, expected=f"{2 * size} hexadecimal digits", code="reference.malformed"
-    )
-
-
-def _class(value: object) -> EvidenceClass:
-    for cls in EvidenceClass:
-        if value == cls.value:
-            return cls
-    raise MalformedError(
-        "unknown class", where="cls", expected="hardware or simulated", code="reference.malformed"
-    )
-
-
-def _roots(value: object, cls: EvidenceClass) -> frozenset[str]:
-    names = frozenset(
-        item for item in _list(value, "roots") if isinstance(item, str) and is_sha256_name(item)
-    )
-    if len(names) != len(cast("list[object]", value)):
-        raise MalformedError(
-            "not a root's name", where="roots", expected="sha256:<64 hex>", code="reference.malformed"
-        )
-    compiled_in = names & _HARDWARE_ROOTS
-    fits = names == _HARDWARE_ROOTS if cls is EvidenceClass.HARDWARE else not compiled_in
+        document = parse_canonical(data)
+        _SHAPE.check(document, "document")
+    except MalformedError as error:
+        raise _malformed(error.message, expected=error.expected, where=error.where) from error
+    assert isinstance(document, dict)
+    tcb, images = document["tcb"], document["images"]
+    lists = {"roots": document["roots"], "tcb.statuses": tcb["statuses"]}
+    for where, values in (lists | {f"images.{role}": images[role] for role in _ROLES}).items():
+        if len({canonical(value) for value in values}) != len(values):
+            raise _malformed("a value stands twice", where=where)
+    cls, roots = EvidenceClass(document["cls"]), frozenset(document["roots"])
+    fits = roots == _HARDWARE_ROOTS if cls is EvidenceClass.HARDWARE else not roots & _HARDWARE_ROOTS
     if not fits:
-        raise MalformedError(
+        raise _malformed(
             "class and roots contradict each other",
             where="roots",
             expected="hardware with the compiled-in root alone, simulated without it",
-            code="reference.malformed",
         )
-    return names
+    return ReferenceValues(
+        raw=data,
+        cls=cls,
+        roots=roots,
+        images={role: frozenset(map(_image, images[role])) for role in _ROLES},
+        statuses=frozenset(map(TCBStatus, tcb["statuses"])),
+        min_evaluation=tcb["min_evaluation"],
+        td_attributes=bytes.fromhex(document["td_attributes"]),
+        xfam=bytes.fromhex(document["xfam"]),
+    )
 
 
-def _images(value: object) -> Mapping[ImageRole, frozenset[ImageMeasurement]]:
-    images = _object(value, "images")
-    _require_members(images, set(_ROLES), "images")
-    return {
-        role: frozenset(_image(item, f"images.{role}") for item in _list(images[role], f"images.{role}"))
-        for role in _ROLES
-    }
+def _image(members: Mapping[str, str]) -> ImageMeasurement:
+    return ImageMeasurement(**{name: bytes.fromhex(members[name]) for name in _REGISTERS})
 
 
-def _image(value: object, where: str) -> ImageMeasurement:
-    members = _object(value, where)
-    _require_members(members, set(_REGISTERS), where)
-    return ImageMeasurement(**{name: _hex(members[name], 48, f"{where}.{name}") for name in _REGISTERS})
-
-
-def _statuses(value: object) -> frozenset[TCBStatus]:
-    try:
-        statuses = frozenset(TCBStatus(item) for item in _list(value, "tcb.statuses"))
-    except ValueError as error:
-        raise MalformedError(
-            "unknown TCB status", where="tcb.statuses", code="reference.malformed"
-        ) from error
-    if TCBStatus.REVOKED in statuses:
-        raise MalformedError(
-            "a revoked TCB can never be accepted", where="tcb.statuses", code="reference.malformed"
-        )
-    return statuses
-
-
-def _evaluation(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= MAX_INTEGER:
-        raise MalformedError("not a number", where="tcb.min_evaluation", code="reference.malformed")
-    return value
+def _malformed(message: str, *, where: str | None, expected: object = None) -> MalformedError:
+    return MalformedError(
+        f"reference values: {message}", expected=expected, where=where, code="reference.malformed"
+    )
