@@ -388,7 +388,7 @@ MISTAKES: dict[int, Mistake] = {
         "debuggable TD a claim only",
         (
             "td-debug",
-            f"{TDX}/appraise/test_partial_appraisal.py::test_a_debuggable_td_is_refused_without_being_asked",
+            f"{TDX}/policy/test_reference_policy.py::test_a_debuggable_td_is_refused_without_being_asked",
         ),
     ),
     32: Mistake("another list replayed than the one judged", ("dstack-log-with-another-payload",)),

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from tests.attestation.tdx.appraise.test_partial_appraisal import everything, hardware
 from tests.attestation.tdx.conftest import (
     BOOT_EVENTS,
     MRCONFIGID,
@@ -19,6 +18,7 @@ from tests.attestation.tdx.conftest import (
     Genuine,
     quote_of,
 )
+from tests.attestation.tdx.policy.test_reference_policy import everything, hardware
 
 from affiant.__main__ import cli
 from affiant.attestation.release.manifest import reference_values

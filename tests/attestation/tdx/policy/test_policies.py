@@ -36,12 +36,12 @@ SEPT_VE_DISABLE = 1 << 28
 
 def refused(verified: VerifiedQuote, text: str, expected: Expectations = NOTHING) -> AppraisalRefused:
     with pytest.raises(AppraisalRefused) as refusal:
-        appraise_by_policy(verified, parse(text), expected)
+        appraise_by_policy(verified, (parse(text),), expected)
     return refusal.value
 
 
 def accepted(verified: VerifiedQuote, text: str, expected: Expectations = NOTHING) -> PolicyAppraisal:
-    return appraise_by_policy(verified, parse(text), expected)
+    return appraise_by_policy(verified, (parse(text),), expected)
 
 
 def used(appraisal: PolicyAppraisal) -> list[str]:

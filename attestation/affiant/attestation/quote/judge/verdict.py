@@ -30,12 +30,11 @@ from affiant.attestation.quote.judge.event_log_file import parse_event_log_file
 from affiant.attestation.quote.judge.quote_file import read_quote_file
 from affiant.attestation.signatures.sigstore.verification import VerifiedFile
 from affiant.attestation.tdx.appraise.expectations import Expectations
-from affiant.attestation.tdx.appraise.partial_appraisal import AskedAppraisal, appraise_asked
 from affiant.attestation.tdx.appraise.reference import ReferenceValues
 from affiant.attestation.tdx.pki.roots import EvidenceClass, TrustRoots
 from affiant.attestation.tdx.policy.appraisal import PolicyAppraisal, appraise_by_policy, judge_by_policy
 from affiant.attestation.tdx.policy.node_outcomes import PolicyOutcome
-from affiant.attestation.tdx.policy.settings import AppraisalPolicy
+from affiant.attestation.tdx.policy.settings import AppraisalPolicy, reference_policy
 from affiant.attestation.tdx.quote.checks import Check, held, not_made
 from affiant.attestation.tdx.quote.errors import UntrustedRoot
 from affiant.attestation.tdx.quote.quote import TDQuote, parse_quote
@@ -97,6 +96,11 @@ class Question:
                 code="appraisal.expectation",
             )
 
+    @property
+    def accepted(self) -> tuple[AppraisalPolicy, ...]:
+        """What is accepted, one of which must accept the quote."""
+        return (self.policy,) if self.policy is not None else tuple(map(reference_policy, self.references))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuoteVerdict:
@@ -109,7 +113,7 @@ class QuoteVerdict:
     stage: Stage
     quote: TDQuote | None = None
     verified: VerifiedQuote | None = None
-    appraisal: AskedAppraisal | PolicyAppraisal | None = None
+    appraisal: PolicyAppraisal | None = None
     policies: tuple[PolicyOutcome, ...] = ()
     """What each policy decided, also where one refused; empty without a policy."""
     refusal: AffiantError | None = None
@@ -206,7 +210,7 @@ def judge_quote(
     stage = Stage.QUOTE
     quote: TDQuote | None = None
     verified: VerifiedQuote | None = None
-    appraisal: AskedAppraisal | PolicyAppraisal | None = None
+    appraisal: PolicyAppraisal | None = None
     policies: tuple[PolicyOutcome, ...] = ()
     refusal: AffiantError | None = None
     if question.policy is not None:
@@ -233,12 +237,9 @@ def judge_quote(
             log = parse_event_log_file(event_log)
         if question.policy is not None:
             policies = judge_by_policy(verified, question.policy, question.expected)
-            appraisal = appraise_by_policy(verified, question.policy, question.expected, log=log)
-        else:
-            asked = appraise_asked(verified, question.references, question.expected, log=log)
-            if asked.reference is not None:
-                inputs["reference_values"] = asked.reference.digest
-            appraisal = asked
+        appraisal = appraise_by_policy(verified, question.accepted, question.expected, log=log)
+        if appraisal.policy is not None and appraisal.policy.is_reference:
+            inputs["reference_values"] = appraisal.policy.digest
         stage = Stage.DONE
     except ConfigurationError:
         raise
@@ -314,24 +315,24 @@ def _verification(verified: VerifiedQuote) -> Mapping[str, object]:
     }
 
 
-def _appraisal(appraisal: AskedAppraisal | PolicyAppraisal) -> Mapping[str, object]:
-    if isinstance(appraisal, PolicyAppraisal):
+def _appraisal(appraisal: PolicyAppraisal) -> Mapping[str, object]:
+    policy, images = appraisal.policy, list(dict.fromkeys(image.name for image in appraisal.images))
+    if policy is None or policy.is_reference:
         return {
-            "asked": True,
-            "images": list(dict.fromkeys(image.name for image in appraisal.images)),
-            "shapes": sorted({shape for image in appraisal.images for shape in image.shapes}),
-            "policy": appraisal.policy.digest,
-            "exceptions": [exception.name for exception in appraisal.exceptions],
-            "holds_until": _instant(appraisal.holds_until),
+            "asked": policy is not None,
+            "images": images,
+            "reference_values": None if policy is None else policy.digest,
+            "accepted_statuses": None
+            if policy is None
+            else sorted(entry.status.value for entry in policy.statuses),
         }
-    reference = appraisal.reference
     return {
-        "asked": reference is not None,
-        "images": list(appraisal.images),
-        "reference_values": None if reference is None else reference.digest,
-        "accepted_statuses": None
-        if reference is None
-        else sorted(status.value for status in reference.statuses),
+        "asked": True,
+        "images": images,
+        "shapes": sorted({shape for image in appraisal.images for shape in image.shapes}),
+        "policy": policy.digest,
+        "exceptions": [exception.name for exception in appraisal.exceptions],
+        "holds_until": _instant(appraisal.holds_until),
     }
 
 

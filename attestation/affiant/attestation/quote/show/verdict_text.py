@@ -11,7 +11,6 @@ from typing import Final
 from affiant.attestation.quote.judge.verdict import QuoteVerdict, Stage
 from affiant.attestation.quote.show.inspection import BODY_NAMES
 from affiant.attestation.quote.show.policy_text import publication_lines
-from affiant.attestation.tdx.appraise.partial_appraisal import AskedAppraisal
 from affiant.attestation.tdx.policy.appraisal import PolicyAppraisal
 from affiant.attestation.tdx.policy.node_outcomes import PolicyOutcome
 from affiant.attestation.tdx.quote.checks import Check
@@ -109,29 +108,28 @@ def _appraisal(verdict: QuoteVerdict) -> Iterator[str]:
         yield from heading("APPRAISAL  not made: the refusal came before")
 
 
-def _appraised(appraisal: AskedAppraisal | PolicyAppraisal) -> Iterator[str]:
-    if isinstance(appraisal, PolicyAppraisal):
-        yield from heading("APPRAISAL  held, by every policy and as far as it was asked")
-        yield field("policy file", appraisal.policy.digest)
-        images = (f"{image.name} ({', '.join(image.shapes)})" for image in appraisal.images)
-        yield from prose("image (shapes)", " or ".join(images))
-        exceptions = ", ".join(exception.name for exception in appraisal.exceptions)
-        yield from prose("exceptions used", exceptions or "none")
-        yield field(
-            "holds until", f"{appraisal.holds_until:%Y-%m-%dT%H:%M:%SZ}, with what was used to accept it"
-        )
-        return
-    if appraisal.reference is None:
+def _appraised(appraisal: PolicyAppraisal) -> Iterator[str]:
+    policy, images = appraisal.policy, " or ".join(dict.fromkeys(map(str, appraisal.images)))
+    if policy is None:
         yield from heading(
             "APPRAISAL  not made: no --reference or --policy, so what runs in the TD was not asked"
         )
         yield field("fixed rules", "held: not debuggable, no reserved, profiling or migration bit")
-        return
-    yield from heading("APPRAISAL  held, as far as it was asked")
-    yield field("reference values", appraisal.reference.digest)
-    yield field("image", " or ".join(appraisal.images))
-    statuses = sorted(status.value for status in appraisal.reference.statuses)
-    yield from prose("accepted statuses", ", ".join(statuses))
+    elif policy.is_reference:
+        yield from heading("APPRAISAL  held, as far as it was asked")
+        yield field("reference values", policy.digest)
+        yield field("image", images)
+        yield from prose(
+            "accepted statuses", ", ".join(sorted(each.status.value for each in policy.statuses))
+        )
+    else:
+        yield from heading("APPRAISAL  held, by every policy and as far as it was asked")
+        yield field("policy file", policy.digest)
+        yield from prose("image (shapes)", images)
+        yield from prose("exceptions used", ", ".join(each.name for each in appraisal.exceptions) or "none")
+        yield field(
+            "holds until", f"{appraisal.holds_until:%Y-%m-%dT%H:%M:%SZ}, with what was used to accept it"
+        )
 
 
 def _policies(outcomes: Sequence[PolicyOutcome]) -> Iterator[str]:

@@ -9,7 +9,7 @@ inside of ``report_data`` is the caller's: it made it, uses it once and lets it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hmac import compare_digest
@@ -39,11 +39,18 @@ __all__ = [
     "Appraisal",
     "Tier",
     "appraise",
-    "appraise_class",
-    "appraise_configuration",
     "appraise_mrconfigid",
     "appraise_report_data",
-    "appraise_tcb",
+    "measured_image",
+    "other_image",
+    "other_root",
+    "other_status",
+    "other_td_attributes",
+    "other_xfam",
+    "require_class",
+    "require_evaluation",
+    "require_length",
+    "tier_of",
 ]
 
 _UNBOUND: Final = bytes(48)
@@ -115,11 +122,9 @@ def appraise(
         ``appraisal.expectation``: an expected value has another length than its field.
     """
     body = verified.quote.body
-    _require_lengths(mrconfigid, report_data)
-    appraise_class(verified, reference)
-    appraise_tcb(verified, reference)
-    appraise_configuration(body, reference)
-    _appraise_image(body, reference, image)
+    require_length("MRCONFIGID", mrconfigid, 48)
+    require_length("REPORTDATA", report_data, 64)
+    _require_reference(verified, reference, image)
     appraise_mrconfigid(body, mrconfigid)
     appraise_report_data(body, report_data)
     _appraise_replay(body, log)
@@ -127,7 +132,7 @@ def appraise(
     bare = image == "session" and (expected_rtmr3 is None or expected_later is None)
     return Appraisal(
         verified=verified,
-        tier=_tier(verified, payloads_checked=not bare),
+        tier=tier_of(verified, complete=not bare),
         evidence_class=verified.evidence_class,
         image=image,
         vector=_vector(verified, payloads_checked=not bare),
@@ -142,89 +147,37 @@ def appraise(
     )
 
 
-def _require_lengths(mrconfigid: bytes, report_data: bytes) -> None:
-    """41: an expected value is never padded or cut to fit (known mistake: trailing zeros that match)."""
-    if len(mrconfigid) != 48:
+def require_length(name: str, value: bytes, size: int) -> None:
+    """41: an expected value is never padded or cut to fit (known mistake: trailing zeros that match); an MRCONFIGID of
+    zeros binds nothing."""
+    if len(value) != size:
         raise ConfigurationError(
-            "expected MRCONFIGID has another length",
-            expected="48 bytes",
-            found=len(mrconfigid),
+            f"expected {name} has another length",
+            expected=f"{size} bytes",
+            found=len(value),
             code="appraisal.expectation",
         )
-    if not any(mrconfigid):
+    if name == "MRCONFIGID" and not any(value):
         raise ConfigurationError(
             "expected MRCONFIGID is all zero, which binds nothing", code="appraisal.expectation"
         )
-    if len(report_data) != 64:
-        raise ConfigurationError(
-            "expected REPORTDATA has another length",
-            expected="64 bytes",
-            found=len(report_data),
-            code="appraisal.expectation",
-        )
 
 
-def appraise_class(verified: VerifiedQuote, reference: ReferenceValues) -> None:
-    """Class and root, as pinned: disagreement is refused both ways, never downgraded."""
-    if verified.evidence_class is not reference.cls:
-        raise AppraisalRefused(
-            "evidence of another class than the one that was pinned",
-            expected=str(reference.cls),
-            found=str(verified.evidence_class),
-            code="appraisal.evidence_class",
-        )
+def _require_reference(verified: VerifiedQuote, reference: ReferenceValues, image: ImageRole) -> None:
+    """Hold what is verified against what was pinned, each value by itself."""
+    body = verified.quote.body
+    require_class(verified, reference.cls)
     if not reference.accepts_root(verified.root_digest):
-        raise AppraisalRefused(
-            "the quote chains to another root than the reference values name",
-            found=f"sha256:{verified.root_digest.hex()}",
-            code="appraisal.root",
-        )
-
-
-def appraise_tcb(verified: VerifiedQuote, reference: ReferenceValues) -> None:
-    """TCB status and evaluation number, as pinned."""
-    # 37: the merged status; Revoked was refused before and cannot be accepted.
+        raise other_root(verified)
     if verified.statuses.merged not in reference.statuses:
-        raise AppraisalRefused(
-            "the TCB status is not an accepted one",
-            expected=" or ".join(sorted(status.value for status in reference.statuses)),
-            found=verified.statuses.merged.value,
-            hint="Update the platform; its advisories: " + (", ".join(sorted(verified.advisories)) or "none"),
-            code="appraisal.tcb_status",
-        )
-    # 21: the policy's minimum.
-    if verified.evaluation_number < reference.min_evaluation:
-        raise AppraisalRefused(
-            "the collateral is from an older TCB evaluation than required",
-            expected=f"at least {reference.min_evaluation}",
-            found=verified.evaluation_number,
-            code="appraisal.evaluation_number",
-        )
-
-
-def appraise_configuration(body: TDReport, reference: ReferenceValues) -> None:
-    """TD_ATTRIBUTES and XFAM: the fixed rules, and the exact values."""
+        raise other_status(verified, reference.statuses)
+    require_evaluation(verified, reference.min_evaluation)
     # 38 and 39: the fixed rules first, then the exact values.
     appraise_td_configuration(body)
     if body.td_attributes != reference.td_attributes:
-        raise AppraisalRefused(
-            "TD_ATTRIBUTES differ from the reference",
-            expected=reference.td_attributes.hex(),
-            found=body.td_attributes.hex(),
-            code="appraisal.td_attributes",
-        )
+        raise other_td_attributes(body, (reference.td_attributes,))
     if body.xfam != reference.xfam:
-        raise AppraisalRefused(
-            "XFAM differs from the reference",
-            expected=reference.xfam.hex(),
-            found=body.xfam.hex(),
-            code="appraisal.xfam",
-        )
-
-
-def _appraise_image(body: TDReport, reference: ReferenceValues, image: ImageRole) -> None:
-    # 40: four values that count together only; a mix of two accepted images is none.
-    measured = ImageMeasurement(body.mrtd, body.rtmrs[0], body.rtmrs[1], body.rtmrs[2])
+        raise other_xfam(body, (reference.xfam,))
     accepted = reference.images.get(image)
     if accepted is None:
         raise ConfigurationError(
@@ -233,14 +186,82 @@ def _appraise_image(body: TDReport, reference: ReferenceValues, image: ImageRole
             found=str(image)[:32],
             code="appraisal.expectation",
         )
-    if measured not in accepted:
+    if measured_image(body) not in accepted:
+        raise other_image(body, (image,))
+
+
+def require_class(verified: VerifiedQuote, accepted: EvidenceClass) -> None:
+    """Disagreement is refused both ways, never downgraded."""
+    if verified.evidence_class is not accepted:
         raise AppraisalRefused(
-            f"the TD runs no accepted {image} image",
-            found=f"MRTD {body.mrtd.hex()}, "
-            + ", ".join(f"RTMR{number} {value.hex()}" for number, value in enumerate(body.rtmrs[:3])),
-            hint="Pin the reference values of the release that is deployed, or deploy the pinned one.",
-            code="appraisal.image",
+            "evidence of another class than the accepted one",
+            expected=str(accepted),
+            found=str(verified.evidence_class),
+            code="appraisal.evidence_class",
         )
+
+
+def require_evaluation(verified: VerifiedQuote, minimum: int) -> None:
+    """21: the reader's minimum."""
+    if verified.evaluation_number < minimum:
+        raise AppraisalRefused(
+            "the collateral is from an older TCB evaluation than required",
+            expected=f"at least {minimum}",
+            found=verified.evaluation_number,
+            code="appraisal.evaluation_number",
+        )
+
+
+def measured_image(body: TDReport) -> ImageMeasurement:
+    """40: four values that count together only; a mix of two accepted images is none."""
+    return ImageMeasurement(body.mrtd, *body.rtmrs[:3])
+
+
+def other_root(verified: VerifiedQuote) -> AppraisalRefused:
+    return AppraisalRefused(
+        "the quote chains to a root that is not accepted",
+        found=f"sha256:{verified.root_digest.hex()}",
+        code="appraisal.root",
+    )
+
+
+def other_status(verified: VerifiedQuote, accepted: Iterable[TCBStatus]) -> AppraisalRefused:
+    """37: the merged status is none of these; Revoked was refused before and cannot be accepted."""
+    return AppraisalRefused(
+        "the TCB status is not an accepted one",
+        expected=" or ".join(sorted(status.value for status in accepted)),
+        found=verified.statuses.merged.value,
+        hint="Update the platform; its advisories: " + (", ".join(sorted(verified.advisories)) or "none"),
+        code="appraisal.tcb_status",
+    )
+
+
+def other_td_attributes(body: TDReport, accepted: Iterable[bytes]) -> AppraisalRefused:
+    return AppraisalRefused(
+        "TD_ATTRIBUTES are not an accepted value",
+        expected=" or ".join(value.hex() for value in accepted),
+        found=body.td_attributes.hex(),
+        code="appraisal.td_attributes",
+    )
+
+
+def other_xfam(body: TDReport, accepted: Iterable[bytes]) -> AppraisalRefused:
+    return AppraisalRefused(
+        "XFAM is not an accepted value",
+        expected=" or ".join(value.hex() for value in accepted),
+        found=body.xfam.hex(),
+        code="appraisal.xfam",
+    )
+
+
+def other_image(body: TDReport, accepted: Iterable[str]) -> AppraisalRefused:
+    return AppraisalRefused(
+        f"the TD runs no accepted image ({', '.join(accepted)})",
+        found=f"MRTD {body.mrtd.hex()}, "
+        + ", ".join(f"RTMR{number} {value.hex()}" for number, value in enumerate(body.rtmrs[:3])),
+        hint="Pin the measurements of the release and the VM shape that are deployed, or deploy the pinned ones.",
+        code="appraisal.image",
+    )
 
 
 def appraise_mrconfigid(body: TDReport, expected: bytes) -> None:
@@ -368,13 +389,15 @@ def _not_made(log: EventLog, *, payloads_checked: bool) -> tuple[Check, ...]:
     return tuple(rows)
 
 
-def _tier(verified: VerifiedQuote, *, payloads_checked: bool) -> Tier:
-    """Simulated evidence is worth nothing to a third party; a status short of UpToDate warns."""
+def tier_of(verified: VerifiedQuote, *, complete: bool) -> Tier:
+    """What holds is worth; ``complete``: everything was asked that is to be asked, and no exception was needed.
+
+    Simulated evidence is worth nothing to a third party; a status short of UpToDate warns.
+    """
     if verified.evidence_class is not EvidenceClass.HARDWARE:
         return Tier.NONE
-    if verified.statuses.merged is TCBStatus.UP_TO_DATE and payloads_checked:
-        return Tier.AFFIRMING
-    return Tier.WARNING
+    up_to_date = verified.statuses.merged is TCBStatus.UP_TO_DATE
+    return Tier.AFFIRMING if up_to_date and complete else Tier.WARNING
 
 
 def _vector(verified: VerifiedQuote, *, payloads_checked: bool) -> Mapping[str, int]:

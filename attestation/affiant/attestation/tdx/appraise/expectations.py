@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from affiant.attestation.tdx.appraise.appraisal import appraise_mrconfigid, appraise_report_data
+from affiant.attestation.tdx.appraise.appraisal import (
+    appraise_mrconfigid,
+    appraise_report_data,
+    require_length,
+)
 from affiant.attestation.tdx.event_log.eventlog import EMPTY_REGISTER
 from affiant.attestation.tdx.event_log.measured_log import Binding, MeasuredLog, verify_replay
 from affiant.attestation.tdx.quote.checks import Check, held_as, not_made
 from affiant.attestation.tdx.quote.errors import AppraisalRefused
 from affiant.attestation.tdx.quote.quote import TDReport
-from affiant.errors import ConfigurationError
 
 __all__ = ["Expectations", "MetExpectations", "appraise_expectations"]
 
@@ -39,17 +42,8 @@ class Expectations:
             ("REPORTDATA", self.report_data, 64),
             ("RTMR3", self.rtmr3, 48),
         ):
-            if value is not None and len(value) != size:
-                raise ConfigurationError(
-                    f"expected {name} has another length",
-                    expected=f"{size} bytes",
-                    found=len(value),
-                    code="appraisal.expectation",
-                )
-        if self.mrconfigid is not None and not any(self.mrconfigid):
-            raise ConfigurationError(
-                "expected MRCONFIGID is all zero, which binds nothing", code="appraisal.expectation"
-            )
+            if value is not None:
+                require_length(name, value, size)
 
 
 @dataclass(frozen=True, slots=True)

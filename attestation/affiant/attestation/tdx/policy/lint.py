@@ -63,7 +63,7 @@ def _entries(policy: AppraisalPolicy) -> Iterator[tuple[str, Entry]]:
         ("image", policy.images),
         ("status", policy.statuses),
         ("grace", policy.grace),
-        ("advisory exception", policy.advisories),
+        ("advisory exception", policy.advisories or ()),
         ("TD_ATTRIBUTES value", policy.td_attributes),
         ("XFAM value", policy.xfam or ()),
         ("attribute exception", policy.exceptions),

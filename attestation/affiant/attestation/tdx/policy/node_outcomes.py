@@ -27,6 +27,7 @@ __all__ = [
     "NamedPolicy",
     "PolicyOutcome",
     "UsedException",
+    "accepting",
     "excepting",
     "first_end",
     "judge_policies",
@@ -139,6 +140,20 @@ def _judge(policy: NamedPolicy, verified: VerifiedQuote, settings: AppraisalPoli
 
 
 # -- choosing entries ------------------------------------------------------------------------------------------------
+
+
+def accepting(entries: Iterable[_E], at: datetime, refusal: AppraisalRefused) -> _E:
+    """The entry among ``entries`` (all of them for what was found) that lasts longest.
+
+    Raises:
+        AppraisalRefused: ``refusal``: none counts at this time.
+    """
+    named = tuple(entries)
+    found = longest(counting(named, at))
+    if found is None:
+        refusal.hint = lapses(named, at) or refusal.hint
+        raise refusal
+    return found
 
 
 def excepting(entries: Iterable[_E], at: datetime, refusal: AppraisalRefused, what: str) -> _E:

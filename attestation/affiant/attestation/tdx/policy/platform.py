@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from affiant.attestation.tdx.appraise.appraisal import (
+    other_root,
+    other_status,
+    require_class,
+    require_evaluation,
+)
 from affiant.attestation.tdx.policy.node_outcomes import (
     Finding,
+    accepting,
     excepting,
     first_end,
     lapses,
@@ -22,22 +29,9 @@ __all__ = ["advisories", "evaluation_number", "machine", "pck_flags", "root", "t
 
 
 def root(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
-    if verified.evidence_class is not settings.evidence_class:
-        raise AppraisalRefused(
-            "evidence of another class than the policy's",
-            expected=str(settings.evidence_class),
-            found=str(verified.evidence_class),
-            code="appraisal.evidence_class",
-        )
-    named = [root for root in settings.roots if root.digest == verified.root_digest]
-    root = longest(counting(named, verified.judged_at))
-    if root is None:
-        raise AppraisalRefused(
-            "the quote chains to another root than the policy accepts now",
-            found=f"sha256:{verified.root_digest.hex()}",
-            hint=lapses(named, verified.judged_at),
-            code="appraisal.root",
-        )
+    require_class(verified, settings.evidence_class)
+    named = (root for root in settings.roots if root.digest == verified.root_digest)
+    root = accepting(named, verified.judged_at, other_root(verified))
     return Finding(detail=f"{verified.evidence_class}, by an accepted root key", until=root.end)
 
 
@@ -48,14 +42,8 @@ def tcb_status(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     if accepted is not None:
         return Finding(detail=f"{status.value} is an accepted status", until=accepted.end)
     named = [entry for entry in settings.statuses if entry.status is status]
-    refusal = AppraisalRefused(
-        "the TCB status is not an accepted one",
-        expected=" or ".join(sorted(entry.status.value for entry in counting(settings.statuses, at))),
-        found=status.value,
-        hint=lapses(named, at)
-        or "Update the platform; its advisories: " + (", ".join(sorted(verified.advisories)) or "none"),
-        code="appraisal.tcb_status",
-    )
+    refusal = other_status(verified, (entry.status for entry in counting(settings.statuses, at)))
+    refusal.hint = lapses(named, at) or refusal.hint
     entries = [entry for entry in settings.grace if entry.status is status]
     grace = excepting(entries, at, refusal, f"grace of {status.value}")
     end = _end_of(grace, verified)
@@ -103,6 +91,8 @@ def advisories(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     """37: an open advisory refuses, unless it is excepted by its id, or the status stands by its grace: the time
     that is given for the update is given for what the update closes, and for nothing else (a platform that needs
     software hardening as well has advisories that no update closes)."""
+    if settings.advisories is None:
+        return Finding(detail="none is judged by itself: the TCB status alone decides", limited=False)
     if not verified.advisories:
         return Finding(detail="no advisory is open")
     covered: frozenset[str] = verified.due_advisories if _in_grace(verified, settings) else frozenset()
@@ -127,32 +117,26 @@ def advisories(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
 
 
 def evaluation_number(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
-    if verified.evaluation_number < settings.minimum_evaluation:
-        raise AppraisalRefused(
-            "the collateral is from an older TCB evaluation than required",
-            expected=f"at least {settings.minimum_evaluation}",
-            found=verified.evaluation_number,
-            code="appraisal.evaluation_number",
-        )
+    require_evaluation(verified, settings.minimum_evaluation)
     return Finding(detail=f"evaluation {verified.evaluation_number}, at least {settings.minimum_evaluation}")
 
 
 def machine(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     if settings.machines is None:
         return Finding(detail="any genuine machine is accepted", limited=False)
-    named = [
-        machine
-        for machine in settings.machines
-        if machine.ppid in (None, verified.ppid) and machine.fmspc in (None, verified.fmspc)
-    ]
-    accepted = longest(counting(named, verified.judged_at))
-    if accepted is None:
-        raise AppraisalRefused(
+    accepted = accepting(
+        (
+            machine
+            for machine in settings.machines
+            if machine.ppid in (None, verified.ppid) and machine.fmspc in (None, verified.fmspc)
+        ),
+        verified.judged_at,
+        AppraisalRefused(
             "the machine is not on the list",
             found=f"PPID {verified.ppid.hex()}, FMSPC {verified.fmspc.hex()}",
-            hint=lapses(named, verified.judged_at),
             code="appraisal.machine",
-        )
+        ),
+    )
     return Finding(detail="the machine is on the list", until=accepted.end)
 
 

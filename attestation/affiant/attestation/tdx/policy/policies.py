@@ -7,7 +7,7 @@ from typing import Final
 from affiant.attestation.tdx.policy import platform, td
 from affiant.attestation.tdx.policy.node_outcomes import NamedPolicy
 
-__all__ = ["POLICIES"]
+__all__ = ["POLICIES", "REFERENCE_POLICIES"]
 
 POLICIES: Final = (
     NamedPolicy("root", "appraisal.root", None, platform.root),
@@ -23,3 +23,7 @@ POLICIES: Final = (
     NamedPolicy("tdx-module", "appraisal.tdx_module", 40, td.tdx_module),
 )
 """Root and TD first, then the platform; the first that refuses gives the error its code."""
+
+_FIRST_BY_REFERENCE: Final = {"root", "tcb-status", "evaluation-number"}
+REFERENCE_POLICIES: Final = tuple(sorted(POLICIES, key=lambda policy: policy.name not in _FIRST_BY_REFERENCE))
+"""The same for reference values, in the order in which a measured program judges them: the platform first."""

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from affiant.attestation.encoding.binary_text import sha256_name
-from affiant.attestation.tdx.appraise.reference import ImageMeasurement
+from affiant.attestation.tdx.appraise.reference import ImageMeasurement, ReferenceValues
 from affiant.attestation.tdx.pki.roots import EvidenceClass, TrustRoots
 from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
 
@@ -32,6 +32,7 @@ __all__ = [
     "Entry",
     "Grace",
     "counting",
+    "reference_policy",
 ]
 
 
@@ -87,7 +88,11 @@ class AcceptedImage(Entry):
 
     name: str
     shapes: tuple[str, ...]
+    """None: reference values name no shapes."""
     measurement: ImageMeasurement
+
+    def __str__(self) -> str:
+        return f"{self.name} ({', '.join(self.shapes)})" if self.shapes else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +154,9 @@ class AcceptedMachine(Entry):
 class DemandedFlags:
     """What the PCK certificate must say. None: any."""
 
-    dynamic_platform: bool | None
-    cached_keys: bool | None
-    smt: bool | None
+    dynamic_platform: bool | None = None
+    cached_keys: bool | None = None
+    smt: bool | None = None
 
     @property
     def demands_nothing(self) -> bool:
@@ -171,7 +176,8 @@ class AppraisalPolicy:
     statuses: tuple[AcceptedStatus, ...]
     minimum_evaluation: int
     grace: tuple[Grace, ...]
-    advisories: tuple[AdvisoryException, ...]
+    advisories: tuple[AdvisoryException, ...] | None
+    """None: an open advisory does not count; the status alone decides."""
     td_attributes: tuple[AcceptedValue, ...]
     xfam: tuple[AcceptedValue, ...] | None
     """None: any within the fixed masks."""
@@ -181,6 +187,8 @@ class AppraisalPolicy:
     flags: DemandedFlags
     mrseam: tuple[AcceptedValue, ...] | None
     """None: any module that Intel signed and TCB Info lists."""
+    is_reference: bool = False
+    """Whether it is made of reference values."""
 
     @property
     def digest(self) -> str:
@@ -203,3 +211,29 @@ class AppraisalPolicy:
     def for_image(self, name: str) -> AppraisalPolicy:
         """The same, accepting this image alone."""
         return replace(self, images=tuple(image for image in self.images if image.name == name))
+
+
+def reference_policy(reference: ReferenceValues) -> AppraisalPolicy:
+    """Reference values as a policy: each value is an entry that always counts, and nothing is excepted."""
+    where = "reference values"
+    return AppraisalPolicy(
+        raw=reference.raw,
+        evidence_class=reference.cls,
+        roots=tuple(AcceptedRoot(where=where, digest=root) for root in reference.trust_roots().spki_sha256),
+        images=tuple(
+            AcceptedImage(where=where, name=role, shapes=(), measurement=image)
+            for role, images in reference.images.items()
+            for image in images
+        ),
+        statuses=tuple(AcceptedStatus(where=where, status=status) for status in reference.statuses),
+        minimum_evaluation=reference.min_evaluation,
+        grace=(),
+        advisories=None,
+        td_attributes=(AcceptedValue(where=where, value=reference.td_attributes),),
+        xfam=(AcceptedValue(where=where, value=reference.xfam),),
+        exceptions=(),
+        machines=None,
+        flags=DemandedFlags(),
+        mrseam=None,
+        is_reference=True,
+    )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from affiant.attestation.tdx.appraise.reference import ImageMeasurement
+from collections.abc import Iterator
+
+from affiant.attestation.tdx.appraise.appraisal import (
+    measured_image,
+    other_image,
+    other_td_attributes,
+    other_xfam,
+)
 from affiant.attestation.tdx.policy.node_outcomes import (
     Finding,
     UsedException,
+    accepting,
     excepting,
     first_end,
-    lapses,
-    longest,
     used_exception,
 )
 from affiant.attestation.tdx.policy.settings import (
@@ -34,11 +40,12 @@ __all__ = ["accepted_images", "image", "service_td", "td_attributes", "tdx_modul
 
 def accepted_images(verified: VerifiedQuote, settings: AppraisalPolicy) -> tuple[AcceptedImage, ...]:
     """The entries whose four measurements the TD has, and that count now."""
-    body = verified.quote.body
-    # 40: four values that count together only; a mix of two accepted images is none.
-    measured = ImageMeasurement(body.mrtd, body.rtmrs[0], body.rtmrs[1], body.rtmrs[2])
-    found = tuple(image for image in settings.images if image.measurement == measured)
-    return counting(found, verified.judged_at)
+    return counting(_measured(verified, settings), verified.judged_at)
+
+
+def _measured(verified: VerifiedQuote, settings: AppraisalPolicy) -> Iterator[AcceptedImage]:
+    measured = measured_image(verified.quote.body)
+    return (image for image in settings.images if image.measurement == measured)
 
 
 def td_attributes(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
@@ -57,16 +64,11 @@ def td_attributes(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding
         name = AttributeExceptionName.AZURE_PARAVISOR
         used = excepting(_exceptions(verified, settings, name), at, refusal, str(name))
         found, exceptions = with_sept_ve_disable(found), (used_exception(str(name), used),)
-    named = [value for value in settings.td_attributes if value.value == found]
-    accepted = longest(counting(named, at))
-    if accepted is None:
-        raise AppraisalRefused(
-            "TD_ATTRIBUTES are not an accepted value",
-            expected=" or ".join(value.value.hex() for value in settings.td_attributes),
-            found=body.td_attributes.hex(),
-            hint=lapses(named, at),
-            code="appraisal.td_attributes",
-        )
+    accepted = accepting(
+        (value for value in settings.td_attributes if value.value == found),
+        at,
+        other_td_attributes(body, (value.value for value in settings.td_attributes)),
+    )
     detail = "TD_ATTRIBUTES are exactly an accepted value"
     if exceptions:
         detail += ", but for SEPT_VE_DISABLE"
@@ -116,35 +118,18 @@ def xfam(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     appraise_xfam_masks(body)
     if settings.xfam is None:
         return Finding(detail="within its fixed masks; the exact value may be any", limited=False)
-    named = [value for value in settings.xfam if value.value == body.xfam]
-    accepted = longest(counting(named, verified.judged_at))
-    if accepted is None:
-        raise AppraisalRefused(
-            "XFAM is not an accepted value",
-            expected=" or ".join(value.value.hex() for value in settings.xfam),
-            found=body.xfam.hex(),
-            hint=lapses(named, verified.judged_at),
-            code="appraisal.xfam",
-        )
+    accepted = accepting(
+        (value for value in settings.xfam if value.value == body.xfam),
+        verified.judged_at,
+        other_xfam(body, (value.value for value in settings.xfam)),
+    )
     return Finding(detail="XFAM is exactly an accepted value", until=accepted.end)
 
 
 def image(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
-    body = verified.quote.body
-    found = accepted_images(verified, settings)
-    image = longest(found)
-    if image is None:
-        measured = ImageMeasurement(body.mrtd, body.rtmrs[0], body.rtmrs[1], body.rtmrs[2])
-        named = [entry for entry in settings.images if entry.measurement == measured]
-        raise AppraisalRefused(
-            f"the TD runs no accepted image ({', '.join(settings.image_names)})",
-            found=f"MRTD {body.mrtd.hex()}, "
-            + ", ".join(f"RTMR{number} {value.hex()}" for number, value in enumerate(body.rtmrs[:3])),
-            hint=lapses(named, verified.judged_at)
-            or "Pin the measurements of the release and of the VM shape that are deployed.",
-            code="appraisal.image",
-        )
-    names = " or ".join(f"{entry.name} ({', '.join(entry.shapes)})" for entry in found)
+    refusal = other_image(verified.quote.body, settings.image_names)
+    image = accepting(_measured(verified, settings), verified.judged_at, refusal)
+    names = " or ".join(map(str, accepted_images(verified, settings)))
     return Finding(detail=f"MRTD and RTMR0-2 are those of {names}", until=image.end)
 
 
@@ -152,13 +137,9 @@ def tdx_module(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     if settings.mrseam is None:
         return Finding(detail="any TDX module that Intel signed and TCB Info lists", limited=False)
     mrseam = verified.quote.body.mrseam
-    named = [value for value in settings.mrseam if value.value == mrseam]
-    accepted = longest(counting(named, verified.judged_at))
-    if accepted is None:
-        raise AppraisalRefused(
-            "MRSEAM is not on the list",
-            found=mrseam.hex(),
-            hint=lapses(named, verified.judged_at),
-            code="appraisal.tdx_module",
-        )
+    accepted = accepting(
+        (value for value in settings.mrseam if value.value == mrseam),
+        verified.judged_at,
+        AppraisalRefused("MRSEAM is not on the list", found=mrseam.hex(), code="appraisal.tdx_module"),
+    )
     return Finding(detail="MRSEAM is on the list", until=accepted.end)

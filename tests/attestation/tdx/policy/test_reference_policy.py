@@ -17,14 +17,15 @@ from tests.attestation.tdx.conftest import (
 from tests.raising import raises_code
 
 from affiant.attestation.encoding.binary_text import sha256_name
-from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.encoding.canonical import canonical, parse_canonical
 from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.tdx.appraise.appraisal import Tier
 from affiant.attestation.tdx.appraise.expectations import Expectations
-from affiant.attestation.tdx.appraise.partial_appraisal import appraise_asked
 from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.pki.roots import INTEL_SGX_ROOT_CA_SPKI
+from affiant.attestation.tdx.policy.appraisal import PolicyAppraisal, appraise_by_policy
+from affiant.attestation.tdx.policy.settings import reference_policy
 from affiant.attestation.tdx.verify.verify import VerifiedQuote, verify_quote
 
 
@@ -43,6 +44,16 @@ def hardware(genuine: Genuine, **changes: Any) -> ReferenceValues:
         "xfam": body.xfam.hex(),
     }
     return parse_reference_values(canonical(document | changes))
+
+
+def appraise_asked(
+    verified: VerifiedQuote, references: tuple[ReferenceValues, ...], expected: Expectations
+) -> PolicyAppraisal:
+    return appraise_by_policy(verified, tuple(map(reference_policy, references)), expected)
+
+
+def names(appraisal: PolicyAppraisal) -> list[str]:
+    return [image.name for image in appraisal.images]
 
 
 def verified(genuine: Genuine) -> VerifiedQuote:
@@ -74,7 +85,7 @@ def test_without_reference_values_the_tier_is_none_however_good_the_platform(v4:
 def test_everything_asked_on_hardware_that_is_up_to_date_is_affirming(bound: Genuine) -> None:
     appraisal = appraise_asked(verified(bound), (hardware(bound),), everything(bound))
     assert appraisal.tier is Tier.AFFIRMING
-    assert appraisal.images == ("session",)
+    assert names(appraisal) == ["session"]
     assert {check.point for check in appraisal.checks_made} == {37, 38, 39, 40, 41, 44}
     assert {check.point for check in appraisal.checks_not_made} == {37, 40, 42, 43, 44}
 
@@ -123,7 +134,8 @@ def test_class_is_refused_both_ways(platform: SimulatedPlatform, v4: Genuine) ->
 
 def test_one_of_several_reference_values_must_accept(platform: SimulatedPlatform, v4: Genuine) -> None:
     both = (hardware(v4), reference_of(platform))
-    assert appraise_asked(verify(platform), both, Expectations()).reference is both[1]
+    policy = appraise_asked(verify(platform), both, Expectations()).policy
+    assert policy is not None and policy.digest == both[1].digest
 
 
 @pytest.mark.parametrize(
@@ -147,7 +159,7 @@ def test_each_expectation_refuses(platform: SimulatedPlatform, expected: Expecta
 def test_a_gateway_extends_nothing_asked_or_not(platform: SimulatedPlatform) -> None:
     empty = verify(platform, quote_of(platform, image=Image.GATEWAY, events=()))
     appraisal = appraise_asked(empty, (reference_of(platform),), Expectations())
-    assert appraisal.images == ("gateway",)
+    assert names(appraisal) == ["gateway"]
     assert any("as a gateway's must be" in check.detail for check in appraisal.checks_made)
     with raises_code("appraisal.rtmr3"):
         appraise_asked(
@@ -176,6 +188,29 @@ def test_a_debuggable_td_is_refused_without_being_asked(platform: SimulatedPlatf
 def test_an_expectation_is_never_padded_cut_or_empty(values: Any) -> None:
     with raises_code("appraisal.expectation"):
         Expectations(**values)
+
+
+def test_the_platform_is_refused_before_the_td(platform: SimulatedPlatform, v4: Genuine) -> None:
+    """As in a measured program: a fixed rule, then class and root, TCB, configuration and image."""
+    asked = reference_of(platform).raw
+    document: Any = parse_canonical(asked)
+    document["xfam"] = "e718060000000000"
+    other = parse_reference_values(canonical(document))
+    document["tcb"]["min_evaluation"] = 9
+    newer = parse_reference_values(canonical(document))
+    gateway = Expectations(image="gateway")
+    with raises_code("appraisal.xfam"):
+        appraise_asked(verify(platform), (other,), gateway)
+    with raises_code("appraisal.evaluation_number"):
+        appraise_asked(verify(platform), (newer, other), gateway)
+    with raises_code("appraisal.evidence_class"):
+        appraise_asked(verified(v4), (newer,), gateway)
+
+
+def test_rows_of_reference_values_are_one_for_each_point(platform: SimulatedPlatform) -> None:
+    appraisal = appraise_asked(verify(platform), (reference_of(platform),), Expectations())
+    assert [check.point for check in appraisal.checks_made] == [37, 38, 39, 40]
+    assert [check.point for check in appraisal.checks_not_made][:3] == [37, 42, 40]
 
 
 def test_no_point_of_appraisal_is_lost(platform: SimulatedPlatform) -> None:
