@@ -12,12 +12,13 @@ import errno
 import json
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, ConfigurationError
 from affiant.printable import printable
 
 __all__ = [
@@ -26,8 +27,10 @@ __all__ = [
     "EXIT_USAGE",
     "Group",
     "RefusalShown",
+    "UsageGroup",
     "print_json",
     "printable",
+    "refusals",
     "show_refusal",
 ]
 
@@ -66,6 +69,34 @@ class Group(click.Group):
             return super().invoke(ctx)
         except AffiantError as error:
             raise RefusalShown(error) from error
+
+
+class UsageGroup(Group):
+    """A group in which a mistake of the command line is usage (exit 2), whoever notices it."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RefusalShown as shown:
+            if not isinstance(shown.error, ConfigurationError):
+                raise
+            raise click.UsageError(f"{printable(str(shown.error))} [{shown.error.code}]") from shown
+
+
+@contextmanager
+def refusals(typ: str, *, as_json: bool, exit_code: int = EXIT_REFUSED, **members: object) -> Iterator[None]:
+    """End with ``exit_code`` after an error, which with --json is a document of ``members``; a mistake of the command
+    line stays what it is."""
+    try:
+        yield
+    except ConfigurationError:
+        raise
+    except AffiantError as refusal:
+        if as_json:
+            print_json({"typ": typ, "refused": refusal.to_json(), **members})
+        else:
+            show_refusal(refusal)
+        raise click.exceptions.Exit(exit_code) from refusal
 
 
 def show_refusal(error: AffiantError) -> None:

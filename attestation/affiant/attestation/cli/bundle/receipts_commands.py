@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from affiant.attestation.cli.options.timestamp_option import instant
-from affiant.command_line import Group, RefusalShown, print_json, printable
-from affiant.errors import AffiantError, ConfigurationError
+from affiant.command_line import UsageGroup, print_json, printable
+from affiant.errors import AffiantError
 
 if TYPE_CHECKING:
     from affiant.attestation.audit.receipts.conditions import Conditions
@@ -34,19 +34,7 @@ _store_option = click.option(
 )
 
 
-class _Receipts(Group):
-    """A group in which a mistake of the command line exits with 2."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except RefusalShown as shown:
-            if isinstance(shown.error, ConfigurationError):
-                raise click.UsageError(f"{printable(str(shown.error))} [{shown.error.code}]") from shown
-            raise
-
-
-@click.group(cls=_Receipts)
+@click.group(cls=UsageGroup)
 def receipts() -> None:
     """Find which receipts rest on something that has since been broken.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -21,15 +21,13 @@ from affiant.attestation.cli.collateral.options import (
     now,
     pccs_option,
     proxy_option,
-    refusals,
     root_option,
     roots_of,
     timeout_option,
     tls_ca_option,
 )
 from affiant.attestation.cli.options.timestamp_option import instant
-from affiant.command_line import Group, RefusalShown, print_json, printable
-from affiant.errors import ConfigurationError
+from affiant.command_line import UsageGroup, print_json, refusals
 
 if TYPE_CHECKING:
     from affiant.attestation.quote.collateral.cache import CollateralCache
@@ -41,19 +39,7 @@ __all__ = ["collateral"]
 _PATH: Final = click.Path(exists=True, readable=True, path_type=Path)
 
 
-class _CollateralGroup(Group):
-    """A group in which a mistake of the command line is usage (exit 2), whoever notices it."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except RefusalShown as shown:
-            if not isinstance(shown.error, ConfigurationError):
-                raise
-            raise click.UsageError(f"{printable(str(shown.error))} [{shown.error.code}]") from shown
-
-
-@click.group(cls=_CollateralGroup)
+@click.group(cls=UsageGroup)
 def collateral() -> None:
     """Fetch, store and check what Intel publishes about a kind of platform.
 

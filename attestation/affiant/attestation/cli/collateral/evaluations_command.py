@@ -13,13 +13,12 @@ from affiant.attestation.cli.collateral.options import (
     now,
     pccs_option,
     proxy_option,
-    refusals,
     root_option,
     roots_of,
     timeout_option,
     tls_ca_option,
 )
-from affiant.command_line import print_json
+from affiant.command_line import print_json, refusals
 
 if TYPE_CHECKING:
     from affiant.attestation.quote.collateral.pcs import HTTPSettings

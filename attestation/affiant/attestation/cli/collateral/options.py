@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from affiant.command_line import EXIT_REFUSED, print_json, printable
-from affiant.errors import AffiantError, ConfigurationError
+from affiant.command_line import printable
+from affiant.errors import AffiantError
 
 if TYPE_CHECKING:
     from affiant.attestation.tdx.pki.roots import TrustRoots
@@ -26,7 +24,6 @@ __all__ = [
     "now",
     "pccs_option",
     "proxy_option",
-    "refusals",
     "root_option",
     "roots_of",
     "timeout_option",
@@ -71,18 +68,6 @@ timeout_option = click.option(
     metavar="SECONDS",
     help="For each answer, as a whole.",
 )
-
-
-@contextmanager
-def refusals(typ: str, *, as_json: bool) -> Iterator[None]:
-    """With --json an error is a document too; a mistake of the command line stays what it is."""
-    try:
-        yield
-    except AffiantError as refusal:
-        if not as_json or isinstance(refusal, ConfigurationError):
-            raise
-        print_json({"typ": typ, "refused": refusal.to_json()})
-        raise click.exceptions.Exit(EXIT_REFUSED) from refusal
 
 
 def default_cache() -> Path:

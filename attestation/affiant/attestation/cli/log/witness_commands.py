@@ -9,12 +9,11 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from affiant.command_line import Group, RefusalShown, print_json, printable
-from affiant.errors import ConfigurationError
+from affiant.command_line import UsageGroup, print_json, printable
 
 if TYPE_CHECKING:
     from affiant.attestation.log.witness.config import WitnessConfig
@@ -40,19 +39,7 @@ _json_option = click.option(
 )
 
 
-class _WitnessGroup(Group):
-    """A group in which a mistake of the command line or configuration is usage (exit 2)."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except RefusalShown as shown:
-            if not isinstance(shown.error, ConfigurationError):
-                raise
-            raise click.UsageError(f"{printable(str(shown.error))} [{shown.error.code}]") from shown
-
-
-@click.group(cls=_WitnessGroup)
+@click.group(cls=UsageGroup)
 def witness() -> None:
     """Cosign checkpoints of transparency logs: only trees that extend what this witness has seen.
 

@@ -21,8 +21,7 @@ from affiant.attestation.cli.quote.options import (
     root_option,
 )
 from affiant.attestation.cli.quote.policy_signing_options import NamedSigner
-from affiant.command_line import print_json, printable
-from affiant.errors import ConfigurationError
+from affiant.command_line import print_json
 
 if TYPE_CHECKING:
     from affiant.attestation.quote.judge.azure_verdict import AzureVerdict
@@ -125,25 +124,22 @@ def verify_azure(
     _sized(32, nonce, "--nonce")
     _sized(64, user_data, "--user-data")
     refuse_two_sources(collateral, cache)
-    try:
-        written = None if policy is None else accepted_policy(policy, NamedSigner(None, None, None))
-        settings = None if written is None else policy_of(written)
-        roots = roots_of(root, None if settings is None else settings.roots_at(at))
-        kept = (cache or default_cache()).absolute()
-        question = AzureQuestion(
-            platform=Question(at=at, roots=roots, policy=settings),
-            nonce=nonce,
-            pcrs=pcrs,
-            user_data=user_data,
-        )
-        verdict = judge_azure(
-            read_bounded(file, MAX_AZURE_EVIDENCE),
-            lambda parsed: collateral_of(parsed, given=collateral, cache=kept, now=at, trust=roots),
-            question,
-            build=build_name(),
-        )
-    except ConfigurationError as error:
-        raise click.UsageError(f"{printable(str(error))} [{error.code}]") from error
+    written = None if policy is None else accepted_policy(policy, NamedSigner(None, None, None))
+    settings = None if written is None else policy_of(written)
+    roots = roots_of(root, None if settings is None else settings.roots_at(at))
+    kept = (cache or default_cache()).absolute()
+    question = AzureQuestion(
+        platform=Question(at=at, roots=roots, policy=settings),
+        nonce=nonce,
+        pcrs=pcrs,
+        user_data=user_data,
+    )
+    verdict = judge_azure(
+        read_bounded(file, MAX_AZURE_EVIDENCE),
+        lambda parsed: collateral_of(parsed, given=collateral, cache=kept, now=at, trust=roots),
+        question,
+        build=build_name(),
+    )
     if as_json:
         print_json(verdict.to_json())
     else:

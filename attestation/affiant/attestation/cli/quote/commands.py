@@ -22,13 +22,12 @@ from affiant.attestation.cli.quote.options import (
 from affiant.attestation.cli.quote.policy_command import policy
 from affiant.attestation.cli.quote.take_command import sources, take
 from affiant.attestation.cli.quote.verify_command import verify
-from affiant.command_line import EXIT_REFUSED, Group, print_json, printable, show_refusal
-from affiant.errors import AffiantError, ConfigurationError
+from affiant.command_line import EXIT_REFUSED, UsageGroup, print_json, refusals
 
 __all__ = ["quote"]
 
 
-@click.group(cls=Group)
+@click.group(cls=UsageGroup)
 def quote() -> None:
     """Inspect, verify and explain TDX quotes offline; collect one from this TD.
 
@@ -68,15 +67,9 @@ def inspect(file: Path, *, as_json: bool) -> None:
     from affiant.attestation.quote.show.inspection_text import render_inspection  # noqa: PLC0415 - as above
     from affiant.attestation.tdx.quote.quote import dissect_quote  # noqa: PLC0415 - as above
 
-    try:
+    with refusals("affiant-quote-inspection/1", as_json=as_json):
         found = read_quote(file)
         document = inspect_quote(dissect_quote(found.data), found)
-    except AffiantError as refusal:
-        if as_json:
-            print_json({"typ": "affiant-quote-inspection/1", "refused": refusal.to_json()})
-        else:
-            show_refusal(refusal)
-        raise click.exceptions.Exit(EXIT_REFUSED) from refusal
     if as_json:
         print_json(document)
     else:
@@ -105,10 +98,7 @@ def conformance(folder: Path, *, as_json: bool) -> None:
     )
     from affiant.attestation.quote.judge.vector_folder import open_vectors  # noqa: PLC0415 - as above
 
-    try:
-        result = run_conformance(open_vectors(folder))
-    except ConfigurationError as error:
-        raise click.UsageError(f"{printable(str(error))} [{error.code}]") from error
+    result = run_conformance(open_vectors(folder))
     if as_json:
         print_json(result.to_json())
     else:

@@ -14,7 +14,7 @@ from affiant.attestation.cli.quote.options import (
     json_option,
     quote_file_argument,
 )
-from affiant.command_line import EXIT_REFUSED, print_json, show_refusal
+from affiant.command_line import EXIT_REFUSED, print_json, refusals, show_refusal
 from affiant.errors import AffiantError
 
 __all__ = ["eventlog"]
@@ -51,16 +51,10 @@ def eventlog(file: Path, *, quote_path: Path | None, as_json: bool) -> None:
 
     body = None
     refused: AffiantError | None = None
-    try:
+    with refusals("affiant-eventlog-replay/1", as_json=as_json):
         log = read_event_log(file)
         if quote_path is not None:
             body = dissect_quote(read_quote(quote_path).data).body
-    except AffiantError as refusal:
-        if as_json:
-            print_json({"typ": "affiant-eventlog-replay/1", "refused": refusal.to_json()})
-        else:
-            show_refusal(refusal)
-        raise click.exceptions.Exit(EXIT_REFUSED) from refusal
     try:
         if body is not None:
             verify_replay(log, body)

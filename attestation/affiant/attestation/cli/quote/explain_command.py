@@ -22,8 +22,7 @@ from affiant.attestation.cli.quote.options import (
     refuse_two_sources,
     root_option,
 )
-from affiant.command_line import print_json, printable, show_refusal
-from affiant.errors import AffiantError, ConfigurationError
+from affiant.command_line import print_json, refusals
 
 __all__ = ["explain"]
 
@@ -72,7 +71,7 @@ def explain(
 
     refuse_two_sources(collateral, cache)
     roots = roots_of(root, None)
-    try:
+    with refusals("affiant-quote-explanation/1", as_json=as_json, exit_code=EXIT_CONTRAINDICATED):
         parsed = parse_quote(read_quote(file).data)
         kept = (cache or default_cache()).absolute()
         found = collateral_of(parsed, given=collateral, cache=kept, now=at, trust=roots)
@@ -82,14 +81,6 @@ def explain(
             else verify_collateral(found, now=at, trust=roots)
         )
         explanation = explain_quote(authenticate_quote(parsed, checked, now=at))
-    except ConfigurationError as error:
-        raise click.UsageError(f"{printable(str(error))} [{error.code}]") from error
-    except AffiantError as refusal:
-        if as_json:
-            print_json({"typ": "affiant-quote-explanation/1", "refused": refusal.to_json()})
-        else:
-            show_refusal(refusal)
-        raise click.exceptions.Exit(EXIT_CONTRAINDICATED) from refusal
     if as_json:
         print_json(explanation_document(explanation))
     else:

@@ -6,17 +6,14 @@ What a command needs is imported when it runs, so that help costs nothing and th
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from affiant.attestation.cli.quote.bounded_file import read_bounded
 from affiant.attestation.cli.quote.policy_signing_options import signer_options
-from affiant.command_line import EXIT_REFUSED, print_json, printable, show_refusal
-from affiant.errors import AffiantError, ConfigurationError
+from affiant.command_line import print_json, printable, refusals
 
 if TYPE_CHECKING:
     from affiant.attestation.signatures.sigstore.statement import SignedFile
@@ -30,37 +27,11 @@ _DOCUMENT: Final = "affiant-publication-verdict/1"
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the table.")
 
 
-@contextmanager
-def _refusals(*, as_json: bool = False) -> Iterator[None]:
-    """An error is exit code 1, and with --json a document; what the user gave and cannot be meant is usage."""
-    try:
-        yield
-    except ConfigurationError as error:
-        raise click.UsageError(f"{printable(str(error))} [{error.code}]") from error
-    except AffiantError as refusal:
-        if as_json:
-            print_json({"typ": _DOCUMENT, "refused": refusal.to_json(), "published": None})
-        else:
-            show_refusal(refusal)
-        raise click.exceptions.Exit(EXIT_REFUSED) from refusal
-
-
-def _read(file: Path, limit: int) -> bytes:
-    """The file's bytes, or the first ``limit`` + 1 of them, which every reader refuses; ``-``: standard input."""
-    if file == Path("-"):
-        return sys.stdin.buffer.read(limit + 1)
-    try:
-        with file.open("rb") as opened:
-            return opened.read(limit + 1)
-    except OSError as error:
-        raise click.UsageError(f"{printable(str(file))} cannot be read: {error.strerror}") from error
-
-
 def _to_be_published(file: Path) -> SignedFile:
     from affiant.attestation.signatures.sigstore.content import file_to_sign  # noqa: PLC0415 - help must stay cheap
     from affiant.attestation.signatures.sigstore.statement import MAX_CONTENT  # noqa: PLC0415 - as above
 
-    return file_to_sign(file.name, _read(file, MAX_CONTENT))
+    return file_to_sign(file.name, read_bounded(file, MAX_CONTENT))
 
 
 def read_publication(bundle: bytes, *, signer: str, signer_issuer: str, trusted_root: Path) -> VerifiedFile:
@@ -73,7 +44,9 @@ def read_publication(bundle: bytes, *, signer: str, signer_issuer: str, trusted_
     from affiant.attestation.signatures.sigstore.verification import verify_signed_file  # noqa: PLC0415 - as above
 
     return verify_signed_file(
-        bundle, trusted_root=_read(trusted_root, MAX_TRUSTED_ROOT), signer=Signer(signer, signer_issuer)
+        bundle,
+        trusted_root=read_bounded(trusted_root, MAX_TRUSTED_ROOT),
+        signer=Signer(signer, signer_issuer),
     )
 
 
@@ -95,7 +68,7 @@ def statement(*, file: Path, output: Path | None) -> None:
     from affiant.attestation.cli.quote.policy_output import require_free, write_new  # noqa: PLC0415 - as above
     from affiant.attestation.signatures.sigstore.statement import file_statement  # noqa: PLC0415 - as above
 
-    with _refusals():
+    with refusals(_DOCUMENT, as_json=False):
         if output is not None:
             require_free(output)
         unsigned = file_statement(_to_be_published(file))
@@ -139,7 +112,7 @@ def publish(*, file: Path, output: Path, trust_config: Path, identity_token_file
     from affiant.attestation.quote.show.policy_text import publication_lines  # noqa: PLC0415 - as above
     from affiant.attestation.signatures.sigstore.errors import ExtraMissing, SettingsInvalid  # noqa: PLC0415 - as above
 
-    with _refusals():
+    with refusals(_DOCUMENT, as_json=False):
         try:
             from affiant.attestation.signatures.sigstore.sigstore_signing import (  # noqa: PLC0415 - an extra, slow to load
                 MAX_TRUST_CONFIG,
@@ -149,13 +122,13 @@ def publish(*, file: Path, output: Path, trust_config: Path, identity_token_file
             raise ExtraMissing from error
         require_free(output)
         ready = _to_be_published(file)
-        token = _read(identity_token_file, _MAX_TOKEN).strip()
+        token = read_bounded(identity_token_file, _MAX_TOKEN).strip()
         if not token.isascii() or not 0 < len(token) <= _MAX_TOKEN:
             raise SettingsInvalid(
                 "the identity token cannot be used", expected="one OIDC token, a line of text"
             )
         bundle, found = publish_file(
-            ready, trust_config=_read(trust_config, MAX_TRUST_CONFIG), token=token.decode()
+            ready, trust_config=read_bounded(trust_config, MAX_TRUST_CONFIG), token=token.decode()
         )
         write_new(output, bundle)
     click.echo(f"PUBLISHED  {printable(str(output))}")
@@ -190,11 +163,14 @@ def published(
     from affiant.attestation.quote.show.policy_text import publication_lines  # noqa: PLC0415 - as above
     from affiant.attestation.signatures.sigstore.bundle import MAX_BUNDLE  # noqa: PLC0415 - as above
 
-    with _refusals(as_json=as_json):
+    with refusals(_DOCUMENT, as_json=as_json, published=None):
         if extract is not None:
             require_free(extract)
         found = read_publication(
-            _read(bundle, MAX_BUNDLE), signer=signer, signer_issuer=signer_issuer, trusted_root=trusted_root
+            read_bounded(bundle, MAX_BUNDLE),
+            signer=signer,
+            signer_issuer=signer_issuer,
+            trusted_root=trusted_root,
         )
         if extract is not None:
             write_new(extract, found.file.content)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from affiant.attestation.encoding.binary_text import from_hex, sha256_name
-from affiant.command_line import EXIT_REFUSED, print_json, printable, show_refusal
-from affiant.errors import AffiantError, ConfigurationError
+from affiant.command_line import print_json, printable, refusals
+from affiant.errors import AffiantError
 from affiant.folders import default_home
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def take(
 
     if as_json and output == STANDARD_OUTPUT:
         raise click.UsageError("--json and --output - both want standard output: name a file")
-    try:
+    with refusals("affiant-quote-taken/1", as_json=as_json):
         check_output(output)
         with _ended_by_signal():
             taken = collect(
@@ -150,14 +150,6 @@ def take(
                 sleep=time.sleep,
             )
         write_output(output, taken.content, force=force)
-    except ConfigurationError as error:
-        raise click.UsageError(f"{printable(str(error))} [{error.code}]") from error
-    except AffiantError as refusal:
-        if as_json:
-            print_json({"typ": "affiant-quote-taken/1", "refused": refusal.to_json()})
-        else:
-            show_refusal(refusal)
-        raise click.exceptions.Exit(EXIT_REFUSED) from refusal
     if as_json:
         print_json(_document(taken, output))
     else:

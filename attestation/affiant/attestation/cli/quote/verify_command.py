@@ -25,8 +25,7 @@ from affiant.attestation.cli.quote.options import (
     root_option,
 )
 from affiant.attestation.cli.quote.policy_signing_options import NamedSigner, signer_options
-from affiant.command_line import print_json, printable
-from affiant.errors import ConfigurationError
+from affiant.command_line import print_json
 
 __all__ = ["verify"]
 
@@ -125,34 +124,31 @@ def verify(
     by = NamedSigner(signer, signer_issuer, trusted_root)
     if by.any_given and reference is None and policy is None:
         raise click.UsageError("--signer and its like say who published --reference or --policy: give one")
-    try:
-        given = None if reference is None else accepted_reference(reference, by)
-        pins = None if given is None else pins_of(given, at)
-        written = None if policy is None else accepted_policy(policy, by)
-        settings = None if written is None else policy_of(written)
-        if pins is not None:
-            roots = roots_of(root, pins.roots)
-        else:
-            roots = roots_of(root, None if settings is None else settings.roots_at(at))
-        kept = (cache or default_cache()).absolute()
-        question = Question(
-            at=at,
-            roots=roots,
-            policy=settings,
-            references=() if pins is None else pins.references,
-            reference_file=None if pins is None else pins.digest,
-            published=next((each.publication for each in (given, written) if each is not None), None),
-            expected=Expectations(image=image, mrconfigid=mrconfigid, report_data=report_data, rtmr3=rtmr3),
-        )
-        verdict = judge_quote(
-            read_bounded(file, MAX_QUOTE_FILE),
-            lambda parsed: collateral_of(parsed, given=collateral, cache=kept, now=at, trust=roots),
-            question,
-            event_log=None if event_log is None else read_bounded(event_log, MAX_EVENT_LOG_FILE),
-            build=build_name(),
-        )
-    except ConfigurationError as error:
-        raise click.UsageError(f"{printable(str(error))} [{error.code}]") from error
+    given = None if reference is None else accepted_reference(reference, by)
+    pins = None if given is None else pins_of(given, at)
+    written = None if policy is None else accepted_policy(policy, by)
+    settings = None if written is None else policy_of(written)
+    if pins is not None:
+        roots = roots_of(root, pins.roots)
+    else:
+        roots = roots_of(root, None if settings is None else settings.roots_at(at))
+    kept = (cache or default_cache()).absolute()
+    question = Question(
+        at=at,
+        roots=roots,
+        policy=settings,
+        references=() if pins is None else pins.references,
+        reference_file=None if pins is None else pins.digest,
+        published=next((each.publication for each in (given, written) if each is not None), None),
+        expected=Expectations(image=image, mrconfigid=mrconfigid, report_data=report_data, rtmr3=rtmr3),
+    )
+    verdict = judge_quote(
+        read_bounded(file, MAX_QUOTE_FILE),
+        lambda parsed: collateral_of(parsed, given=collateral, cache=kept, now=at, trust=roots),
+        question,
+        event_log=None if event_log is None else read_bounded(event_log, MAX_EVENT_LOG_FILE),
+        build=build_name(),
+    )
     if as_json:
         print_json(verdict.to_json())
     else:
