@@ -27,6 +27,7 @@ from affiant.attestation.tlog.tree_paths import MemoryNodes, range_hash
 from affiant.attestation.verdict.errors import NotMade
 from affiant.attestation.verdict.since_archived import Changed, QuoteChanged
 from affiant.attestation.verdict.verdict import State, Verdict
+from affiant.attestation.verifier.case.question import Comparison, Question
 from affiant.attestation.verifier.judged_now import examine_now
 from affiant.attestation.verifier.report.html import render_html
 from affiant.attestation.verifier.report.text import render
@@ -58,15 +59,14 @@ def judge_now(
     collateral: Callable[[TDQuote], Collateral] | None = None,
     **changes: object,
 ) -> Verdict:
-    return examine_now(
-        Story().bytes() if data is None else data,
-        trust(**changes),
+    question = Question(
+        trust=trust(**changes),
         verifiers=STANDARD_VERIFIERS,
-        now=now,
-        at=at,
+        at=now,
         build="build",
-        collateral=collateral,
-    ).verdict
+        compared=Comparison(at, collateral),
+    )
+    return examine_now(Story().bytes() if data is None else data, question).verdict
 
 
 def changed(verdict: Verdict) -> Changed:
@@ -304,7 +304,8 @@ def test_document_text_and_page_say_the_same() -> None:
 
 
 def test_without_being_asked_the_document_is_as_it_was() -> None:
-    examined = examine_bundle(Story().bytes(), trust(), verifiers=STANDARD_VERIFIERS, at=NOW, build="")
+    question = Question(trust=trust(), verifiers=STANDARD_VERIFIERS, at=NOW, build="")
+    examined = examine_bundle(Story().bytes(), question)
     assert "changed" not in examined.verdict.to_json()
 
 
@@ -317,18 +318,10 @@ def test_hostile_text_stays_text() -> None:
 
 
 def test_bodies_and_session_are_judged_as_without_it() -> None:
-    held = examine_now(
-        Story().bytes(),
-        trust(),
-        verifiers=STANDARD_VERIFIERS,
-        now=LATER,
-        at=None,
-        build="",
-        request=REQUEST,
-        collateral=None,
+    question = Question(
+        trust=trust(), verifiers=STANDARD_VERIFIERS, at=LATER, build="", compared=Comparison()
     )
+    held = examine_now(Story().bytes(), replace(question, request=REQUEST))
     assert row(held.verdict, "body.request").state is State.HELD
-    none = examine_now(
-        Story().bytes(), trust(), verifiers=STANDARD_VERIFIERS, now=LATER, at=None, build="", session=new_id()
-    )
+    none = examine_now(Story().bytes(), replace(question, session=new_id()))
     assert row(none.verdict, "session.start").state is State.NOT_MADE

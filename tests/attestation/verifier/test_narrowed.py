@@ -18,6 +18,7 @@ from affiant.attestation.records.receipt import Issued
 from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.attestation.tdx import Event
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verifier.case.question import Comparison, Question
 from affiant.attestation.verifier.judged_now import examine_now
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import examine_bundle, verify_bundle
@@ -377,9 +378,8 @@ def test_each_quote_binds_its_own_statement_and_the_same_manifest() -> None:
 
 
 def test_every_quote_is_appraised_with_the_narrowings_until_it() -> None:
-    case = examine_bundle(
-        NarrowedStory().bytes(), trust(), verifiers=STANDARD_VERIFIERS, at=NOW, build="build"
-    ).case
+    question = Question(trust=trust(), verifiers=STANDARD_VERIFIERS, at=NOW, build="build")
+    case = examine_bundle(NarrowedStory().bytes(), question).case
     assert case is not None
     quoted = case.sessions[0].supervisor.quoted
     assert [each.epoch for each in quoted] == [0, 1, 2]
@@ -618,9 +618,10 @@ def test_what_was_agreed_before_a_narrowing_counts_for_nothing_after_it() -> Non
 
 
 def test_judged_again_each_quote_of_a_narrowed_session_is_named() -> None:
-    found = examine_now(
-        NarrowedStory().bytes(), trust(), verifiers=STANDARD_VERIFIERS, now=NOW, at=None, build="build"
-    ).verdict
+    question = Question(
+        trust=trust(), verifiers=STANDARD_VERIFIERS, at=NOW, build="build", compared=Comparison()
+    )
+    found = examine_now(NarrowedStory().bytes(), question).verdict
     assert found.changed is not None
     quotes = [(quote.role, quote.epoch) for quote in found.changed.quotes]
     assert sorted(quotes) == [("gateway", 0), ("session", 0), ("session", 1), ("session", 2)]

@@ -22,21 +22,23 @@ from affiant.attestation.tlog.note import Note
 from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.attestation.verdict.verdict import Check, State, Tier
 from affiant.attestation.verifier.across import Across
+from affiant.attestation.verifier.case.question import Question
 from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.attestation.verifier.several import judge_several
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.trace import Trace, TracedKeyset, TracedRecord, TracedRoot
 from affiant.attestation.verifier.verify_bundle import examine_bundle
 
+QUESTION = Question(trust=trust(), verifiers=STANDARD_VERIFIERS, at=NOW, build="build")
+
 
 def judge(*bundles: bytes, changes: Mapping[str, object] | None = None, **more: object) -> CombinedVerdict:
-    accepted = trust(**(changes or {}))
-    how = {"at": NOW, "build": "build"}
+    question = replace(QUESTION, trust=trust(**(changes or {})))
     examine = [
-        (f"{n}.affiant.json", partial(examine_bundle, data, accepted, verifiers=STANDARD_VERIFIERS, **how))
+        (f"{n}.affiant.json", partial(examine_bundle, data, question))
         for n, data in enumerate(bundles, start=1)
     ]
-    return judge_several(examine, accepted, **how, **more)
+    return judge_several(examine, question.trust, at=NOW, build="build", **more)
 
 
 def row(checks: Sequence[Check], code: str) -> Check:
@@ -68,10 +70,7 @@ def test_that_trees_of_two_sizes_are_one_tree_is_not_affirmed_without_witnesses(
 def test_no_record_is_counted_twice() -> None:
     first, second = two_sessions()
     people = judge(first, second, first).population
-    each = [
-        examine_bundle(data, trust(), verifiers=STANDARD_VERIFIERS, at=NOW, build="").verdict.population
-        for data in (first, second)
-    ]
+    each = [examine_bundle(data, QUESTION).verdict.population for data in (first, second)]
     assert people.receipts == sum(one.receipts for one in each) - 1, "the boot record is in both"
     assert (people.started, people.closed, people.chains) == (2, 2, 3)
     assert people.refusals == sum(one.refusals for one in each)
@@ -159,9 +158,7 @@ def test_the_document_has_every_verdict_as_it_is_alone() -> None:
     first, second = two_sessions()
     document = json.loads(json.dumps(judge(first, second).to_json()))
     assert document["typ"] == "affiant-verdicts/1"
-    alone = examine_bundle(
-        second, trust(), verifiers=STANDARD_VERIFIERS, at=NOW, build="build"
-    ).verdict.to_json()
+    alone = examine_bundle(second, QUESTION).verdict.to_json()
     assert document["verdicts"][1] == {"file": "2.affiant.json", **json.loads(json.dumps(alone))}
     assert set(document) >= {"across", "tier", "exit_code", "counts", "simulated"}
 

@@ -40,6 +40,7 @@ from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.attestation.verdict.codes import CODES
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier import verify_bundle as verify_bundle_module
+from affiant.attestation.verifier.case.question import Question
 from affiant.attestation.verifier.checks.evidence_checks import check_class
 from affiant.attestation.verifier.report.text import render
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
@@ -686,14 +687,8 @@ def test_a_true_story_is_simulated_and_never_verified() -> None:
 
 def test_the_class_is_hardware_only_where_every_quote_is() -> None:
     """No test has the private key of genuine hardware: what an appraisal of it would say is put in its place."""
-    _, case = examine_case(
-        hardware_claim().bundle(),
-        trust(gateway_configs=...),
-        verifiers=STANDARD_VERIFIERS,
-        at=NOW,
-        build="build",
-        name="name",
-    )
+    question = Question(trust=trust(gateway_configs=...), verifiers=STANDARD_VERIFIERS, at=NOW, build="build")
+    case = examine_case(hardware_claim().bundle(), question, name="name").case
     assert case is not None and case.established >= {"tee.appraisal"}
     quotes = [quoted for party in case.judged for quoted in party.quoted]
     simulated = [quoted.appraisal for quoted in quotes]

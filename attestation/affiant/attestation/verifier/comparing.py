@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
@@ -13,15 +13,24 @@ from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.attestation.verdict.accepted_values import Entry, TrustFile
 from affiant.attestation.verdict.errors import NotMade
-from affiant.attestation.verdict.since_archived import CheckChanged, Ended, Worth
-from affiant.attestation.verdict.verdict import Check
+from affiant.attestation.verdict.since_archived import (
+    Changed,
+    CheckChanged,
+    Ended,
+    QuoteChanged,
+    QuotesCounted,
+    Worth,
+)
+from affiant.attestation.verdict.verdict import Check, Verdict
 from affiant.attestation.verifier.case.case import Case, Newer, Party
+from affiant.attestation.verifier.case.question import Comparison
 from affiant.attestation.verifier.case.signer_evidence import Quoted
 from affiant.attestation.verifier.checks.evidence_checks import appraised_once
 from affiant.errors import AffiantError
 
 __all__ = [
     "NOT_JUDGED",
+    "changed_since",
     "check_changed",
     "ended_since",
     "held_against",
@@ -78,6 +87,31 @@ def held_against(case: Case, collateral: Callable[[TDQuote], Collateral] | None)
         collateral=collateral,
         earlier={each.evd: each.appraisal for each in quotes if each.appraisal is not None},
         marks={each.evd: each.mark for each in quotes if each.mark is not None},
+    )
+
+
+def changed_since(
+    then: Verdict,
+    *,
+    by: str,
+    compared: Comparison,
+    checks: Iterable[CheckChanged],
+    quotes: Iterable[QuoteChanged],
+    ended: Iterable[Ended],
+    counted: QuotesCounted | None = None,
+) -> Changed:
+    """What changed since ``then``, the verdict at the bundle's own time; members as of ``Changed``."""
+    return Changed(
+        then=then.at,
+        by=by,
+        tier=str(then.tier),
+        level=then.level,
+        exit_code=then.exit_code,
+        own_collateral=compared.collateral is not None,
+        checks=tuple(checks),
+        quotes=tuple(quotes),
+        ended=tuple(ended),
+        counted=counted,
     )
 
 

@@ -8,28 +8,24 @@ at that time; everything else, trust entries included, is judged at the instant 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 
-from affiant.attestation.tdx.quote.quote import TDQuote
-from affiant.attestation.tdx.tcb.collateral import Collateral
-from affiant.attestation.verdict.accepted_values import TrustFile
-from affiant.attestation.verdict.since_archived import Changed, CheckChanged, QuoteChanged
+from affiant.attestation.verdict.since_archived import CheckChanged, QuoteChanged
 from affiant.attestation.verdict.time_bounds import BY_WITNESSES
 from affiant.attestation.verdict.verdict import Verdict
 from affiant.attestation.verifier.case.case import Case
-from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
+from affiant.attestation.verifier.case.question import Comparison, Question
 from affiant.attestation.verifier.comparing import (
     NOT_JUDGED,
+    changed_since,
     check_changed,
     ended_since,
     held_against,
     instant_of,
     known_of,
     quotes_of,
-    told,
     worth_of,
 )
 from affiant.attestation.verifier.verify_bundle import Examined, examine_bundle
@@ -37,67 +33,40 @@ from affiant.attestation.verifier.verify_bundle import Examined, examine_bundle
 __all__ = ["examine_now"]
 
 
-def examine_now(
-    data: bytes,
-    trust: TrustFile,
-    *,
-    verifiers: StatementVerifiers,
-    now: datetime,
-    at: datetime | None,
-    build: str,
-    collateral: Callable[[TDQuote], Collateral] | None = None,
-    request: bytes | None = None,
-    response: bytes | None = None,
-    session: str | None = None,
-) -> Examined:
-    """Judge an archived bundle at ``now``, and say what changed since its own time.
-
-    Args:
-        now: the instant of the verdict.
-        at: the bundle's own time; None: as it says itself.
-        collateral: the reader's own collateral for a quote, or ``NotMade``; None: the archived one again.
-        data, trust, verifiers, build, request, response, session: as of :func:`~.verify_bundle.examine_bundle`.
-    """
-    judge = partial(
-        examine_bundle,
-        data,
-        trust,
-        verifiers=verifiers,
-        build=build,
-        request=request,
-        response=response,
-        session=session,
-    )
-    if at is not None:
-        then_at, by, seen = at, "asked", None
+def examine_now(data: bytes, question: Question) -> Examined:
+    """Judge an archived bundle at the time of ``question``, and say what changed since its own time."""
+    now, trust, compared = question.at, question.trust, question.compared or Comparison()
+    question = replace(question, compared=None)
+    if compared.since is not None:
+        then_at, by = compared.since, "asked"
     else:
-        (then_at, by), seen = _own_time(lambda when: judge(at=when, seen=now), now), now
-    then = judge(at=then_at, seen=seen)
+        question = replace(question, seen=now)
+        then_at, by = _own_time(data, question)
+    then = examine_bundle(data, replace(question, at=then_at))
     if then.case is None:
-        return judge(at=now)
-    found = judge(at=now, newer=held_against(then.case, collateral))
-    changed = Changed(
-        then=told(then_at),
+        return examine_bundle(data, question)
+    newer = held_against(then.case, compared.collateral)
+    found = examine_bundle(data, replace(question, seen=None), newer=newer)
+    changed = changed_since(
+        then.verdict,
         by=by,
-        tier=str(then.verdict.tier),
-        level=then.verdict.level,
-        exit_code=then.verdict.exit_code,
-        own_collateral=collateral is not None,
-        checks=tuple(_checks(then.verdict, found.verdict)),
-        quotes=tuple(_quotes(then.case, found.case)),
-        ended=tuple(ended_since(trust, (then_at,), now)),
+        compared=compared,
+        checks=_checks(then.verdict, found.verdict),
+        quotes=_quotes(then.case, found.case),
+        ended=ended_since(trust, (then_at,), now),
     )
     return replace(found, verdict=replace(found.verdict, changed=changed))
 
 
-def _own_time(judge: Callable[[datetime], Examined], now: datetime) -> tuple[datetime, str]:
+def _own_time(data: bytes, question: Question) -> tuple[datetime, str]:
     """The upper time bound, and whose word it is.
 
     Who backs it may be accepted no more: then it is looked for at the time that the records give themselves.
     """
-    first = judge(now)
+    now = question.at
+    first = examine_bundle(data, question)
     latest = _latest(first.case, now)
-    for examined in (first, judge(latest)):
+    for examined in (first, examine_bundle(data, replace(question, at=latest))):
         time = examined.verdict.time
         if time is not None and time.not_after is not None:
             by = examined.verdict.witnesses if time.not_after_by == BY_WITNESSES else time.not_after_by

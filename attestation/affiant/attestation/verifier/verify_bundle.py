@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from affiant.attestation.bundle.bundle import Bundle, parse_bundle
@@ -18,6 +18,7 @@ from affiant.attestation.verdict.timeline import timeline_of
 from affiant.attestation.verdict.verdict import Check, Finding, State, Verdict
 from affiant.attestation.verifier.case.actors_met import people_of
 from affiant.attestation.verifier.case.case import Case, Newer
+from affiant.attestation.verifier.case.question import Question
 from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 from affiant.attestation.verifier.case.unwitnessed import unwitnessed_of
 from affiant.attestation.verifier.check_rows import (
@@ -52,11 +53,11 @@ __all__ = [
     "NO_BODY",
     "Examined",
     "Row",
+    "case_of",
     "examine_bundle",
     "examine_case",
     "run_body",
     "run_row",
-    "unreadable_bundle",
     "verify_bundle",
 ]
 
@@ -147,124 +148,62 @@ def verify_bundle(
     response: bytes | None = None,
     session: str | None = None,
 ) -> Verdict:
-    """Check one bundle: the verdict of :func:`examine_bundle`, which has the same arguments."""
-    return examine_bundle(
-        data,
-        trust,
+    """Check one bundle: the verdict of :func:`examine_bundle`, asked as :class:`~.case.question.Question` says."""
+    question = Question(
+        trust=trust,
         verifiers=verifiers,
         at=at,
         build=build,
         request=request,
         response=response,
         session=session,
-    ).verdict
+    )
+    return examine_bundle(data, question).verdict
 
 
-def unreadable_bundle(error: AffiantError, trust: TrustFile, *, at: datetime, build: str) -> Examined:
-    """The verdict on a bundle of which there are no bytes to judge: the refusal is its first check."""
-    return _examined(None, error, trust, at=at, build=build, name="not read")
+def examine_bundle(data: bytes, question: Question, *, newer: Newer | None = None) -> Examined:
+    """Check one bundle, of which ``data`` are the file's bytes; ``newer`` as of :func:`examine_case`."""
+    bundle: Bundle | AffiantError
+    try:
+        bundle = parse_bundle(data)
+    except AffiantError as error:
+        bundle = error
+    return examine_case(bundle, question, name=sha256_name(data), newer=newer)
 
 
-def examine_bundle(
-    data: bytes,
-    trust: TrustFile,
-    *,
-    verifiers: StatementVerifiers,
-    at: datetime,
-    build: str,
-    request: bytes | None = None,
-    response: bytes | None = None,
-    session: str | None = None,
-    newer: Newer | None = None,
-    seen: datetime | None = None,
+def examine_case(
+    bundle: Bundle | AffiantError, question: Question, *, name: str, newer: Newer | None = None
 ) -> Examined:
     """Check one bundle.
 
     Args:
-        data: the bundle file's bytes.
-        trust: what the reader accepts; nothing in the bundle adds to it.
-        verifiers: of the statements in the bundle that others signed, quotes included; ``STANDARD_VERIFIERS``.
-        at: the instant that collateral and trust entries are judged at (aware).
-        build: build digest of this verifier, printed with the verdict.
-        request, response: bodies to hold against the receipts; None: not asked.
-        session: judge this session alone.
-        newer: what the archived collateral is held against (``judged_now``); None: nothing.
-        seen: until when cosignatures count; None: until ``at``.
-
-    Returns:
-        The verdict, also for a bundle that cannot be read: the refusal is its first check.
-    """
-    name = sha256_name(data)
-    try:
-        bundle = parse_bundle(data)
-    except AffiantError as error:
-        return _examined(None, error, trust, at=at, build=build, name=name)
-    case = Case(bundle, trust, verifiers, at, request, response, session, newer, seen)
-    return _examined(case, None, trust, at=at, build=build, name=name)
-
-
-def examine_case(
-    bundle: Bundle | AffiantError,
-    trust: TrustFile,
-    *,
-    verifiers: StatementVerifiers,
-    at: datetime,
-    build: str,
-    name: str,
-) -> tuple[Verdict, Case | None]:
-    """The verdict of :func:`verify_bundle`, and the records and appraisals that it rests on; None: no bundle.
-
-    For whoever goes on from authentic records. What a check refused or did not make is not in the case, or not to be
-    relied on: ``Case.established`` says which held.
-
-    Args:
         bundle: as parsed, or why it could not be.
         name: ``sha256:`` name of its file.
+        newer: what the archived collateral is held against (``judged_now``); None: nothing.
+
+    Returns:
+        The verdict, also for a bundle that cannot be read: the refusal is its first check. And the records and
+        appraisals that it rests on, for whoever goes on from them: what a check refused or did not make is not among
+        them, or not to be relied on. ``Case.established`` says which held.
     """
+    trust = question.trust
     if isinstance(bundle, AffiantError):
-        return _judged(None, bundle, trust, at=at, build=build, name=name), None
-    case = Case(bundle, trust, verifiers, at)
-    return _judged(case, None, trust, at=at, build=build, name=name), case
-
-
-def _examined(
-    case: Case | None,
-    error: AffiantError | None,
-    trust: TrustFile,
-    *,
-    at: datetime,
-    build: str,
-    name: str,
-) -> Examined:
-    verdict = _judged(case, error, trust, at=at, build=build, name=name)
-    return Examined(verdict, case)
-
-
-def _judged(
-    case: Case | None,
-    error: AffiantError | None,
-    trust: TrustFile,
-    *,
-    at: datetime,
-    build: str,
-    name: str,
-) -> Verdict:
-    checks: list[Check] = []
-    if error is not None:
-        checks.append(refused_check("fmt.bundle", "L0", error, trust))
-    elif case is not None:
-        bundle = case.bundle
-        checks.append(make_check("fmt.bundle", "L0", lambda: Finding(_sizes(bundle)), trust))
+        case = None
+        checks = [refused_check("fmt.bundle", "L0", bundle, trust)]
+    else:
+        case = case_of(bundle, question, newer)
+        text = f"{len(bundle.receipts)} receipts; every object is what its name says"
+        checks = [make_check("fmt.bundle", "L0", lambda: Finding(text), trust)]
         case.established.add("fmt.bundle")
     checks += [run_row(row, case, trust) for row in CHECKS]
     checks += [run_body(row, case, trust) for row in BODIES]
     untold = "a single bundle: what else there was is not asked"
     checks.append(not_asked_check("chain.coverage", None, untold, trust))
-    return Verdict(
+    verdict = Verdict(
         bundle=name,
-        at=at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        at=question.time,
         trust=trust.digest,
-        build=build,
+        build=question.build,
         evidence_class=class_of(case),
         checks=tuple(checks),
         population=population_of(case),
@@ -273,10 +212,22 @@ def _judged(
         people=people_of(case),
         timeline=timeline_of(case.records) if case is not None and "sig.receipts" in case.established else (),
     )
+    return Examined(verdict, case)
 
 
-def _sizes(bundle: Bundle) -> str:
-    return f"{len(bundle.receipts)} receipts; every object is what its name says"
+def case_of(bundle: Bundle, question: Question, newer: Newer | None = None) -> Case:
+    """A case that nothing has been established of yet."""
+    return Case(
+        bundle,
+        question.trust,
+        question.verifiers,
+        question.at,
+        question.request,
+        question.response,
+        question.session,
+        newer,
+        question.seen,
+    )
 
 
 def run_row(row: Row, case: Case | None, trust: TrustFile) -> Check:

@@ -12,8 +12,9 @@ from tests.attestation.period_builder import build
 from tests.attestation.story import NOW, Story, trust
 
 from affiant.attestation.verdict.verdict import State
+from affiant.attestation.verifier.case.question import Comparison, Question
 from affiant.attestation.verifier.files import bundle_files
-from affiant.attestation.verifier.files.bundle_files import Comparison, Question, examine_file, find_bundles
+from affiant.attestation.verifier.files.bundle_files import examine_file, find_bundles
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 
 QUESTION = Question(verifiers=STANDARD_VERIFIERS, trust=trust(), at=NOW, build="build")

@@ -37,6 +37,7 @@ from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.attestation.verdict.since_archived import QuotesCounted
 from affiant.attestation.verdict.verdict import State, Verdict
+from affiant.attestation.verifier.case.question import Comparison, Question
 from affiant.attestation.verifier.files.newer_collateral import collateral_at
 from affiant.attestation.verifier.period.judged_now import examine_period_now
 from affiant.attestation.verifier.period.verify_period import verify_period
@@ -49,15 +50,17 @@ Finds = Callable[[TDQuote], Collateral]
 
 
 def judged_now(path: Path, *, now: datetime = LATER, **more: object) -> Verdict:
-    asked = {
-        name: more.pop(name) for name in ("at", "collateral", "processes", "session", "since") if name in more
-    }
-    return examine_period_now(
-        path,
-        trust(**more),
+    compared = Comparison(more.pop("at", None), more.pop("collateral", None))
+    asked = {name: more.pop(name) for name in ("processes", "session", "since") if name in more}
+    question = Question(
+        trust=trust(**more),
         verifiers=STANDARD_VERIFIERS,
-        **{"now": now, "at": None, "build": "build", **asked},
-    ).verdict
+        at=now,
+        build="build",
+        compared=compared,
+        **asked,
+    )
+    return examine_period_now(path, question).verdict
 
 
 def counted(verdict: Verdict) -> QuotesCounted:

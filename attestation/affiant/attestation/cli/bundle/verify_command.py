@@ -17,10 +17,9 @@ from affiant.attestation.bundle.period.progress import period_progress
 from affiant.attestation.cli.options.timestamp_option import instant, instant_if_given
 from affiant.attestation.release.manifest import build_name
 from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file
+from affiant.attestation.verifier.case.question import Comparison, Question
 from affiant.attestation.verifier.files.bundle_files import (
     BUNDLE_ENDINGS,
-    Comparison,
-    Question,
     examine_file,
     find_bundles,
 )

@@ -18,6 +18,7 @@ from affiant.attestation.bundle.period.archive_reader import PeriodBundle, is_ar
 from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.verdict import Verdict
 from affiant.attestation.verifier.case.case import Case
+from affiant.attestation.verifier.case.question import Question
 from affiant.attestation.verifier.files.bundle_files import BundleTooLarge, BundleUnreadable
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import examine_case
@@ -46,19 +47,18 @@ def open_case(
         BundleUnreadable, BundleTooLarge: as named. MalformedError: an archive that is none (``zip.*``, ``period.*``).
     """
     head, name = _named(path)
+    question = Question(trust=trust, verifiers=STANDARD_VERIFIERS, at=at, build=build)
     if unless(name, trust.digest):
         yield None
     elif is_archive(head):
-        from affiant.attestation.verifier.period.verify_period import verify_period  # noqa: PLC0415 - only if asked
+        from affiant.attestation.verifier.period.verify_period import examine_period  # noqa: PLC0415 - only if asked
 
-        verdict = verify_period(path, trust, verifiers=STANDARD_VERIFIERS, at=at, build=build)
+        verdict = examine_period(path, question).verdict
         with PeriodBundle(path) as period:
-            _, case = examine_case(
-                _whole(period), trust, verifiers=STANDARD_VERIFIERS, at=at, build=build, name=name
-            )
-            yield verdict, case
+            yield verdict, examine_case(_whole(period), question, name=name).case
     else:
-        yield examine_case(_single(path), trust, verifiers=STANDARD_VERIFIERS, at=at, build=build, name=name)
+        examined = examine_case(_single(path), question, name=name)
+        yield examined.verdict, examined.case
 
 
 def _single(path: Path) -> Bundle | AffiantError:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from datetime import UTC, datetime
-from itertools import chain
+from dataclasses import replace
 from pathlib import Path
 
 from affiant.attestation.verdict.actors import People
 from affiant.attestation.verdict.time_bounds import TimeBounds
 from affiant.attestation.verdict.verdict import Finding, Population, State, Tier, Verdict, witnesses_called
-from affiant.attestation.verifier.check_rows import UNREADABLE, not_made_check, refused_check
+from affiant.attestation.verifier.case.question import Question
+from affiant.attestation.verifier.check_rows import UNREADABLE, not_made_check
 from affiant.attestation.verifier.period.log.first_pass import FirstPass
-from affiant.attestation.verifier.period.log.run import Asked, Run
+from affiant.attestation.verifier.period.log.run import Run
 from affiant.attestation.verifier.period.log.stamps import Stamps
 from affiant.attestation.verifier.trace import NOTHING, Trace, TracedRoot
-from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Row
+from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Examined, examine_case
 from affiant.errors import AffiantError
 
 __all__ = ["assembled", "check_format", "time_of", "traced", "unreadable", "witnesses_of"]
@@ -53,7 +52,7 @@ def assembled(run: Run, *, name: str) -> Verdict:
     first, time_bounds = run.first, None if run.first is None else run.first.time_bounds
     return Verdict(
         bundle=name,
-        at=_shown(run.asked.at),
+        at=run.asked.time,
         trust=run.asked.trust.digest,
         build=run.asked.build,
         evidence_class=_class(run),
@@ -128,27 +127,13 @@ def _population(run: Run, first: FirstPass) -> Population:
     )
 
 
-def unreadable(asked: Asked, path: Path, error: AffiantError) -> Verdict:
+def unreadable(asked: Question, path: Path, error: AffiantError) -> Examined:
     """Of an archive that could not even be opened."""
-    rows: Iterable[Row] = chain(CHECKS, BODIES)
-    checks = [refused_check("fmt.bundle", "L0", error, asked.trust)]
-    checks += [not_made_check(row.code, row.level, UNREADABLE, asked.trust) for row in rows]
-    checks.append(not_made_check("chain.coverage", None, UNREADABLE, asked.trust))
-    return Verdict(
-        bundle=_digest_of(path),
-        at=_shown(asked.at),
-        trust=asked.trust.digest,
-        build=asked.build,
-        evidence_class=None,
-        checks=tuple(checks),
-        population=Population(),
-    )
+    found = examine_case(error, asked, name=_digest_of(path))
+    coverage = not_made_check("chain.coverage", None, UNREADABLE, asked.trust)
+    return replace(found, verdict=replace(found.verdict, checks=(*found.verdict.checks[:-1], coverage)))
 
 
 def _digest_of(path: Path) -> str:
     with open(path, "rb") as file:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _shown(instant: datetime) -> str:
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -13,28 +13,30 @@ Memory: twice that of a verification, and what is named of quotes is bounded (``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.bundle.period.zip_directory import ZIP_BOUNDS, ZipBounds
-from affiant.attestation.tdx.quote.quote import TDQuote
-from affiant.attestation.tdx.tcb.collateral import Collateral
-from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.since_archived import Changed, CheckChanged
 from affiant.attestation.verdict.time_bounds import BY_WITNESSES
 from affiant.attestation.verdict.verdict import Check, State, Verdict
-from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
-from affiant.attestation.verifier.comparing import check_changed, ended_since, instant_of, known_of, told
+from affiant.attestation.verifier.case.question import Comparison, Question
+from affiant.attestation.verifier.comparing import (
+    changed_since,
+    check_changed,
+    ended_since,
+    instant_of,
+    known_of,
+)
 from affiant.attestation.verifier.period.assembling import assembled, time_of, witnesses_of
 from affiant.attestation.verifier.period.case_rows import Compared, judge_cases, make_case_rows
 from affiant.attestation.verifier.period.changed_quotes import ChangedQuotes
 from affiant.attestation.verifier.period.first_steps import begin_pass, pass_through, read_keysets, read_log
 from affiant.attestation.verifier.period.log.chain_rows import make_chain_rows
 from affiant.attestation.verifier.period.log.log_rows import make_log_rows
-from affiant.attestation.verifier.period.log.run import Asked, Progress, Run
+from affiant.attestation.verifier.period.log.run import Run
 from affiant.attestation.verifier.period.log.spill import NothingKept
 from affiant.attestation.verifier.period.verify_period import examine_with, keep_timeline, with_workers
 from affiant.attestation.verifier.period.worker_pool import WorkerPool
@@ -46,63 +48,21 @@ _OF_CASES: Final = ("key.bound", "conf.bound", "tee.appraisal")
 """What a log that counts as attested asks of its gateway's quote."""
 
 
-def examine_period_now(
-    path: Path,
-    trust: TrustFile,
-    *,
-    verifiers: StatementVerifiers,
-    now: datetime,
-    at: datetime | None,
-    build: str,
-    collateral: Callable[[TDQuote], Collateral] | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    request: bytes | None = None,
-    response: bytes | None = None,
-    session: str | None = None,
-    processes: int = 1,
-    timeline: bool = False,
-    held_against: bool = False,
-    progress: Progress = lambda *_: None,
-    bounds: ZipBounds = ZIP_BOUNDS,
-) -> Examined:
-    """Judge an archived period at ``now``, and say what changed since its own time.
-
-    Args:
-        now: the instant of the verdict.
-        at: the own time of the period and of everything in it; None: as its records are bounded.
-        collateral: the reader's own for a quote, or ``NotMade``; None: the archived one again. With several processes
-            it must be picklable.
-        path, trust, verifiers, build and all others: as of :func:`~.verify_period.examine_period`.
+def examine_period_now(path: Path, question: Question) -> Examined:
+    """Judge an archived period at the time of ``question``, and say what changed since its own time.
 
     Returns:
         The verdict of now. Nothing is compared of an archive whose receipts cannot be read.
     """
-    asked = Asked(
-        trust,
-        verifiers,
-        now,
-        build,
-        since,
-        until,
-        request,
-        response,
-        session,
-        processes,
-        timeline,
-        held_against,
-        progress,
-    )
-    comparing = _Comparing(at, collateral)
-    found = examine_with(path, asked, comparing.verify, bounds=bounds)
+    comparing = _Comparing(question.compared or Comparison())
+    found = examine_with(path, question, comparing.verify)
     changed = None if comparing.then is None else comparing.changed(found.verdict)
     return replace(found, verdict=replace(found.verdict, changed=changed))
 
 
 @dataclass(slots=True)
 class _Comparing:
-    at: datetime | None
-    collateral: Callable[[TDQuote], Collateral] | None
+    compared: Comparison
     by: str = "asked"
     now: Run | None = None
     then: Run | None = None
@@ -111,11 +71,11 @@ class _Comparing:
     def verify(self, run: Run) -> None:
         """Every receipt, and every case, then and now."""
         begin_pass(run)
-        with with_workers(run, collateral=self.collateral) as workers:
+        with with_workers(run, collateral=self.compared.collateral) as workers:
             pass_through(run, workers)
             make_chain_rows(run)
             then = self._then(run, workers)
-            held = None if self.at is not None else frozenset(_presumed(then).held)
+            held = None if self.compared.since is not None else frozenset(_presumed(then).held)
             judge_cases(run, workers, Compared(then, held=held, quotes=self.quotes))
             keep_timeline(run, workers)
         make_case_rows(then)
@@ -124,8 +84,8 @@ class _Comparing:
 
     def _then(self, run: Run, workers: WorkerPool) -> Run:
         """The archive at its own time; receipts, chains and log."""
-        if self.at is not None:
-            return _look(run, workers, self.at)
+        if self.compared.since is not None:
+            return _look(run, workers, self.compared.since)
         bounded, found = _presumed(run), None
         if (end := _end_of(bounded)) is None:
             found = _look(run, workers, instant_of(run.passed.latest, run.asked.at), seen=run.asked.at)
@@ -145,25 +105,21 @@ class _Comparing:
         assert self.then is not None
         then, now = self.then, self.now
         then.checks["fmt.bundle"] = now.checks["fmt.bundle"]  # the same bytes
-        before = assembled(then, name=verdict.bundle)
         assert then.signers is not None
-        return Changed(
-            then=told(then.asked.at),
+        return changed_since(
+            assembled(then, name=verdict.bundle),
             by=self.by,
-            tier=str(before.tier),
-            level=before.level,
-            exit_code=before.exit_code,
-            own_collateral=self.collateral is not None,
-            checks=tuple(_rows(then, now)),
+            compared=self.compared,
+            checks=_rows(then, now),
             quotes=self.quotes.named,
-            ended=tuple(ended_since(now.asked.trust, self._instants(then), now.asked.at)),
+            ended=ended_since(now.asked.trust, self._instants(then), now.asked.at),
             counted=self.quotes.counted(len(then.signers.by_kid)),
         )
 
     def _instants(self, then: Run) -> tuple[datetime, ...]:
         """The period's own time, and the earliest at which something in it was judged."""
         times = None if then.first is None else then.first.times
-        if self.at is not None or times is None or times.earliest is None:
+        if self.compared.since is not None or times is None or times.earliest is None:
             return (then.asked.at,)
         return then.asked.at, instant_of(times.earliest, then.asked.at)
 

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Final
 
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
-from affiant.attestation.bundle.period.zip_directory import ZIP_BOUNDS, ZipBounds
 from affiant.attestation.log_reading.errors import LeafWrong, TreeWrong
 from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.attestation.tlog.errors import EntryMalformed, TileMalformed
 from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.verdict import Verdict
+from affiant.attestation.verifier.case.question import Progress, Question
 from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 from affiant.attestation.verifier.check_rows import verifier_fault
 from affiant.attestation.verifier.period import judging
@@ -41,7 +41,7 @@ from affiant.attestation.verifier.period.first_steps import (
 )
 from affiant.attestation.verifier.period.log.chain_rows import make_chain_rows
 from affiant.attestation.verifier.period.log.log_rows import make_log_rows
-from affiant.attestation.verifier.period.log.run import Asked, Progress, Run
+from affiant.attestation.verifier.period.log.run import Run
 from affiant.attestation.verifier.period.log.spill import Spill
 from affiant.attestation.verifier.period.work import Setting
 from affiant.attestation.verifier.period.worker_pool import WorkerPool, worker_pool
@@ -69,83 +69,36 @@ def verify_period(
     processes: int = 1,
     timeline: bool = False,
     progress: Progress = lambda *_: None,
-    bounds: ZipBounds = ZIP_BOUNDS,
 ) -> Verdict:
-    """Check one period bundle: the verdict of :func:`examine_period`, which has the same arguments."""
-    return examine_period(
-        path,
-        trust,
+    """Check one period bundle: the verdict of :func:`examine_period`, asked as ``Question`` says."""
+    question = Question(
+        trust=trust,
         verifiers=verifiers,
         at=at,
         build=build,
-        since=since,
-        until=until,
         request=request,
         response=response,
         session=session,
+        since=since,
+        until=until,
         processes=processes,
         timeline=timeline,
         progress=progress,
-        bounds=bounds,
-    ).verdict
-
-
-def examine_period(
-    path: Path,
-    trust: TrustFile,
-    *,
-    verifiers: StatementVerifiers,
-    at: datetime,
-    build: str,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    request: bytes | None = None,
-    response: bytes | None = None,
-    session: str | None = None,
-    processes: int = 1,
-    timeline: bool = False,
-    held_against: bool = False,
-    progress: Progress = lambda *_: None,
-    bounds: ZipBounds = ZIP_BOUNDS,
-) -> Examined:
-    """Check one period bundle.
-
-    Args:
-        path: the archive. trust, verifiers, at, build, request, response, session: as for a single bundle.
-        since, until: the auditor's own range, from and to before; None for both: coverage is not made.
-        processes: that verify, beside this one.
-        timeline: keep the first 5,000 records for a report.
-        held_against: keep, on disk, what other bundles are held against; else there is no trace.
-
-    Returns:
-        The verdict, also for an archive that cannot be read: the refusal is its first check.
-    """
-    asked = Asked(
-        trust,
-        verifiers,
-        at,
-        build,
-        since,
-        until,
-        request,
-        response,
-        session,
-        processes,
-        timeline,
-        held_against,
-        progress,
     )
-    return examine_with(path, asked, _verify, bounds=bounds)
+    return examine_period(path, question).verdict
 
 
-def examine_with(
-    path: Path, asked: Asked, verify: Callable[[Run], None], *, bounds: ZipBounds = ZIP_BOUNDS
-) -> Examined:
-    """Check one period bundle. ``verify``: takes every receipt and judges every case, once the log is open."""
+def examine_period(path: Path, question: Question) -> Examined:
+    """Check the period bundle in ``path``: the verdict, also for an archive that cannot be read."""
+    return examine_with(path, question, _verify)
+
+
+def examine_with(path: Path, asked: Question, verify: Callable[[Run], None]) -> Examined:
+    """The same. ``verify``: takes every receipt and judges every case, once the log is open."""
     try:
-        bundle = PeriodBundle(path, bounds=bounds)
+        bundle = PeriodBundle(path)
     except AffiantError as error:
-        return Examined(unreadable(asked, path, error))
+        return unreadable(asked, path, error)
     with bundle, Spill() as spill:
         run = Run(asked, bundle, spill)
         _make_checks(run, verify)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.attestation.verifier.test_verify_bundle import at
 
 from affiant.attestation.records.receipt import Issued
 from affiant.attestation.verdict.verdict import State
+from affiant.attestation.verifier.case.question import Question
 from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.attestation.verifier.period.verify_period import examine_period
 from affiant.attestation.verifier.several import judge_several
@@ -24,6 +26,7 @@ from affiant.attestation.verifier.trace import NOTHING, left_by
 from affiant.attestation.verifier.verify_bundle import Examined, examine_bundle
 
 LATER = NOW + timedelta(hours=1)
+QUESTION = Question(trust=trust(), verifiers=STANDARD_VERIFIERS, at=LATER, build="")
 
 
 def history(**changes: object) -> Story:
@@ -32,13 +35,11 @@ def history(**changes: object) -> Story:
 
 
 def single(data: bytes) -> Callable[[], Examined]:
-    return partial(examine_bundle, data, trust(), verifiers=STANDARD_VERIFIERS, at=LATER, build="")
+    return partial(examine_bundle, data, QUESTION)
 
 
 def period(path: Path) -> Callable[[], Examined]:
-    return partial(
-        examine_period, path, trust(), verifiers=STANDARD_VERIFIERS, at=LATER, build="", held_against=True
-    )
+    return partial(examine_period, path, replace(QUESTION, held_against=True))
 
 
 def judge(*bundles: Callable[[], Examined], **more: object) -> CombinedVerdict:
@@ -132,7 +133,7 @@ def test_an_archive_that_cannot_be_read_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_period_by_itself_keeps_no_trace(tmp_path: Path) -> None:
     path = build(tmp_path, history())
-    assert examine_period(path, trust(), verifiers=STANDARD_VERIFIERS, at=LATER, build="").trace is NOTHING
+    assert examine_period(path, QUESTION).trace is NOTHING
 
 
 @pytest.mark.filterwarnings("error")

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final
 
 from affiant.attestation.bundle.bundle import Bundle
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
 from affiant.attestation.statements.statement import LogIdentity, parse_statement
 from affiant.attestation.tlog.checkpoint import Checkpoint
-from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.errors import NotMade
 from affiant.attestation.verdict.timeline import Moment
 from affiant.attestation.verdict.verdict import Check, Finding, State
 from affiant.attestation.verifier.case.case import Case, Party
-from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
+from affiant.attestation.verifier.case.question import Question
 from affiant.attestation.verifier.check_rows import RuleBroken, make_check, requires
 from affiant.attestation.verifier.period.log.first_pass import FirstPass, LineRefused
 from affiant.attestation.verifier.period.log.log_view import LogView, Noted
@@ -29,39 +27,15 @@ from affiant.attestation.verifier.period.log.record_traces import TracedRecords
 from affiant.attestation.verifier.period.log.spill import Spill
 from affiant.attestation.verifier.period.log.stamps import Stamps
 from affiant.attestation.verifier.period.log.tally import Exceptions, Tally
-from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Row
+from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Row, case_of
 from affiant.errors import AffiantError
 
-__all__ = ["Asked", "Cases", "Many", "Progress", "Run"]
-
-Progress = Callable[[str, int, int], None]
-"""What is being done, how much of it is done, and how much there is."""
+__all__ = ["Cases", "Many", "Run"]
 
 _LEVELS: Final = {row.code: row.level for row in (*CHECKS, *BODIES)} | {
     "fmt.bundle": "L0",
     "chain.coverage": None,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the reader asks; members as of :func:`~.verify_period.examine_period`."""
-
-    trust: TrustFile
-    verifiers: StatementVerifiers
-    at: datetime
-    build: str
-    since: datetime | None
-    until: datetime | None
-    request: bytes | None
-    response: bytes | None
-    session: str | None
-    processes: int
-    timeline: bool
-    held_against: bool
-    progress: Progress
-    seen: datetime | None = None
-    """Until when cosignatures count, as of :attr:`.case.Case.seen`; None: until ``at``."""
 
 
 @dataclass(slots=True)
@@ -86,7 +60,7 @@ class Cases:
 class Run:
     """One verification of one archive at one instant."""
 
-    asked: Asked
+    asked: Question
     bundle: PeriodBundle
     spill: Spill
     checks: dict[str, Check] = field(default_factory=dict)
@@ -154,8 +128,7 @@ class Run:
 
     def whole(self) -> Case:
         """A case of the whole archive, for the rules that ask a trust file about a log."""
-        asked = self.asked
-        case = Case(Bundle(()), asked.trust, asked.verifiers, asked.at, seen=asked.seen)
+        case = case_of(Bundle(()), self.asked)
         case.established = self.held
         return case
 

@@ -1,0 +1,77 @@
+"""What a reader asks of one bundle, single or of a period: under which trust file, at which time, about what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from affiant.attestation.verdict.accepted_values import TrustFile
+from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
+
+if TYPE_CHECKING:
+    from affiant.attestation.tdx.quote.quote import TDQuote
+    from affiant.attestation.tdx.tcb.collateral import Collateral
+
+__all__ = ["Comparison", "Progress", "Question"]
+
+Progress = Callable[[str, int, int], None]
+"""What is being done, how much of it is done, and how much there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Judge again what was archived (``judged_now``).
+
+    Args:
+        since: the bundle's own time; None: as it says itself.
+        collateral: the reader's own for a quote, or ``NotMade``; None: the archived one again. With several processes
+            it must be picklable.
+    """
+
+    since: datetime | None = None
+    collateral: Callable[[TDQuote], Collateral] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """How a bundle is judged.
+
+    Args:
+        trust: what the reader accepts; nothing in the bundle adds to it.
+        verifiers: of the statements in the bundle that others signed, quotes included; ``STANDARD_VERIFIERS``.
+        at: the time that collateral and trust entries are judged at (aware).
+        build: build digest of this verifier, printed with the verdict.
+        compared: what changed since is asked as well; None: it is not.
+        request, response: bodies to hold against the receipts; None: not asked.
+        session: judge this session alone.
+        seen: until when cosignatures count, for whoever looks back from later than ``at``; None: until ``at``.
+        since, until: of a period bundle, the auditor's own range, from and to before; None for both: coverage is not
+            made.
+        processes: that verify a period bundle, beside this one.
+        timeline: of a period bundle, keep the first 5,000 records for a report.
+        held_against: of a period bundle, keep, on disk, what other bundles are held against; else there is no trace.
+        progress: told how far a period bundle is.
+    """
+
+    trust: TrustFile
+    verifiers: StatementVerifiers
+    at: datetime
+    build: str
+    compared: Comparison | None = None
+    request: bytes | None = None
+    response: bytes | None = None
+    session: str | None = None
+    seen: datetime | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    processes: int = 1
+    timeline: bool = False
+    held_against: bool = False
+    progress: Progress = lambda *_: None
+
+    @property
+    def time(self) -> str:
+        """The time judged at: RFC 3339, UTC."""
+        return self.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
