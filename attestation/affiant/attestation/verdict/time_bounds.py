@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Final
 
-__all__ = ["BY_AUTHORITY", "BY_SIGSTORE", "BY_WITNESSES", "TimeBounds", "Unwitnessed", "around", "shown"]
+__all__ = [
+    "BY_AUTHORITY",
+    "BY_SIGSTORE",
+    "BY_WITNESSES",
+    "Ceilings",
+    "TimeBounds",
+    "Unwitnessed",
+    "around",
+    "shown",
+]
 
 BY_WITNESSES: Final = "witnesses"
 BY_AUTHORITY: Final = "timestamp authority"
@@ -69,6 +80,13 @@ class Unwitnessed:
     receipt: str | None
     without_beginning: int
 
+    def or_longer(self, begin: int, end: int, receipt: str) -> Unwitnessed:
+        """The same, or that around ``receipt`` if it is longer."""
+        end = max(begin, end)  # one witness's clock may be ahead of another's: no stretch at all
+        if self.seconds is not None and end - begin <= self.seconds:
+            return self
+        return Unwitnessed(begin, end, receipt, self.without_beginning)
+
     @property
     def seconds(self) -> int | None:
         """Its length."""
@@ -91,6 +109,26 @@ class Unwitnessed:
             return f"not known{apart}"
         ends = f"from {shown(self.begin)} to {shown(self.end)}"
         return f"{self.seconds} s, {ends}, around receipt {self.receipt}{apart}"
+
+
+class Ceilings:
+    """The earliest time by which each leaf of a log existed, of checkpoints that cover it.
+
+    Args:
+        times: size of a checkpoint -> seconds since 1970 by which it existed.
+    """
+
+    __slots__ = ("_sizes", "_times")
+
+    def __init__(self, times: Mapping[int, int]) -> None:
+        self._sizes = sorted(times)
+        earliest = accumulate((times[size] for size in reversed(self._sizes)), min)
+        self._times = list(earliest)[::-1]
+
+    def of(self, index: int) -> int | None:
+        """That of one leaf; None: no checkpoint covers it."""
+        at = bisect_right(self._sizes, index)  # a tree of size n covers the indexes below n
+        return self._times[at] if at < len(self._times) else None
 
 
 def around(time_bounds: Collection[TimeBounds]) -> TimeBounds | None:

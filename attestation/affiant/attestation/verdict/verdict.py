@@ -158,6 +158,24 @@ class Population:
     refusals: int = 0
     kinds: Mapping[str, int] | None = None
 
+    @classmethod
+    def of(
+        cls, kinds: Mapping[str, int], states: Mapping[str, int], *, chains: int, started: int, foreign: int
+    ) -> Population:
+        """Of records by their kinds, and of sessions by how they ended: ``closed``, ``lost``, ``open``."""
+        return cls(
+            receipts=sum(kinds.values()),
+            chains=chains,
+            restarts=kinds.get("gap", 0),
+            started=started,
+            closed=states.get("closed", 0),
+            lost=states.get("lost", 0),
+            open=states.get("open", 0),
+            foreign=foreign,
+            refusals=kinds.get("refusal", 0),
+            kinds=dict(kinds),
+        )
+
     def to_json(self) -> Mapping[str, object]:
         """The counts for the result document."""
         return {

@@ -58,20 +58,16 @@ class JointPopulation:
     def total(self) -> Population:
         """The population."""
         judged = [each for each in self._sessions.values() if each.judged]
-        lost = sum(1 for each in judged if each.close == "lost" or (each.close is None and self._lost(each)))
-        closed = sum(1 for each in judged if each.close not in (None, "lost"))
-        return Population(
-            receipts=self._kinds.total(),
-            chains=len(self._chains),
-            restarts=self._kinds["gap"],
-            started=len(judged),
-            closed=closed,
-            lost=lost,
-            open=len(judged) - closed - lost,
-            foreign=len(self._sessions) - len(judged),
-            refusals=self._kinds["refusal"],
-            kinds=dict(self._kinds),
+        states = Counter(self._state(each) for each in judged)
+        foreign = len(self._sessions) - len(judged)
+        return Population.of(
+            self._kinds, states, chains=len(self._chains), started=len(judged), foreign=foreign
         )
+
+    def _state(self, session: _Session) -> str:
+        if session.close is not None:
+            return "lost" if session.close == "lost" else "closed"
+        return "lost" if self._lost(session) else "open"
 
     def _lost(self, session: _Session) -> bool:
         return any(self._gone.get(chain, set()) - session.chains for chain in session.chains)

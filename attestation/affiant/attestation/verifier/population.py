@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from affiant.attestation.verdict.time_bounds import TimeBounds, around
 from affiant.attestation.verdict.verdict import Population
-from affiant.attestation.verifier.case.case import Case, by_chain
+from affiant.attestation.verifier.case.case import Case, Session, by_chain
 from affiant.attestation.verifier.checks.session_checks import is_lost
 
-__all__ = ["class_of", "population_of", "time_of"]
+__all__ = ["class_of", "population_of", "state_of", "time_of"]
 
 
 def time_of(case: Case | None) -> TimeBounds | None:
@@ -49,22 +50,18 @@ def population_of(case: Case | None) -> Population:
     """Who is in it, of the records that are authentic."""
     if case is None:
         return Population()
-    kinds: dict[str, int] = {}
-    for record in case.records:
-        kinds[record.kind] = kinds.get(record.kind, 0) + 1
-    closes = [close for session in case.sessions if (close := session.the("session-close")) is not None]
-    lost = sum(1 for close in closes if close.member("why") == "lost")
-    without_close = [session for session in case.sessions if session.the("session-close") is None]
-    gone = sum(1 for session in without_close if is_lost(case, session))
-    return Population(
-        receipts=len(case.records),
+    return Population.of(
+        Counter(record.kind for record in case.records),
+        Counter(state_of(case, session) for session in case.sessions),
         chains=len(by_chain(case.records)),
-        restarts=kinds.get("gap", 0),
         started=len(case.sessions),
-        closed=len(closes) - lost,
-        lost=lost + gone,
-        open=len(without_close) - gone,
         foreign=len(case.foreign),
-        refusals=kinds.get("refusal", 0),
-        kinds=kinds,
     )
+
+
+def state_of(case: Case, session: Session) -> str:
+    """How a session ended: ``closed`` or ``lost``; or ``open``."""
+    close = session.the("session-close")
+    if close is not None:
+        return "lost" if close.member("why") == "lost" else "closed"
+    return "lost" if is_lost(case, session) else "open"

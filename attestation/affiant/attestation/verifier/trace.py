@@ -13,11 +13,21 @@ from typing import Final, NamedTuple
 
 from affiant.attestation.tlog.note import parse_note
 from affiant.attestation.verifier.case.case import Case
+from affiant.attestation.verifier.case.signer import Signer, signer_of
 from affiant.attestation.verifier.checks.anchor_checks import of_this_log
 from affiant.attestation.verifier.verify_bundle import Examined
 from affiant.errors import AffiantError
 
-__all__ = ["NOTHING", "Trace", "TracedKeyset", "TracedRecord", "TracedRoot", "left_by", "trace_of"]
+__all__ = [
+    "NOTHING",
+    "Trace",
+    "TracedKeyset",
+    "TracedRecord",
+    "TracedRoot",
+    "keysets_of",
+    "left_by",
+    "trace_of",
+]
 
 
 class TracedRecord(NamedTuple):
@@ -103,7 +113,7 @@ def trace_of(case: Case) -> Trace:
     """The trace of a case that was examined; it holds the case until it was read."""
     return Trace(
         records=_records(case),
-        keysets=_keysets(case),
+        keysets=keysets_of(signer_of(party.statement) for party in case.parties),
         roots=_roots(case),
         anchored=_anchored(case),
         judged=frozenset(session.id for session in case.sessions),
@@ -134,14 +144,14 @@ def _records(case: Case) -> Iterator[TracedRecord]:
         )
 
 
-def _keysets(case: Case) -> Iterator[TracedKeyset]:
-    for party in case.parties:
-        statement = party.statement
-        yield TracedKeyset("key", statement.receipt_kid, statement.keyset_digest)
-        for chn in sorted(statement.chn):
-            yield TracedKeyset("chain", chn, statement.keyset_digest)
-        if party.role == "session":
-            yield TracedKeyset("session", statement.iss, statement.keyset_digest)
+def keysets_of(signers: Iterable[Signer]) -> Iterator[TracedKeyset]:
+    """Every name that one of them claims."""
+    for signer in signers:
+        yield TracedKeyset("key", signer.kid, signer.keyset)
+        for chn in sorted(signer.chn):
+            yield TracedKeyset("chain", chn, signer.keyset)
+        if signer.role == "session":
+            yield TracedKeyset("session", signer.iss, signer.keyset)
 
 
 def _roots(case: Case) -> Iterator[TracedRoot]:

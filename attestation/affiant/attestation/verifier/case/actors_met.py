@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 from affiant.attestation.encoding.binary_text import EncodingError, from_b64u
 from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.verdict.actors import DID, Named, People
-from affiant.attestation.verifier.case.case import Case, Party
+from affiant.attestation.verifier.case.case import Case
+from affiant.attestation.verifier.case.signer import Signer, signer_of
 
-__all__ = ["MAX_EACH", "Met", "PeopleMet", "met_in", "people_of", "signer_facts"]
+__all__ = ["MAX_EACH", "Met", "PeopleMet", "met_in", "people_of"]
 
 MAX_EACH: Final = 100
 """Different people of one kind that are kept."""
@@ -41,21 +42,6 @@ def met_in(record: VerifiedReceipt) -> Iterator[Met]:
         yield Met("erased", {"did": record.kind, "key": key})
 
 
-def signer_facts(
-    *, role: str, iss: str, key: str, keyset: str, cls: str, log: str | None, appraised: bool
-) -> Mapping[str, str]:
-    """What is told of a keyset; ``log``: the origin of its log, ``appraised``: whether its quote was."""
-    facts = {
-        "role": role,
-        "iss": iss,
-        "key": key,
-        "keyset": keyset,
-        "class": cls,
-        "quote": "appraised" if appraised else "not appraised",
-    }
-    return facts if log is None else {**facts, "log": log}
-
-
 class PeopleMet:
     """Those that were met so far."""
 
@@ -63,20 +49,19 @@ class PeopleMet:
         self._met: dict[str, dict[tuple[tuple[str, str], ...], Named]] = {name: {} for name in DID}
         self._more: dict[str, int] = {}
 
-    def signer(self, party: Party) -> None:
-        """A keyset whose records are here."""
-        statement = party.statement
-        facts = signer_facts(
-            role=statement.role,
-            iss=statement.iss,
-            key=statement.receipt_kid,
-            keyset=statement.keyset_digest,
-            cls=statement.cls,
-            log=None if statement.log is None else statement.log.origin,
-            appraised=party.appraised,
-        )
-        first = party.records[0].jti if party.records else None
-        self.meet(Met("signed", facts), first, len(party.records))
+    def signer(self, signer: Signer, receipt: str | None, count: int, *, appraised: bool) -> None:
+        """A keyset of which ``count`` records are here, the first with the id ``receipt``; whether its quote was
+        ``appraised``."""
+        facts = {
+            "role": signer.role,
+            "iss": signer.iss,
+            "key": signer.kid,
+            "keyset": signer.keyset,
+            "class": signer.cls,
+            "quote": "appraised" if appraised else "not appraised",
+        }
+        log = {} if signer.log is None else {"log": signer.log.origin}
+        self.meet(Met("signed", facts | log), receipt, count)
 
     def record(self, record: VerifiedReceipt) -> None:
         """What one authentic record says of people."""
@@ -105,7 +90,8 @@ def people_of(case: Case | None) -> People:
         return People()
     met = PeopleMet()
     for party in sorted(case.parties, key=lambda each: (each.role, each.statement.keyset_digest)):
-        met.signer(party)
+        first = party.records[0].jti if party.records else None
+        met.signer(signer_of(party.statement), first, len(party.records), appraised=party.appraised)
     for record in case.records:
         met.record(record)
     return met.people()

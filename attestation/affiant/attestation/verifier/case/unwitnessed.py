@@ -9,12 +9,10 @@ apart, since theirs has no end. Without ``time.bracket`` there is nothing to mea
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from affiant.attestation.records.receipt import VerifiedReceipt
-from affiant.attestation.verdict.time_bounds import TimeBounds, Unwitnessed
+from affiant.attestation.verdict.time_bounds import Ceilings, Unwitnessed
 from affiant.attestation.verifier.case.case import Case
 
 __all__ = ["unwitnessed_of"]
@@ -24,7 +22,7 @@ def unwitnessed_of(case: Case | None) -> Unwitnessed | None:
     """The longest stretch of a case; None where no record is witnessed."""
     if case is None or "time.bracket" not in case.established:
         return None
-    marks = _marks(case)
+    ceilings = _ceilings(case)
     longest = Unwitnessed(None, None, None, 0)
     without = 0
     for record in case.records:
@@ -32,44 +30,19 @@ def unwitnessed_of(case: Case | None) -> Unwitnessed | None:
         if time_bounds is None or time_bounds.not_before is None:
             without += 1
             continue
-        begin, end = time_bounds.not_before, _first_after(case, record, time_bounds, marks)
-        if end is None:
-            continue
-        # One witness's clock may be ahead of another's, within the tolerance of the time bounds: no stretch at all.
-        end = max(begin, end)
-        if longest.seconds is None or end - begin > longest.seconds:
-            longest = Unwitnessed(begin, end, record.jti, 0)
+        origin, index = case.places.get(record.rh, ("", 0))
+        first = ceilings[origin].of(index) if origin in ceilings else None
+        end = time_bounds.not_after if first is None else first
+        if end is not None:
+            longest = longest.or_longer(time_bounds.not_before, end, record.jti)
     return replace(longest, without_beginning=without)
 
 
-def _marks(case: Case) -> Mapping[str, tuple[Sequence[int], Sequence[int]]]:
-    """Origin -> sizes, ascending, and for each the earliest not-after of any checkpoint that is at least so large."""
+def _ceilings(case: Case) -> Mapping[str, Ceilings]:
+    """Origin -> the earliest not-after of its checkpoints that cover a leaf."""
     times: dict[str, dict[int, int]] = {}
     for seen in case.witnessed.values():
         if seen.not_after is not None:
-            sizes = times.setdefault(seen.checkpoint.origin, {})
-            size = seen.checkpoint.size
+            sizes, size = times.setdefault(seen.checkpoint.origin, {}), seen.checkpoint.size
             sizes[size] = min(seen.not_after, sizes.get(size, seen.not_after))
-    marks: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
-    for origin, sizes in times.items():
-        ascending = sorted(sizes)
-        earliest = [sizes[size] for size in ascending]
-        for index in range(len(earliest) - 2, -1, -1):
-            earliest[index] = min(earliest[index], earliest[index + 1])
-        marks[origin] = (ascending, earliest)
-    return marks
-
-
-def _first_after(
-    case: Case,
-    record: VerifiedReceipt,
-    time_bounds: TimeBounds,
-    marks: Mapping[str, tuple[Sequence[int], Sequence[int]]],
-) -> int | None:
-    """The not-after of the first checkpoint that covers the record: its own proof's, or an earlier one."""
-    place = case.places.get(record.rh)
-    if place is None or place[0] not in marks:
-        return time_bounds.not_after
-    sizes, earliest = marks[place[0]]
-    first = bisect_right(sizes, place[1])  # a tree of size n covers the indexes below n
-    return earliest[first] if first < len(sizes) else time_bounds.not_after
+    return {origin: Ceilings(sizes) for origin, sizes in times.items()}

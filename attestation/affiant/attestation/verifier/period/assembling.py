@@ -14,7 +14,7 @@ from affiant.attestation.verifier.check_rows import UNREADABLE, not_made_check
 from affiant.attestation.verifier.period.log.first_pass import FirstPass
 from affiant.attestation.verifier.period.log.run import Run
 from affiant.attestation.verifier.period.log.stamps import Stamps
-from affiant.attestation.verifier.trace import NOTHING, Trace, TracedRoot
+from affiant.attestation.verifier.trace import NOTHING, Trace, TracedRoot, keysets_of
 from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Examined, examine_case
 from affiant.errors import AffiantError
 
@@ -89,7 +89,7 @@ def traced(run: Run) -> Trace:
     held, quorum = run.held, run.checks["wit.quorum"]
     return Trace(
         records=run.traced,
-        keysets=run.signers.traced(),
+        keysets=keysets_of(run.signers.by_kid.values()),
         roots=[TracedRoot(each.origin, each.size, each.root) for each in run.roots],
         judged=frozenset(run.signers.sessions if run.first is None else run.first.judged),
         authentic=held >= {"fmt.keysets", "sig.receipts"},
@@ -112,19 +112,14 @@ def _people(run: Run, first: FirstPass | None) -> People:
 
 
 def _population(run: Run, first: FirstPass) -> Population:
-    states = run.cases.states
-    return Population(
-        receipts=first.receipts,
+    found = Population.of(
+        dict(sorted(first.kinds.items())),
+        run.cases.states,
         chains=len(first.signed),
-        restarts=first.kinds.get("gap", 0),
         started=len(first.judged),
-        closed=states.get("closed", 0),
-        lost=states.get("lost", 0),
-        open=states.get("open", 0),
         foreign=len(first.foreign),
-        refusals=first.kinds.get("refusal", 0),
-        kinds=dict(sorted(first.kinds.items())),
     )
+    return replace(found, receipts=first.receipts)
 
 
 def unreadable(asked: Question, path: Path, error: AffiantError) -> Examined:

@@ -21,10 +21,10 @@ from affiant.attestation.verdict.timeline import Moment, timeline_of
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verifier.case.case import Case, Newer, Party, Session
 from affiant.attestation.verifier.case.signer_evidence import Quoted
-from affiant.attestation.verifier.checks.session_checks import is_lost
 from affiant.attestation.verifier.comparing import NOT_JUDGED, held_against, quotes_of, told, worth_of
 from affiant.attestation.verifier.period.log.seen import Refused, Seen, Statements, look
 from affiant.attestation.verifier.period.work import Judged, Kept, Setting, Then, Work, case_rows
+from affiant.attestation.verifier.population import state_of
 from affiant.attestation.verifier.verify_bundle import BODIES, run_body, run_row
 
 __all__ = ["begin", "judge", "look_at", "moments"]
@@ -138,7 +138,8 @@ def _judged(place: _Place, work: Work, case: Case) -> Judged:
     if not held:
         erased, pruned = {}, {}
     appraised = frozenset(party.statement.receipt_kid for party in case.parties if party.appraised)
-    return Judged(work.session, checks, _state(case), classes, appraised, erased, pruned)
+    state = state_of(case, case.sessions[0]) if case.sessions else ""
+    return Judged(work.session, checks, state, classes, appraised, erased, pruned)
 
 
 def _keep(place: _Place, case: Case, *, then: bool) -> None:
@@ -207,13 +208,3 @@ def _recalled(place: _Place, kept: Kept) -> VerifiedReceipt:
     rh, sdjwt = kept
     text = parse_receipt(sdjwt)
     return recall_receipt(text, place.statements.by(text.split.kid), rh=rh)
-
-
-def _state(case: Case) -> str:
-    if not case.sessions:
-        return ""
-    session = case.sessions[0]
-    close = session.the("session-close")
-    if close is not None:
-        return "lost" if close.member("why") == "lost" else "closed"
-    return "lost" if is_lost(case, session) else "open"

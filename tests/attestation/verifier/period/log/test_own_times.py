@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from affiant.attestation.verdict.time_bounds import Ceilings
 from affiant.attestation.verifier.case.statement_verifiers import Word
 from affiant.attestation.verifier.checks.anchor_checks import TOKENS
 from affiant.attestation.verifier.period.log.leaf_time_bounds import LeafTimeBounds, Witnessing
@@ -13,7 +14,7 @@ WITNESSED, ANCHORED = "time.bracket", TOKENS.code
 
 def times() -> OwnTimes:
     """Checkpoints of 5 and 10 leaves were cosigned by 100 and 200; that of 5 was anchored by 90."""
-    time_bounds = LeafTimeBounds(Witnessing([5, 10], [100, 200], {}), 0)
+    time_bounds = LeafTimeBounds(Witnessing(Ceilings({5: 100, 10: 200}), {}), 0)
     return OwnTimes(time_bounds, [Stamps(TOKENS, {5: Word(90, "an authority")}, 0)])
 
 

@@ -16,7 +16,8 @@ from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.tlog.entry import LogEntry, parse_entry
 from affiant.attestation.verdict.actors import People
 from affiant.attestation.verdict.errors import ChainBroken
-from affiant.attestation.verifier.case.actors_met import Met, PeopleMet, signer_facts
+from affiant.attestation.verifier.case.actors_met import PeopleMet
+from affiant.attestation.verifier.case.signer import Signer
 from affiant.attestation.verifier.checks.chain_rules import (
     ChainGap,
     InOrder,
@@ -31,7 +32,7 @@ from affiant.attestation.verifier.period.log.coverage import Coverage
 from affiant.attestation.verifier.period.log.leaf_time_bounds import LeafTimeBounds
 from affiant.attestation.verifier.period.log.log_view import Leaf, LogView
 from affiant.attestation.verifier.period.log.own_times import OwnTimes
-from affiant.attestation.verifier.period.log.period_signers import Signer, Signers
+from affiant.attestation.verifier.period.log.period_signers import Signers
 from affiant.attestation.verifier.period.log.population_rules import IdsOnce, OneSessionEach
 from affiant.attestation.verifier.period.log.record_traces import TracedRecords
 from affiant.attestation.verifier.period.log.seen import Refused, Seen
@@ -174,17 +175,8 @@ class FirstPass:
     def people(self, appraised: Collection[str]) -> People:
         """Who started, signed, approved and erased; asked once. ``appraised``: keys whose quote was."""
         for each in sorted(self.signers.by_kid.values(), key=lambda signer: (signer.role, signer.keyset)):
-            facts = signer_facts(
-                role=each.role,
-                iss=each.iss,
-                key=each.kid,
-                keyset=each.keyset,
-                cls=each.cls,
-                log=None if each.log is None else each.log.origin,
-                appraised=each.kid in appraised,
-            )
             first, count = self._signed.get(each.kid, (None, 0))
-            self._people.meet(Met("signed", facts), first, count)
+            self._people.signer(each, first, count, appraised=each.kid in appraised)
         return self._people.people()
 
     # -- beside its leaf ---------------------------------------------------------------------------------------

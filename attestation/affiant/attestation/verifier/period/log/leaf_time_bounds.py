@@ -6,14 +6,13 @@ shown to be of the same tree, so that a record's ceiling is the earliest of thos
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from affiant.attestation.encoding.binary_text import b64u_sha256
 from affiant.attestation.statements.statement import LogIdentity
 from affiant.attestation.verdict.errors import ChainBroken, NotMade
-from affiant.attestation.verdict.time_bounds import TimeBounds, Unwitnessed
+from affiant.attestation.verdict.time_bounds import Ceilings, TimeBounds, Unwitnessed
 from affiant.attestation.verdict.verdict import Finding
 from affiant.attestation.verifier.case.case import Case
 from affiant.attestation.verifier.checks.chain_rules import Link
@@ -34,12 +33,11 @@ class Witnessing:
     """The cosigned checkpoints.
 
     Args:
-        sizes: ascending. ceilings: for each, the earliest not-after among it and the larger ones.
+        ceilings: of every leaf under the newest.
         floors: digest of the note, as keysets and epochs name it -> size and not-before.
     """
 
-    sizes: Sequence[int]
-    ceilings: Sequence[int]
+    ceilings: Ceilings
     floors: Mapping[str, tuple[int, int]]
 
 
@@ -64,11 +62,7 @@ def witnessing(case: Case, log: LogIdentity, noted: Sequence[Noted]) -> Witnessi
         size = each.checkpoint.size
         found[size] = min(seen.not_after, found.get(size, seen.not_after))
         floors[b64u_sha256(each.note.to_bytes())] = (size, seen.not_before)
-    sizes = sorted(found)
-    ceilings = [found[size] for size in sizes]
-    for at in range(len(sizes) - 2, -1, -1):
-        ceilings[at] = min(ceilings[at], ceilings[at + 1])
-    return Witnessing(sizes, ceilings, floors)
+    return Witnessing(Ceilings(found), floors)
 
 
 @dataclass(slots=True)
@@ -131,16 +125,16 @@ class LeafTimeBounds:
             self.unbounded += 1
         else:
             self.widest = max(self.widest, ceiling - floor)
-            end = max(floor, ceiling)  # one witness's clock may be ahead of another's: no stretch at all
-            if self.longest.seconds is None or end - floor > self.longest.seconds:
-                self.longest = Unwitnessed(floor, end, link.jti, 0)
+            self.longest = self.longest.or_longer(floor, ceiling, link.jti)
             self.begin = floor if self.begin is None else min(self.begin, floor)
         self.end = max(self.end, ceiling)
         return floor
 
     def ceiling(self, index: int) -> int:
         """The earliest not-after of what covers a leaf; the newest checkpoint covers all."""
-        return self.seen.ceilings[bisect_right(self.seen.sizes, index)]
+        found = self.seen.ceilings.of(index)
+        assert found is not None, "the newest is backed"
+        return found
 
     def around(self) -> TimeBounds | None:
         """Around every record."""

@@ -37,7 +37,7 @@ def _included(run: Run) -> Finding:
     assert run.signers is not None
     case, first = run.whole(), run.passed
     for gateway in run.signers.gateways:
-        accepted_log(case, run.party(gateway.name))
+        accepted_log(case, run.party(run.signers.names[gateway.kid]))
     known = {each.keyset for each in run.signers.gateways}
     if any(each.session in first.judged and each.gks not in known for each in run.signers.sessions.values()):
         raise NotMade("the gateway that a session names is not in this bundle")

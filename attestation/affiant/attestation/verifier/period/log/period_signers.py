@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from affiant.attestation.statements.statement import LogIdentity
 from affiant.attestation.verdict.errors import NotMade
+from affiant.attestation.verifier.case.signer import Signer, signer_of
 from affiant.attestation.verifier.checks.receipt_checks import DistinctKeysets
-from affiant.attestation.verifier.trace import TracedKeyset
 
-__all__ = ["Signer", "Signers", "read_signers"]
-
-
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """One keyset: its receipt key, digests, issuer, class, cadence; ``session`` is empty for a gateway's."""
-
-    kid: str
-    role: str
-    name: str
-    keyset: str
-    gks: str | None
-    iss: str
-    cls: str
-    session: str
-    epoch_s: int
-    log: LogIdentity | None
-    cp: str | None
+__all__ = ["Signers", "read_signers"]
 
 
 @dataclass(frozen=True, slots=True)
 class Signers:
-    """All of them, by key and by chain."""
+    """All of them, by key and by chain; ``names``: key -> ``sha256:`` name of the statement."""
 
     by_kid: Mapping[str, Signer]
     by_chain: Mapping[str, Signer]
-    simulated: bool
+    names: Mapping[str, str]
 
     @property
     def gateways(self) -> tuple[Signer, ...]:
@@ -49,18 +31,9 @@ class Signers:
         return {signer.session: signer for signer in self.by_kid.values() if signer.session}
 
     @property
-    def names(self) -> Mapping[str, str]:
-        """Key -> ``sha256:`` name of the statement."""
-        return {kid: signer.name for kid, signer in self.by_kid.items()}
-
-    def traced(self) -> Iterator[TracedKeyset]:
-        """Every name that one of them claims."""
-        for kid, signer in self.by_kid.items():
-            yield TracedKeyset("key", kid, signer.keyset)
-            if signer.role == "session":
-                yield TracedKeyset("session", signer.iss, signer.keyset)
-        for chn, signer in self.by_chain.items():
-            yield TracedKeyset("chain", chn, signer.keyset)
+    def simulated(self) -> bool:
+        """Whether one says so of itself."""
+        return any(signer.cls == "simulated" for signer in self.by_kid.values())
 
 
 def read_signers(keysets: Mapping[str, bytes]) -> Signers:
@@ -69,28 +42,12 @@ def read_signers(keysets: Mapping[str, bytes]) -> Signers:
     Raises:
         NotMade: there is none. MalformedError, ChainBroken: as :class:`~..receipt_checks.DistinctKeysets`.
     """
-    by_kid: dict[str, Signer] = {}
-    by_chain: dict[str, Signer] = {}
-    distinct, simulated = DistinctKeysets(), False
-    for name in sorted(keysets):
-        statement = distinct.take(name, keysets[name])
-        session = statement.iss.rpartition(":")[2] if statement.role == "session" else ""
-        signer = Signer(
-            kid=statement.receipt_kid,
-            role=statement.role,
-            name=name,
-            keyset=statement.keyset_digest,
-            gks=statement.gks,
-            iss=statement.iss,
-            cls=statement.cls,
-            session=session,
-            epoch_s=statement.epoch_s,
-            log=statement.log,
-            cp=statement.cp,
-        )
-        by_kid[signer.kid] = signer
-        by_chain |= dict.fromkeys(statement.chn, signer)
-        simulated |= statement.cls == "simulated"
-    if not by_kid:
+    if not keysets:
         raise NotMade("the bundle has no keyset")
-    return Signers(by_kid, by_chain, simulated)
+    distinct = DistinctKeysets()
+    found = {name: signer_of(distinct.take(name, keysets[name])) for name in sorted(keysets)}
+    return Signers(
+        {each.kid: each for each in found.values()},
+        {chn: each for each in found.values() for chn in each.chn},
+        {each.kid: name for name, each in found.items()},
+    )

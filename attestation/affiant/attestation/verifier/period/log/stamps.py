@@ -6,7 +6,6 @@ leaf below its size. The rules are those of a single bundle (``anchor_checks``).
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +17,7 @@ from affiant.attestation.signatures.timestamps.errors import NotCovering
 from affiant.attestation.signatures.timestamps.response import split_responses
 from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.errors import ChainBroken, NotMade
+from affiant.attestation.verdict.time_bounds import Ceilings
 from affiant.attestation.verdict.verdict import Finding
 from affiant.attestation.verifier.case.statement_verifiers import AnchorVerifier, NotNamed, Word
 from affiant.attestation.verifier.checks.anchor_checks import (
@@ -58,15 +58,10 @@ class Stamps:
     uncovered: int = 0
     bare: list[str] = field(default_factory=list)
     _least: int | None = None
-    _sizes: Sequence[int] = ()
-    _ceilings: Sequence[int] = ()
+    _ceilings: Ceilings = field(default_factory=lambda: Ceilings({}))
 
     def __post_init__(self) -> None:
-        self._sizes = sorted(self.words)
-        ceilings = [self.words[size].not_after for size in self._sizes]
-        for at in range(len(ceilings) - 2, -1, -1):
-            ceilings[at] = min(ceilings[at], ceilings[at + 1])
-        self._ceilings = ceilings
+        self._ceilings = Ceilings({size: word.not_after for size, word in self.words.items()})
 
     def take(self, link: Link, index: int, floor: int | None) -> None:
         """One record at its place in the log; ``floor``: its not-before, by witnesses."""
@@ -91,8 +86,7 @@ class Stamps:
 
     def ceiling(self, index: int) -> int | None:
         """The earliest that is said of a leaf; None: no anchored checkpoint covers it."""
-        at = bisect_right(self._sizes, index)  # a tree of size n covers the indexes below n
-        return None if at == len(self._sizes) else self._ceilings[at]
+        return self._ceilings.of(index)
 
     def finding(self) -> Finding:
         """What they amount to, where nothing is wrong with any record.
@@ -100,7 +94,7 @@ class Stamps:
         Raises:
             NotCovering: an anchored checkpoint has none of the records.
         """
-        for size in self._sizes:
+        for size in sorted(self.words):
             if self._least is None or size <= self._least:
                 raise NotCovering("an anchored checkpoint has none of these records", found=f"{size} leaves")
         return stamp_finding(
