@@ -3,9 +3,9 @@
 
 import { BODIES, CHECKS } from "./check_order.mjs";
 import { run } from "./check_rows.mjs";
-import { Case, byPlace, signersByChain, theOnly } from "./case.mjs";
+import { Case, byPlace, signersByChain } from "./case.mjs";
 import { idOf } from "./receipt_checks.mjs";
-import { isLost } from "./session_close.mjs";
+import { stateOf } from "./session_close.mjs";
 import { makeRow } from "./verdict.mjs";
 
 /** Records of one session that are judged together. */
@@ -47,7 +47,7 @@ export async function judgeCases(whole, places, required, { alongLog }) {
     }
     const beside = [...kept.boots, ...kept.gaps, ...kept.orders];
     const subject = caseOf(whole, kept, { records, beside, places, alongLog, supervisor });
-    judged.push({ name: id, rows: await rowsOf(subject, CASE_CHECKS, required), subject, state: stateOf(subject) });
+    judged.push({ name: id, rows: await rowsOf(subject, CASE_CHECKS, required), subject, state: stateOf(subject, subject.sessions[0]) });
   }
   return judged;
 }
@@ -147,11 +147,4 @@ function tooLarge(count, required) {
   return new Map(
     CASE_CHECKS.map(([code, level]) => [code, makeRow(code, level, "not made", "none", text, { required: required(code) })]),
   );
-}
-
-function stateOf(subject) {
-  const [session] = subject.sessions;
-  const close = theOnly(session, "session-close");
-  if (close !== undefined) return close.member("why") === "lost" ? "lost" : "closed";
-  return isLost(subject, session) ? "lost" : "open";
 }

@@ -1,7 +1,7 @@
 // Every receipt of a period bundle, verified under its keyset and put beside its leaf of the log.
 
-import { parseReceipt, verifyReceipt } from "./receipt.mjs";
 import { receiptsIn } from "./period_lines.mjs";
+import { take, verifierOf } from "./receipt_checks.mjs";
 import { Refusal } from "./refusals.mjs";
 import { toHex } from "./encoding.mjs";
 
@@ -15,23 +15,19 @@ const MAX_UNPLACED = 20;
  * goes to `exceptions`. Gives how many lines there were.
  */
 export async function verifyReceipts(subject, period, exceptions) {
-  const parties = new Map(subject.parties.map((party) => [party.statement.signing.kid, party]));
+  const verify = verifierOf(subject);
   let lines = 0;
   let waiting = [];
   const settle = async () => {
     for (const found of await Promise.all(waiting)) {
-      if (found instanceof Refusal) {
-        exceptions.add("sig.receipts", found);
-        continue;
-      }
-      found.party.records.push(found.record);
-      subject.records.push(found.record);
+      if (found instanceof Refusal) exceptions.add("sig.receipts", found);
+      else take(subject, found);
     }
     waiting = [];
   };
   for await (const { where, text } of receiptsIn(period)) {
     lines += 1;
-    waiting.push(verified(text, parties, subject.table, where));
+    waiting.push(verified(verify, text, where));
     if (waiting.length === BESIDE) await settle();
   }
   await settle();
@@ -74,14 +70,9 @@ function notBefore(least, places) {
 }
 
 /** The record and who signed it, or the refusal. */
-async function verified(text, parties, table, where) {
+async function verified(verify, text, where) {
   try {
-    const receipt = await parseReceipt(text);
-    const party = parties.get(receipt.parts.kid);
-    if (party === undefined) {
-      throw new Refusal("sig.unknown_key", "signed by a key that no keyset here names", { found: receipt.parts.kid });
-    }
-    return { party, record: await verifyReceipt(receipt, party.statement, table) };
+    return await verify(text);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     error.where = error.where === null ? where : `${where}.${error.where}`;

@@ -10,18 +10,22 @@ import { NotMade, NotPinned } from "./refusals.mjs";
 import { held } from "./verdict.mjs";
 import { bracketFinding, needsSelf, witnessed } from "./witness_checks.mjs";
 
-const ALONG = "chains are judged along the log, which cannot be read";
+/** Rules over every receipt: code, what must hold before, and what is said where nothing breaks it. */
+const RULES = [
+  ["sig.receipts", "fmt.keysets", ({ whole }) => held(`${whole.records.length} signatures hold, each in its closed form`)],
+  ["chain.ids", "sig.receipts", ({ whole }) => held(`${whole.records.length} ids, each once`)],
+  ["chain.time", "sig.receipts", () => held("self-asserted times in order")],
+  ["chain.boot", "sig.receipts", () => held("each chain begins with the boot record of its keyset")],
+  ["chain.contiguous", "chain.boot", contiguous],
+  ["chain.end", "chain.boot", ended],
+  ["chain.epochs", "chain.contiguous", () => held("epoch records at their cadence")],
+];
+const ALONG = ["chain.time", "chain.boot", "chain.contiguous", "chain.end", "chain.epochs"];
 
 /** `[code, check]` of receipts and chains, in the order in which they are made. */
 export const CHAIN_ROWS = Object.freeze([
-  ["sig.receipts", (run) => ruled(run, "sig.receipts", ["fmt.keysets"], () => held(signatures(run)))],
-  ["chain.ids", (run) => ruled(run, "chain.ids", ["sig.receipts"], () => held(`${run.whole.records.length} ids, each once`))],
-  ["chain.time", (run) => along(run, "chain.time", ["sig.receipts"], () => held("self-asserted times in order"))],
-  ["chain.boot", (run) => along(run, "chain.boot", ["sig.receipts"], () => held("each chain begins with the boot record of its keyset"))],
-  ["chain.contiguous", (run) => along(run, "chain.contiguous", ["chain.boot"], () => contiguous(run))],
-  ["chain.end", (run) => along(run, "chain.end", ["chain.boot"], () => held(ended(run)))],
-  ["chain.epochs", (run) => along(run, "chain.epochs", ["chain.contiguous"], () => held("epoch records at their cadence"))],
-  ["chain.gaps", (run) => gaps(run)],
+  ...RULES.map(([code, need, good]) => [code, (run) => ruled(run, code, need, good)]),
+  ["chain.gaps", gaps],
 ]);
 
 /** The same of the log, made before the cases: what they say of holds rests on it. */
@@ -47,22 +51,12 @@ export function coverage(run, { erased, pruned }) {
 }
 
 /** A rule over every receipt: what broke it refuses, all of it counted. */
-function ruled(run, code, needs, good) {
-  run.whole.need(...needs);
+function ruled(run, code, need, good) {
+  run.whole.need(need);
   if (!run.passed) throw new NotMade("the receipts could not be read");
+  if (ALONG.includes(code) && run.view === null) throw new NotMade("chains are judged along the log, which cannot be read");
   run.exceptions.demandNone(code);
-  return good();
-}
-
-function along(run, code, needs, good) {
-  run.whole.need(...needs);
-  if (!run.passed) throw new NotMade("the receipts could not be read");
-  if (run.view === null) throw new NotMade(ALONG);
-  return ruled(run, code, needs, good);
-}
-
-function signatures({ whole }) {
-  return `${whole.records.length} signatures hold, each in its closed form`;
+  return good(run);
 }
 
 function contiguous({ chains, beside }) {
@@ -75,7 +69,7 @@ function contiguous({ chains, beside }) {
 
 function ended({ chains }) {
   const count = chains.filter(({ links }) => links.some(({ kind }) => kind === "end")).length;
-  return `${count} of ${chains.length} chains ended, the others are open`;
+  return held(`${count} of ${chains.length} chains ended, the others are open`);
 }
 
 function gaps({ whole, passed, allChains }) {
@@ -99,7 +93,7 @@ function unlogged(found, chains) {
 function included(run) {
   const { whole, view, logRefusal } = run;
   if (logRefusal !== null) throw logRefusal;
-  return ruled(run, "log.inclusion", ["sig.receipts"], () => {
+  return ruled(run, "log.inclusion", "sig.receipts", () => {
     for (const { statement } of whole.gateways) acceptedLog(whole, statement.log);
     const known = new Set(whole.gateways.map(({ statement }) => statement.keysetDigest));
     if (whole.sessions.some(({ supervisor }) => !known.has(supervisor.statement.gks))) {

@@ -39,21 +39,31 @@ export async function checkKeysets(subject) {
 /** `sig.receipts`: header, signature, canonical form, closed profile, role, disclosures of every receipt. */
 export async function checkReceipts(subject) {
   subject.need("fmt.keysets");
-  const parties = new Map(subject.parties.map((party) => [party.statement.signing.kid, party]));
+  const verified = verifierOf(subject);
   for (const [index, text] of subject.bundle.receipts.entries()) {
-    await placed(`receipts[${index}]`, async () => {
-      const receipt = await parseReceipt(text);
-      const party = parties.get(receipt.parts.kid);
-      if (party === undefined) {
-        throw new Refusal("sig.unknown_key", "signed by a key that no keyset here names", { found: receipt.parts.kid });
-      }
-      const record = await verifyReceipt(receipt, party.statement, subject.table);
-      party.records.push(record);
-      subject.records.push(record);
-    });
+    await placed(`receipts[${index}]`, async () => take(subject, await verified(text)));
   }
   findSessions(subject);
   return held(`${subject.records.length} signatures hold, each in its closed form`);
+}
+
+/** What verifies the text of one receipt: gives the record, and the party that signed it. */
+export function verifierOf({ parties, table }) {
+  const signers = new Map(parties.map((party) => [party.statement.signing.kid, party]));
+  return async (text) => {
+    const receipt = await parseReceipt(text);
+    const party = signers.get(receipt.parts.kid);
+    if (party === undefined) {
+      throw new Refusal("sig.unknown_key", "signed by a key that no keyset here names", { found: receipt.parts.kid });
+    }
+    return { party, record: await verifyReceipt(receipt, party.statement, table) };
+  };
+}
+
+/** Takes a verified record. */
+export function take(subject, { party, record }) {
+  party.records.push(record);
+  subject.records.push(record);
 }
 
 /** `kinds.judged`: every record is of a kind that can be judged. */

@@ -15,18 +15,24 @@ export async function checkClose(subject) {
 }
 
 /** Whether a gap record of another chain names the chain of the gateway that had this session (trust rules, 1). */
-export function isLost(subject, session) {
+function isLost(subject, session) {
   const chains = new Set(session.gateway.map((record) => record.chn));
   return subject.records.some(
     (record) => record.kind === "gap" && chains.has(record.member("lst", "chn")) && !chains.has(record.chn),
   );
 }
 
+/** How a session ended: closed or lost; or open. */
+export function stateOf(subject, session) {
+  const close = theOnly(session, "session-close");
+  if (close !== undefined) return close.member("why") === "lost" ? "lost" : "closed";
+  return isLost(subject, session) ? "lost" : "open";
+}
+
 async function judgeClose(subject, session) {
   const close = theOnly(session, "session-close");
   if (close === undefined) {
-    const state = isLost(subject, session) ? "lost" : "open";
-    return warning(`session ${session.id} has no close: ${state}`, [session.gateway[0].jti]);
+    return warning(`session ${session.id} has no close: ${stateOf(subject, session)}`, [session.gateway[0].jti]);
   }
   const covered = coveredBy(session, close);
   const gone = goneOf(subject, session);

@@ -3,10 +3,6 @@
 //
 // As in a single bundle: a check throws what it refuses, everything is an argument, and nothing is asked of anybody.
 
-import { Case } from "./case.mjs";
-import { BODIES, CHECKS } from "./check_order.mjs";
-import { made, notAsked, requirementsOf } from "./check_rows.mjs";
-import { sha256Name } from "./cryptography.mjs";
 import { openPeriod } from "./period_archive.mjs";
 import { aheadOf } from "./log_checks.mjs";
 import { bracketsOf, witnessedAmong } from "./period_brackets.mjs";
@@ -19,27 +15,22 @@ import { CHAIN_ROWS, LOG_ROWS, TIME_ROWS, coverage } from "./period_rows.mjs";
 import { tallied } from "./period_tally.mjs";
 import { checkKeysets, findSessions } from "./receipt_checks.mjs";
 import { NotMade, Refusal } from "./refusals.mjs";
-import { showInstant } from "./trust_file.mjs";
-import { held, makeRow, makeVerdict } from "./verdict.mjs";
+import { Run } from "./run.mjs";
+import { held } from "./verdict.mjs";
 import { timeAround } from "./witness_checks.mjs";
-
-const LEVELS = new Map([...CHECKS, ...BODIES].map(([code, level]) => [code, level]));
 
 /**
  * The verdict document on one archive, also where it cannot be read: the refusal is then its first row.
  *
  * @param {Uint8Array} data the archive
  * @param {object} trust a parsed trust file; nothing in the archive adds to it
- * @param {object} how as for a single bundle; and `since`, `until`: the auditor's own range, seconds since 1970, from and to
+ * @param {object} how as of `Run`; and `since`, `until`: the auditor's own range, seconds since 1970, from and to
  *   before, undefined where it is not bounded; both undefined: coverage is not made
  */
-export async function verifyPeriod(data, trust, { at, build, table, request, response, session, since, until }) {
-  const run = {
+export async function verifyPeriod(data, trust, how) {
+  const run = Object.assign(new Run(trust, how), {
     period: null,
-    whole: null,
-    rows: new Map(),
-    required: requirementsOf(trust),
-    range: { since: since ?? null, until: until ?? null },
+    range: { since: how.since ?? null, until: how.until ?? null },
     exceptions: new Exceptions(),
     passed: false,
     lines: 0,
@@ -51,39 +42,33 @@ export async function verifyPeriod(data, trust, { at, build, table, request, res
     chains: [],
     brackets: { brackets: [], unnamed: 0, refusal: null },
     judged: [],
-  };
-  await make(run, "fmt.bundle", async () => {
+  });
+  await run.make("fmt.bundle", async () => {
     run.period = await openPeriod(data);
-    const bodies = { request: request ?? null, response: response ?? null };
-    run.whole = new Case({ bundle: bundleOf(run.period), trust, table, at, ...bodies, onlySession: session ?? null });
+    run.open(bundleOf(run.period));
     return format(run.period);
   });
   if (run.whole !== null) await judge(run);
-  return makeVerdict({
-    bundle: await sha256Name(data),
-    at: showInstant(at),
-    trust: trust.digest,
-    build,
+  return run.verdict(data, {
     time: run.rows.get("time.bracket")?.state === "held" ? timeAround(run.brackets.brackets) : null,
-    evidenceClass: classOf(run),
-    rows: allRows(run),
+    parties: partiesIn(run),
     population: populationOf(run),
   });
 }
 
 async function judge(run) {
-  await make(run, "fmt.keysets", () => checkKeysets(run.whole));
+  await run.make("fmt.keysets", () => checkKeysets(run.whole));
   findSessions(run.whole); // none yet has a record; who is judged is said by keysets alone
   const damage = run.whole.established.has("fmt.keysets") ? await pass(run) : null;
-  if (damage !== null) await make(run, "fmt.bundle", () => Promise.reject(damage));
-  for (const [code, check] of [...CHAIN_ROWS, ...LOG_ROWS]) await make(run, code, () => check(run));
+  if (damage !== null) await run.make("fmt.bundle", () => Promise.reject(damage));
+  for (const [code, check] of [...CHAIN_ROWS, ...LOG_ROWS]) await run.make(code, () => check(run));
   if (run.whole.established.has("sig.receipts")) {
     run.judged = await judgeCases(run.whole, placesOf(run), run.required, { alongLog: run.view !== null });
   }
-  for (const [code, check] of TIME_ROWS) await make(run, code, () => check(run));
-  await make(run, "chain.coverage", () => coverage(run, orderedIn(run.judged)));
+  for (const [code, check] of TIME_ROWS) await run.make(code, () => check(run));
+  await run.make("chain.coverage", () => coverage(run, orderedIn(run.judged)));
   tallyCases(run);
-  if (run.exceptions.has("peer.bound")) await make(run, "peer.bound", () => run.exceptions.demandNone("peer.bound"));
+  if (run.exceptions.has("peer.bound")) await run.make("peer.bound", () => run.exceptions.demandNone("peer.bound"));
 }
 
 /** Log and receipts; gives what spoils the archive where it is read, or null. */
@@ -156,13 +141,6 @@ async function readBrackets(run) {
   }
 }
 
-async function make(run, code, check) {
-  const row = await made(code, LEVELS.get(code) ?? (code === "fmt.bundle" ? "L0" : null), run.required, check);
-  run.rows.set(code, row);
-  if (row.state === "held") run.whole.established.add(code);
-  else run.whole?.established.delete(code);
-}
-
 function format(period) {
   const { damage, count, unknown, absent } = period;
   if (damage !== null) throw damage;
@@ -219,47 +197,21 @@ function tallyCases(run) {
     run.rows.set(code, tallied(code, level, rows, { required: run.required(code), nothing, anySuffices }));
   };
   for (const [code, level] of CASE_CHECKS) add(code, level, false);
-  const given = { "body.request": run.whole.request, "body.response": run.whole.response };
-  for (const [code, level] of BODIES) {
-    if (given[code] === null) run.rows.set(code, notAsked(code, level, "no body was given", run.required(code)));
-    else add(code, level, true);
-  }
+  for (const [code, level] of run.checksOfBodies()) add(code, level, true);
 }
 
-/** Every row in the order of a single bundle's; of an archive that could not be opened none is made. */
-function allRows({ rows, required }) {
-  const unread = (code) => {
-    const text = "the bundle could not be read";
-    return makeRow(code, LEVELS.get(code) ?? null, "not made", "none", text, { required: required(code) });
-  };
-  return ["fmt.bundle", ...LEVELS.keys(), "chain.coverage"].map((code) => rows.get(code) ?? unread(code));
-}
-
-function classOf({ whole, judged }) {
-  if (whole === null || !whole.established.has("fmt.keysets")) return null;
-  const parties = [...whole.parties, ...judged.flatMap(({ subject }) => subject?.parties ?? [])];
-  const said = parties.flatMap((party) => [party.statement.cls, ...party.quoted.map(({ root }) => root?.cls)]);
-  return said.includes("simulated") ? "simulated" : "hardware";
+function partiesIn({ whole, judged }) {
+  if (whole === null || !whole.established.has("fmt.keysets")) return [];
+  return [...whole.parties, ...judged.flatMap(({ subject }) => subject?.parties ?? [])];
 }
 
 /** Of receipts that could not be read nobody is counted. */
 function populationOf({ whole, passed, lines, judged }) {
-  const records = passed ? whole.records : [];
-  const kinds = {};
-  for (const { kind } of records) kinds[kind] = (kinds[kind] ?? 0) + 1;
-  const counted = (state) => judged.filter((each) => each.state === state).length;
   return {
+    records: passed ? whole.records : [],
     receipts: lines,
-    chains: new Set(records.map(({ chn }) => chn)).size,
-    restarts: kinds.gap ?? 0,
-    sessions: {
-      started: passed ? whole.sessions.length : 0,
-      closed: counted("closed"),
-      lost: counted("lost"),
-      open: counted("open"),
-      not_judged: passed ? whole.foreign.size : 0,
-    },
-    refusals: kinds.refusal ?? 0,
-    kinds,
+    states: judged.map(({ state }) => state),
+    started: passed ? whole.sessions.length : 0,
+    foreign: passed ? whole.foreign.size : 0,
   };
 }

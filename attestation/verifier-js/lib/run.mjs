@@ -1,0 +1,98 @@
+// What the verification of one file works on and has found so far: its case, and the row of each check that was made.
+
+import { Case } from "./case.mjs";
+import { BODIES, CHECKS } from "./check_order.mjs";
+import { made, notAsked, requirementsOf } from "./check_rows.mjs";
+import { sha256Name } from "./cryptography.mjs";
+import { showInstant } from "./trust_file.mjs";
+import { makeRow, makeVerdict } from "./verdict.mjs";
+
+/** Code -> level, in the order of the rows. */
+const LEVELS = new Map([["fmt.bundle", "L0"], ...CHECKS, ...BODIES, ["chain.coverage", null]]);
+
+/** One verification, of a single bundle or of a period. */
+export class Run {
+  /**
+   * @param {object} trust a parsed trust file; nothing in the bundle adds to it
+   * @param {object} how `at`: seconds since 1970 that trust entries are judged at; `build`: which verifier this is; `table`:
+   *   the record table; `request`, `response`: bodies to hold against the receipts; `session`: judge this one alone
+   */
+  constructor(trust, { at, build, table, request = null, response = null, session = null }) {
+    Object.assign(this, { trust, at, build, bodies: { "body.request": request, "body.response": response } });
+    this.asked = { trust, table, at, request, response, onlySession: session };
+    this.required = requirementsOf(trust);
+    this.rows = new Map();
+    this.whole = null;
+  }
+
+  /** Begins the case of `bundle`, which could be read. */
+  open(bundle) {
+    this.whole = new Case({ ...this.asked, bundle });
+  }
+
+  /** Makes one check. */
+  async make(code, check) {
+    const row = await made(code, LEVELS.get(code), this.required, check);
+    this.rows.set(code, row);
+    if (row.state === "held") this.whole.established.add(code);
+    else this.whole?.established.delete(code);
+  }
+
+  /** Says that nobody asks for a check. */
+  skip(code, why) {
+    this.rows.set(code, notAsked(code, LEVELS.get(code), why, this.required(code)));
+  }
+
+  /** The checks of bodies that were given; the others are not asked. */
+  checksOfBodies() {
+    const isGiven = ([code]) => this.bodies[code] !== null;
+    for (const [code] of BODIES.filter((each) => !isGiven(each))) this.skip(code, "no body was given");
+    return BODIES.filter(isGiven);
+  }
+
+  /** The verdict document on the file `data`; a check of which there is no row could not be made. */
+  async verdict(data, { time, parties, population }) {
+    const unread = (code) => {
+      const facts = { required: this.required(code) };
+      return makeRow(code, LEVELS.get(code), "not made", "none", "the bundle could not be read", facts);
+    };
+    return makeVerdict({
+      bundle: await sha256Name(data),
+      at: showInstant(this.at),
+      trust: this.trust.digest,
+      build: this.build,
+      time,
+      evidenceClass: classOf(parties),
+      rows: [...LEVELS.keys()].map((code) => this.rows.get(code) ?? unread(code)),
+      population: countedIn(population),
+    });
+  }
+}
+
+/** Simulated as soon as any keyset or root says so; else what the keysets claim, which nothing here confirms. */
+function classOf(parties) {
+  if (parties.length === 0) return null;
+  const said = parties.flatMap((party) => [party.statement.cls, ...party.quoted.map(({ root }) => root?.cls)]);
+  return said.includes("simulated") ? "simulated" : "hardware";
+}
+
+/** `receipts`: how many there are; `states`: how each session that was judged ended; `started`, `foreign`: sessions. */
+function countedIn({ records, receipts, states, started, foreign }) {
+  const kinds = {};
+  for (const { kind } of records) kinds[kind] = (kinds[kind] ?? 0) + 1;
+  const counted = (state) => states.filter((each) => each === state).length;
+  return {
+    receipts,
+    chains: new Set(records.map(({ chn }) => chn)).size,
+    restarts: kinds.gap ?? 0,
+    sessions: {
+      started,
+      closed: counted("closed"),
+      lost: counted("lost"),
+      open: counted("open"),
+      not_judged: foreign,
+    },
+    refusals: kinds.refusal ?? 0,
+    kinds,
+  };
+}
