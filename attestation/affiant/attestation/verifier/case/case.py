@@ -17,8 +17,9 @@ from affiant.attestation.statements.ear import VerifiedEAR
 from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.attestation.statements.manifest import Activation, Manifest
 from affiant.attestation.statements.restriction import Narrowing
-from affiant.attestation.statements.statement import KeysetStatement
+from affiant.attestation.statements.statement import KeysetStatement, LogIdentity
 from affiant.attestation.tlog.checkpoint import Checkpoint
+from affiant.attestation.tlog.note import Note
 from affiant.attestation.tlog.quorum import Witnessed
 from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.errors import NotMade
@@ -141,6 +142,8 @@ class Case:
     """Note and key -> the checkpoint, its signature verified."""
     places: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Receipt hash -> origin of the log and the index that its proof of inclusion holds for."""
+    proven: dict[str, tuple[Note, LogIdentity]] = field(default_factory=dict)
+    """Receipt hash -> the note that its proof of inclusion holds under, and the log."""
     witnessed: dict[tuple[bytes, str], Witnessed] = field(default_factory=dict)
     """Note and key -> the checkpoint under the trust file's witnesses."""
     time_bounds: dict[str, TimeBounds] = field(default_factory=dict)

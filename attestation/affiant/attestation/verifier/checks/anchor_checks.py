@@ -8,7 +8,7 @@ anchor holds; anything else that is wrong with an anchor is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -21,8 +21,9 @@ from affiant.attestation.tlog.errors import ConsistencyInvalid, ProofMalformed
 from affiant.attestation.tlog.note import Note, parse_note, verify_note
 from affiant.attestation.tlog.note_keys import LogKey
 from affiant.attestation.tlog.tree import verify_consistency
+from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.errors import ChainBroken, NotAsked, NotMade
-from affiant.attestation.verdict.time_bounds import BY_AUTHORITY, BY_SIGSTORE, shown
+from affiant.attestation.verdict.time_bounds import BY_AUTHORITY, BY_SIGSTORE, Ceilings, shown
 from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case
 from affiant.attestation.verifier.case.statement_verifiers import NotNamed, Word
@@ -37,6 +38,7 @@ __all__ = [
     "TimeBoundsEmpty",
     "check_sigstore",
     "check_tokens",
+    "demand_asked",
     "demand_dated_within",
     "demand_not_empty",
     "of_this_log",
@@ -50,74 +52,100 @@ class TimeBoundsEmpty(ChainBroken):
     code = "time.empty"
 
 
-def check_tokens(case: Case) -> Finding:
-    """``time.tsa``: a timestamp authority that the trust file names says by when the records existed."""
-    if case.trust.tsa_roots is None:
-        raise NotAsked("the trust file names no timestamp authority")
-    if not case.bundle.anchors.tsr:
-        raise NotMade("the bundle has no timestamp token")
-    anchors = [
-        (each, partial(case.verifiers.anchors.stamped, each.tokens, trust=case.trust, at=case.at))
-        for each in case.bundle.anchors.tsr
-    ]
-    return _examine(case, TOKENS, anchors)
-
-
-def check_sigstore(case: Case) -> Finding:
-    """``time.sigstore``: sigstore recorded that somebody whom the trust file names had signed the checkpoint."""
-    if case.trust.sigstore_root is None:
-        raise NotAsked("the trust file names no signer by sigstore")
-    if not case.bundle.anchors.sigstore:
-        raise NotMade("the bundle has no anchor by sigstore")
-    anchors = [
-        (each, partial(case.verifiers.anchors.published, each.bundle, trust=case.trust, at=case.at))
-        for each in case.bundle.anchors.sigstore
-    ]
-    return _examine(case, SIGSTORE, anchors)
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of anchors: its row, by whose word it is, what an anchor is called."""
+    """A kind of anchors: its row, by whose word it is, what an anchor is called, and why the row is not made."""
 
     code: str
     by: str
     word: str
+    unasked: str
+    absent: str
 
 
-TOKENS: Final = Kind("time.tsa", BY_AUTHORITY, "token")
-SIGSTORE: Final = Kind("time.sigstore", BY_SIGSTORE, "signature")
+TOKENS: Final = Kind(
+    "time.tsa",
+    BY_AUTHORITY,
+    "token",
+    "the trust file names no timestamp authority",
+    "the bundle has no timestamp token",
+)
+SIGSTORE: Final = Kind(
+    "time.sigstore",
+    BY_SIGSTORE,
+    "signature",
+    "the trust file names no signer by sigstore",
+    "the bundle has no anchor by sigstore",
+)
+
+
+def demand_asked(kind: Kind, trust: TrustFile, *, here: bool) -> None:
+    """Raises :class:`NotAsked` where ``trust`` names nobody for a kind, :class:`NotMade` without an anchor of it."""
+    if (trust.tsa_roots if kind is TOKENS else trust.sigstore_root) is None:
+        raise NotAsked(kind.unasked)
+    if not here:
+        raise NotMade(kind.absent)
+
+
+def check_tokens(case: Case) -> Finding:
+    """``time.tsa``: a timestamp authority that the trust file names says by when the records existed."""
+    found, verify = case.bundle.anchors.tsr, case.verifiers.anchors.stamped
+    return _examine(case, TOKENS, [(each, partial(verify, each.tokens)) for each in found])
+
+
+def check_sigstore(case: Case) -> Finding:
+    """``time.sigstore``: sigstore recorded that somebody whom the trust file names had signed the checkpoint."""
+    found, verify = case.bundle.anchors.sigstore, case.verifiers.anchors.published
+    return _examine(case, SIGSTORE, [(each, partial(verify, each.bundle)) for each in found])
 
 
 def _examine(
     case: Case,
     kind: Kind,
-    anchors: Sequence[tuple[StampedCheckpoint | PublishedCheckpoint, Callable[[str], Word]]],
+    anchors: Sequence[tuple[StampedCheckpoint | PublishedCheckpoint, Callable[..., Word]]],
 ) -> Finding:
     """Each anchor: its checkpoint, the tree that it is of, whose word it is, the records that it covers."""
+    demand_asked(kind, case.trust, here=bool(anchors))
     case.need("log.inclusion", "log.consistency")
     stranger: AffiantError | None = None
     named: set[str] = set()
+    times: dict[str, dict[int, int]] = {}
     for anchor, verify in anchors:
         note, checkpoint = _anchored(case, anchor)
         try:
-            word = verify(note.text)
+            word = verify(note.text, trust=case.trust, at=case.at)
         except NotNamed as not_named:
             stranger = not_named.error
             continue
-        _cover(case, kind, checkpoint, word.not_after)
+        origin, size = checkpoint.origin, checkpoint.size
+        if all(log != origin or index >= size for log, index in case.places.values()):
+            raise NotCovering("the anchored checkpoint has none of these records", found=f"{size} leaves")
+        of_log = times.setdefault(origin, {})
+        of_log[size] = min(word.not_after, of_log.get(size, word.not_after))
         named.add(word.who)
     if stranger is not None and not named:
         raise stranger
-    return _finding(case, kind, named)
-
-
-def _finding(case: Case, kind: Kind, named: set[str]) -> Finding:
-    stamps = case.stamps[kind.code]
-    bare = [record.jti for record in case.records if record.rh not in stamps]
-    return stamp_finding(
-        kind, named, last=max(seconds for seconds, _ in stamps.values()), bare=bare, records=len(case.records)
+    stamps = case.stamps[kind.code] = _stamped(
+        case, kind, {log: Ceilings(each) for log, each in times.items()}
     )
+    bare = [record.jti for record in case.records if record.rh not in stamps]
+    last = max(seconds for seconds, _ in stamps.values())
+    return stamp_finding(kind, named, last=last, bare=bare, records=len(case.records))
+
+
+def _stamped(case: Case, kind: Kind, ceilings: Mapping[str, Ceilings]) -> dict[str, tuple[int, str]]:
+    """Receipt hash -> by when it existed, of every record that one of the anchored checkpoints has."""
+    places = ((record, *case.places[record.rh]) for record in case.records)
+    found = [(record, ceilings[log].of(index)) for record, log, index in places if log in ceilings]
+    covered = [(record, end) for record, end in found if end is not None]
+    time_bounds = case.time_bounds if "time.bracket" in case.established else {}
+    for record, end in covered:
+        known = time_bounds.get(record.rh)
+        if known is not None and known.not_before is not None:
+            demand_not_empty(record, known.not_before, end, case.trust.clock_tolerance_s)
+    for record, end in covered:
+        demand_dated_within(record, end, case.trust.clock_tolerance_s)
+    return {record.rh: (end, kind.by) for record, end in covered}
 
 
 def stamp_finding(
@@ -181,38 +209,6 @@ def _demand_one_tree(case: Case, anchored: Checkpoint, path: tuple[bytes, ...]) 
         ) from error
 
 
-def _cover(case: Case, kind: Kind, checkpoint: Checkpoint, not_after: int) -> None:
-    """Every record that the checkpoint has existed by then."""
-    covered = list(_records_in(case, checkpoint))
-    if not covered:
-        raise NotCovering(
-            "the anchored checkpoint has none of these records", found=f"{checkpoint.size} leaves"
-        )
-    _demand_not_empty(case, covered, not_after)
-    _demand_dated_within(case, covered, not_after)
-    stamps = case.stamps.setdefault(kind.code, {})
-    for record in covered:
-        known = stamps.get(record.rh)
-        if known is None or not_after < known[0]:
-            stamps[record.rh] = (not_after, kind.by)
-
-
-def _records_in(case: Case, checkpoint: Checkpoint) -> Iterator[VerifiedReceipt]:
-    for record in case.records:
-        origin, index = case.places[record.rh]
-        if origin == checkpoint.origin and index < checkpoint.size:
-            yield record
-
-
-def _demand_not_empty(case: Case, covered: Sequence[VerifiedReceipt], not_after: int) -> None:
-    """Witnesses did not see what precedes a record after the token says that it existed."""
-    time_bounds = case.time_bounds if "time.bracket" in case.established else {}
-    for record in covered:
-        found = time_bounds.get(record.rh)
-        if found is not None and found.not_before is not None:
-            demand_not_empty(record, found.not_before, not_after, case.trust.clock_tolerance_s)
-
-
 def demand_not_empty(record: VerifiedReceipt | Link, floor: int, not_after: int, tolerance: int) -> None:
     """Raises :class:`TimeBoundsEmpty` where what precedes ``record`` is younger than an anchor over it."""
     if floor > not_after + tolerance:
@@ -222,11 +218,6 @@ def demand_not_empty(record: VerifiedReceipt | Link, floor: int, not_after: int,
             found=shown(not_after),
             where=record.jti,
         )
-
-
-def _demand_dated_within(case: Case, covered: Sequence[VerifiedReceipt], not_after: int) -> None:
-    for record in covered:
-        demand_dated_within(record, not_after, case.trust.clock_tolerance_s)
 
 
 def demand_dated_within(record: VerifiedReceipt | Link, not_after: int, tolerance: int) -> None:

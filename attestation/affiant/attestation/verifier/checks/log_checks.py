@@ -135,6 +135,7 @@ def _included(case: Case, record: VerifiedReceipt, log: LogIdentity) -> int:
     verify_inclusion(
         record.leaf.leaf_hash, index=proof.index, size=checkpoint.size, path=proof.path, root=checkpoint.root
     )
+    case.proven[record.rh] = (proof.note, log)
     return proof.index
 
 

@@ -11,7 +11,7 @@ the times that it backs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u
@@ -19,7 +19,6 @@ from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.statements.statement import LogIdentity
 from affiant.attestation.tlog.errors import QuorumMissed
 from affiant.attestation.tlog.note import Note, parse_note
-from affiant.attestation.tlog.proof import parse_log_proof
 from affiant.attestation.tlog.quorum import Witnessed, verify_quorum
 from affiant.attestation.verdict.errors import ChainBroken, NoPin, NotMade
 from affiant.attestation.verdict.time_bounds import TimeBounds, shown
@@ -28,6 +27,7 @@ from affiant.attestation.verifier.case.case import Case, Party, by_chain
 from affiant.attestation.verifier.checks.chain_rules import Link
 
 __all__ = [
+    "SELF_WITNESSED",
     "WIDE_S",
     "TimeBoundsBroken",
     "check_quorum",
@@ -40,6 +40,10 @@ __all__ = [
 
 WIDE_S: Final = 3600
 """Seconds; wider time bounds are a warning: a day would do for nobody who asks when something happened."""
+
+SELF_WITNESSED: Final = (
+    "witness: self. A witness in the operator's own domain detects faults, not a determined operator"
+)
 
 
 class TimeBoundsBroken(ChainBroken):
@@ -54,13 +58,10 @@ def check_quorum(case: Case) -> Finding:
         raise NoPin("the trust file names no witnesses")
     case.need("log.inclusion")
     names: set[str] = set()
-    for note, log in _proof_notes(case):
+    for note, log in case.proven.values():
         names |= set(witnessed(case, note, log).times)
     if needs_self(case):
-        return Finding(
-            "witness: self. A witness in the operator's own domain detects faults, not a determined operator",
-            Tier.WARNING,
-        )
+        return Finding(SELF_WITNESSED, Tier.WARNING)
     return Finding(f"cosigned by {', '.join(sorted(names))}")
 
 
@@ -73,7 +74,8 @@ def check_time_bounds(case: Case) -> Finding:
     ends: list[tuple[int | None, int]] = []
     for gateway in case.gateways:
         for record, floor in _with_floors(case, gateway):
-            ceiling = _ceiling(case, record, gateway)
+            ceiling = witnessed(case, *case.proven[record.rh]).not_after
+            assert ceiling is not None, "a policy of the trust file has a quorum"
             case.time_bounds[record.rh] = TimeBounds(floor, ceiling)
             hold(record, floor, ceiling, tolerance)
             ends.append((floor, ceiling))
@@ -155,7 +157,7 @@ def _floor_of(case: Case, record: VerifiedReceipt, named: str, gateway: Party) -
             found=str(record.member("cps")),
             where=record.jti,
         )
-    assert seen.not_before is not None, "a policy of the trust file has a quorum"
+    assert seen.not_before is not None, "as above"
     return seen.not_before
 
 
@@ -167,30 +169,11 @@ def _named(case: Case, named: str, gateway: Party) -> Witnessed:
     return witnessed(case, parse_note(raw), _log_of(gateway))
 
 
-def _ceiling(case: Case, record: VerifiedReceipt, gateway: Party) -> int:
-    proof = parse_log_proof(case.bundle.proofs[record.rh].encode("utf-8", "surrogatepass"))
-    seen = witnessed(case, proof.note, _log_of(gateway))
-    assert seen.not_after is not None, "as above"
-    return seen.not_after
-
-
 def _log_of(gateway: Party) -> LogIdentity:
     log = gateway.statement.log
     if log is None:
         raise NotMade("the keyset names no log")
     return log
-
-
-def _proof_notes(case: Case) -> Sequence[tuple[Note, LogIdentity]]:
-    """Each checkpoint of a proof once, with the log that it is of."""
-    logs = {party.statement.keyset_digest: _log_of(party) for party in case.gateways}
-    found: dict[tuple[bytes, str], tuple[Note, LogIdentity]] = {}
-    for party in case.parties:
-        log = logs[party.statement.gks or party.statement.keyset_digest]
-        for record in party.records:
-            note = parse_log_proof(case.bundle.proofs[record.rh].encode("utf-8", "surrogatepass")).note
-            found.setdefault((note.to_bytes(), log.key.vkey()), (note, log))
-    return list(found.values())
 
 
 def witnessed(case: Case, note: Note, log: LogIdentity) -> Witnessed:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from affiant.attestation.verdict.errors import NoPin, NotAsked, NotMade
+from functools import partial
+
+from affiant.attestation.verdict.errors import NoPin, NotMade
 from affiant.attestation.verdict.verdict import Finding, Tier
+from affiant.attestation.verifier.checks.anchor_checks import demand_asked
 from affiant.attestation.verifier.checks.log_checks import accepted_log
-from affiant.attestation.verifier.checks.witness_checks import needs_self, witnessed
+from affiant.attestation.verifier.checks.witness_checks import (
+    SELF_WITNESSED,
+    needs_self,
+    witnessed,
+)
 from affiant.attestation.verifier.period.log.chain_rows import make_ruled
 from affiant.attestation.verifier.period.log.run import Many, Run
+from affiant.attestation.verifier.period.log.stamps import ENDINGS
 from affiant.errors import AffiantError
 
 __all__ = ["make_log_rows"]
@@ -23,8 +31,8 @@ def make_log_rows(run: Run) -> None:
     run.made("chain.coverage", lambda: _coverage(run))
     run.made("wit.quorum", lambda: _quorum(run))
     run.made("time.bracket", lambda: _times(run))
-    run.made("time.tsa", lambda: _anchored(run))
-    run.made("time.sigstore", lambda: _published(run))
+    for ending, kind in ENDINGS.items():
+        run.made(kind.code, partial(_stamped, run, ending))
 
 
 def _no_log(run: Run) -> Finding:
@@ -74,10 +82,7 @@ def _quorum(run: Run) -> Finding:
     case = run.whole()
     names = sorted(witnessed(case, run.view.newest.note, run.log).times)
     if needs_self(case):
-        text = (
-            "witness: self. A witness in the operator's own domain detects faults, not a determined operator"
-        )
-        return Finding(text, Tier.WARNING)
+        return Finding(SELF_WITNESSED, Tier.WARNING)
     return Finding(f"the checkpoint is cosigned by {', '.join(names)}")
 
 
@@ -101,21 +106,9 @@ def _times(run: Run) -> Finding:
     return time_bounds.finding(case)
 
 
-def _published(run: Run) -> Finding:
-    if run.asked.trust.sigstore_root is None:
-        raise NotAsked("the trust file names no signer by sigstore")
-    return _stamped(run, ".sigstore.json", "the bundle has no anchor by sigstore")
-
-
-def _anchored(run: Run) -> Finding:
-    if run.asked.trust.tsa_roots is None:
-        raise NotAsked("the trust file names no timestamp authority")
-    return _stamped(run, ".tsr", "the bundle has no timestamp token")
-
-
-def _stamped(run: Run, ending: str, nothing: str) -> Finding:
-    if not any(name.endswith(ending) for name in run.bundle.anchors):
-        raise NotMade(nothing)
+def _stamped(run: Run, ending: str) -> Finding:
+    here = any(name.endswith(ending) for name in run.bundle.anchors)
+    demand_asked(ENDINGS[ending], run.asked.trust, here=here)
     run.need("log.inclusion", "log.consistency")
     found = run.stamps[ending]
     if isinstance(found, AffiantError):
