@@ -18,6 +18,8 @@ export class Case {
     this.foreign = new Set();
     /** Note text and key -> checkpoint, its signature verified. */
     this.checkpoints = new Map();
+    /** Receipt hash -> `{note, noteText, log}`: what its proof of inclusion holds under. */
+    this.proven = new Map();
     /** Note text and key -> the checkpoint under the trust file's witnesses. */
     this.witnessed = new Map();
     /** Receipt hash -> `{floor, ceiling}`: when the record existed. */

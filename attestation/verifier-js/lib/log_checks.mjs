@@ -88,6 +88,8 @@ async function indexOf(subject, record, log) {
     const { size, root } = await verifiedCheckpoint(subject, proof, log);
     const leaf = await leafHash(record.leaf());
     await verifyInclusion(leaf, { index: proof.index, size, path: proof.path, root });
+    const { note, noteText } = proof;
+    subject.proven.set(record.rh, { note, noteText, log });
     return proof.index;
   } catch (error) {
     throw error instanceof Refusal ? error.at(record.jti) : error;

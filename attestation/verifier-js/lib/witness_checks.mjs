@@ -6,7 +6,6 @@
 
 import { bothSides, byChain } from "./case.mjs";
 import { fromBase64url, toHex } from "./encoding.mjs";
-import { parseLogProof } from "./log_proof.mjs";
 import { parseNote } from "./note.mjs";
 import { NotMade, NotPinned, Refusal } from "./refusals.mjs";
 import { countsAt, showInstant } from "./trust_file.mjs";
@@ -21,7 +20,7 @@ export async function checkQuorum(subject) {
   if (subject.trust.witnesses === null) throw new NotPinned("the trust file names no witnesses");
   subject.need("log.inclusion");
   const names = new Set();
-  for (const { note, noteText, log } of proofNotes(subject)) {
+  for (const { note, noteText, log } of subject.proven.values()) {
     for (const name of (await witnessed(subject, note, noteText, log)).times.keys()) names.add(name);
   }
   if (needsSelf(subject)) return held("witness: self, which is run by whoever runs the log", { tier: "warning" });
@@ -37,8 +36,8 @@ export async function checkBracket(subject) {
   const { brackets } = subject;
   for (const gateway of subject.gateways) {
     for (const [record, floor] of await withFloors(subject, gateway)) {
-      const { note, noteText } = parseLogProof(subject.bundle.proofs.get(record.rh));
-      const ceiling = (await witnessed(subject, note, noteText, logOf(gateway))).notAfter;
+      const { note, noteText, log } = subject.proven.get(record.rh);
+      const ceiling = (await witnessed(subject, note, noteText, log)).notAfter;
       brackets.set(record.rh, { floor, ceiling });
       demandInside(record, floor, ceiling, BigInt(subject.trust.clockToleranceS));
     }
@@ -139,20 +138,6 @@ async function named(subject, cp, gateway) {
 function logOf(gateway) {
   if (gateway.statement.log === null) throw new NotMade("the keyset names no log");
   return gateway.statement.log;
-}
-
-/** Each checkpoint of a proof once, with the log that it is of. */
-function proofNotes(subject) {
-  const logs = new Map(subject.gateways.map((party) => [party.statement.keysetDigest, logOf(party)]));
-  const found = new Map();
-  for (const { statement, records } of subject.parties) {
-    const log = logs.get(statement.gks ?? statement.keysetDigest);
-    for (const record of records) {
-      const { note, noteText } = parseLogProof(subject.bundle.proofs.get(record.rh));
-      found.set(`${log.vkey}\n${noteText}`, { note, noteText, log });
-    }
-  }
-  return [...found.values()];
 }
 
 /** The note under one of the policies that count at the instant judged at; each is asked once. */

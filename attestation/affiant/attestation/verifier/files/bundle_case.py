@@ -11,22 +11,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Final
 
-from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle, parse_bundle
-from affiant.attestation.bundle.period.archive_reader import PeriodBundle, is_archive
+from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
+from affiant.attestation.bundle.period.archive_reader import PeriodBundle
 from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.verdict import Verdict
 from affiant.attestation.verifier.case.case import Case
 from affiant.attestation.verifier.case.question import Question
-from affiant.attestation.verifier.files.bundle_files import BundleTooLarge, BundleUnreadable
+from affiant.attestation.verifier.files.bundle_files import (
+    BundleTooLarge,
+    BundleUnreadable,
+    is_period,
+    read_bundle,
+)
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
-from affiant.attestation.verifier.verify_bundle import examine_case
+from affiant.attestation.verifier.verify_bundle import examine_bundle, examine_case
 from affiant.errors import AffiantError
 
 __all__ = ["open_case"]
-
-_CHUNK: Final = 1 << 20
 
 
 @contextmanager
@@ -46,30 +48,19 @@ def open_case(
     Raises:
         BundleUnreadable, BundleTooLarge: as named. MalformedError: an archive that is none (``zip.*``, ``period.*``).
     """
-    head, name = _named(path)
+    name = _named(path)
     question = Question(trust=trust, verifiers=STANDARD_VERIFIERS, at=at, build=build)
     if unless(name, trust.digest):
         yield None
-    elif is_archive(head):
+    elif is_period(path):
         from affiant.attestation.verifier.period.verify_period import examine_period  # noqa: PLC0415 - only if asked
 
         verdict = examine_period(path, question).verdict
         with PeriodBundle(path) as period:
             yield verdict, examine_case(_whole(period), question, name=name).case
     else:
-        examined = examine_case(_single(path), question, name=name)
+        examined = examine_bundle(read_bundle(path), question)
         yield examined.verdict, examined.case
-
-
-def _single(path: Path) -> Bundle | AffiantError:
-    with path.open("rb") as file:
-        data = file.read(MAX_BUNDLE + 1)
-    if len(data) > MAX_BUNDLE:
-        raise BundleTooLarge("larger than a single bundle may be", expected=f"at most {MAX_BUNDLE >> 20} MiB")
-    try:
-        return parse_bundle(data)
-    except AffiantError as error:
-        return error
 
 
 def _whole(period: PeriodBundle) -> Bundle | AffiantError:
@@ -93,17 +84,12 @@ def _whole(period: PeriodBundle) -> Bundle | AffiantError:
     return period.bundle(tuple(texts), {})
 
 
-def _named(path: Path) -> tuple[bytes, str]:
-    """The first bytes and the ``sha256:`` name of a file; never of a device or a pipe, which might not end."""
-    digest = hashlib.sha256()
+def _named(path: Path) -> str:
+    """The ``sha256:`` name of a file; never of a device or a pipe, which might not end."""
     try:
         if not path.is_file():
             raise BundleUnreadable("not a file", expected="a bundle in a file", where=str(path))
         with path.open("rb") as file:
-            head = chunk = file.read(_CHUNK)
-            while chunk:
-                digest.update(chunk)
-                chunk = file.read(_CHUNK)
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except OSError as error:
         raise BundleUnreadable("the file cannot be read", where=str(path), found=error.strerror) from error
-    return head[:4], f"sha256:{digest.hexdigest()}"

@@ -24,6 +24,8 @@ __all__ = [
     "BundleUnreadable",
     "examine_file",
     "find_bundles",
+    "is_period",
+    "read_bundle",
 ]
 
 BUNDLE_ENDINGS: Final = (".affiant.json", ".affiant.zip")
@@ -67,15 +69,15 @@ def _below(folder: Path) -> Iterator[Path]:
 def examine_file(path: Path, question: Question) -> Examined:
     """Judge the bundle in one file; a file that cannot be read is refused as a bundle that cannot be."""
     try:
-        if _is_period(path):
+        if is_period(path):
             return _examine_period(path, question)
-        data = _read(path)
+        data = read_bundle(path)
     except AffiantError as error:
         return examine_case(error, question, name="not read")
     return (examine_bundle if question.compared is None else examine_now)(data, question)
 
 
-def _is_period(path: Path) -> bool:
+def is_period(path: Path) -> bool:
     """Whether a file is an archive, by its first bytes."""
     if not path.is_file():
         return False
@@ -93,7 +95,7 @@ def _examine_period(path: Path, question: Question) -> Examined:
     return (examine_period if question.compared is None else examine_period_now)(path, question)
 
 
-def _read(path: Path) -> bytes:
+def read_bundle(path: Path) -> bytes:
     """All of a file; never of a device or a pipe, which might not end.
 
     Raises:
