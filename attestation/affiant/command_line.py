@@ -32,6 +32,7 @@ __all__ = [
     "printable",
     "refusals",
     "show_refusal",
+    "usage_error",
 ]
 
 EXIT_USAGE: Final = 2
@@ -72,7 +73,7 @@ class Group(click.Group):
 
 
 class UsageGroup(Group):
-    """A group in which a mistake of the command line is usage (exit 2), whoever notices it."""
+    """A group in which an error of the configuration is one of the command line: exit code 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -80,7 +81,7 @@ class UsageGroup(Group):
         except RefusalShown as shown:
             if not isinstance(shown.error, ConfigurationError):
                 raise
-            raise click.UsageError(f"{printable(str(shown.error))} [{shown.error.code}]") from shown
+            raise usage_error(shown.error) from shown
 
 
 @contextmanager
@@ -97,6 +98,11 @@ def refusals(typ: str, *, as_json: bool, exit_code: int = EXIT_REFUSED, **member
         else:
             show_refusal(refusal)
         raise click.exceptions.Exit(exit_code) from refusal
+
+
+def usage_error(error: AffiantError) -> click.UsageError:
+    """``error`` as one of the command line, with its code."""
+    return click.UsageError(f"{printable(str(error))} [{error.code}]")
 
 
 def show_refusal(error: AffiantError) -> None:

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-__all__ = ["printable"]
+from datetime import UTC, datetime
+
+__all__ = ["one_line", "printable", "shown_time"]
 
 
 def printable(text: str, *, limit: int = 2000) -> str:
     """``text`` without control, bidirectional or other invisible characters (shown escaped), bounded."""
     shown = "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in text[:limit])
     return shown if len(text) <= limit else shown + "..."
+
+
+def one_line(text: str, *, limit: int = 2000) -> str:
+    """``text`` with everything escaped that could move the cursor, the line or the reading direction."""
+    return printable(text, limit=limit).replace("\n", "\\n")
+
+
+def shown_time(seconds: int) -> str:
+    """RFC 3339 in UTC; the number itself where no calendar has it."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (OverflowError, ValueError, OSError):
+        return str(seconds)
 
 
 def _escaped(char: str) -> str:

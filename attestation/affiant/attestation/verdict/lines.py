@@ -10,17 +10,12 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-from affiant.command_line import printable
+from affiant.printable import one_line
 
 __all__ = ["field", "heading", "hex_value", "one_line", "prose"]
 
 _WIDTH: Final = 100
 _NAME: Final = 20
-
-
-def one_line(text: str, *, limit: int = 2000) -> str:
-    """``text`` with everything escaped that could move the cursor, the line or the reading direction."""
-    return printable(text, limit=limit).replace("\n", "\\n")
 
 
 def heading(text: str) -> Iterator[str]:

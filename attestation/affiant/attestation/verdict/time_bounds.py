@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Final
+
+from affiant.printable import shown_time as shown
 
 __all__ = [
     "BY_AUTHORITY",
@@ -138,11 +139,3 @@ def around(time_bounds: Collection[TimeBounds]) -> TimeBounds | None:
     begin = min(begins) if begins and len(begins) == len(time_bounds) else None
     end, by = max(ends) if ends and len(ends) == len(time_bounds) else (None, BY_WITNESSES)
     return None if begin is None and end is None else TimeBounds(begin, end, by)
-
-
-def shown(seconds: int) -> str:
-    """RFC 3339, UTC; the number where no calendar has the day."""
-    try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (ValueError, OverflowError, OSError):
-        return str(seconds)
