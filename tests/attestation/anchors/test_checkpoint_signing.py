@@ -94,9 +94,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 def test_the_newest_checkpoint_is_signed_kept_and_listed(place: Place, tiled: bool) -> None:
     done = place.anchor(tiled=tiled)
     assert done.exit_code == 0, done.output
-    said = "its timestamp authority" if tiled else "its log"
-    assert "300 leaves existed by" in done.output
-    assert f"signed by {IDENTITY!r}" in done.output and f"says {said}" in done.output
+    lines = [line.split() for line in done.output.splitlines()]
+    assert ["size", "300"] in lines and ["identity", IDENTITY] in lines
+    assert ["at", "from", "timestamp-authority" if tiled else "log"] in lines
     file = place.anchors.read_signed(300)
     assert file.note == (place.log.folder / "checkpoint").read_bytes()
     text = place.log.note().text
@@ -338,7 +338,7 @@ def test_a_kind_for_which_nobody_is_named_is_listed_as_not_verified(
     (tmp_path / "tsa.pem").write_bytes(pem)
     command = ("log", "anchors", place.log.folder, "--key", VKEY)
     text = place.call(*command, "--tsa-root", tmp_path / "tsa.pem")
-    assert text.exit_code == 10 and "signature by sigstore NOT VERIFIED" in text.output
+    assert text.exit_code == 10 and "not verified  nobody is named by --trusted-root" in text.output
     assert place.listed("--tsa-root", tmp_path / "tsa.pem").exit_code == 0
     root = {
         "trusted_root": place.sigstore.authority.trusted_root(),

@@ -61,12 +61,12 @@ def place(tmp_path: Path, authority: TimestampAuthority) -> Iterator[Place]:
 def test_the_newest_checkpoint_is_stamped_and_listed(place: Place) -> None:
     done = place.anchor()
     assert done.exit_code == 0, done.output
-    assert "300 leaves existed by" in done.output and "'CN=tests tsa,O=affiant tests'" in done.output
+    assert "not after" in done.output and "CN=tests tsa,O=affiant tests" in done.output
     file = place.anchors.read(300)
     text = read_checkpoint(FolderLog(place.log.folder)).text
     assert place.tsa.authority.holds(file.tokens[0], text.encode()), "openssl ts -verify agrees"
     listed = place.run("anchors")
-    assert listed.exit_code == 0 and "300 leaves existed by" in listed.output
+    assert listed.exit_code == 0 and "size       300" in listed.output
     assert place.call("log", "fsck", place.log.folder, "--key", VKEY).exit_code == 0
 
 

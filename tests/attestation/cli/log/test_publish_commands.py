@@ -61,9 +61,10 @@ def test_what_was_published_is_read_checked_and_proven_by_the_other_commands(
     built.sign()
     done = run("log", "publish", built.folder, url, "--key", VKEY, "--json")
     assert done.exit_code == 0 and json.loads(done.stdout)["written"] == 7
-    assert run("log", "publish", built.folder, url, "--key", VKEY).output.endswith("nothing to do\n")
+    again = run("log", "publish", built.folder, url, "--key", VKEY, "--json")
+    assert (json.loads(again.stdout)["written"], json.loads(again.stdout)["checkpoint_written"]) == (0, False)
     assert run("log", "fsck", readable, "--key", VKEY).exit_code == 0
-    assert "size     700" in run("log", "show", readable, "--key", VKEY).output
+    assert json.loads(run("log", "show", readable, "--key", VKEY, "--json").stdout)["size"] == 700
     assert run("log", "consistency", readable, tmp_path / "old", "--key", VKEY).exit_code == 0
     assert run("log", "prove", readable, 4, "-o", tmp_path / "proof", "--key", VKEY).exit_code == 0
     assert (tmp_path / "proof").stat().st_size > 0

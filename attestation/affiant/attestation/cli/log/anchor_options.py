@@ -1,15 +1,15 @@
-"""Defines what the anchor commands share: trusted authorities, the folder of anchors, and how an anchor is printed."""
+"""Defines what the anchor commands share: trusted authorities, the folder of anchors, and the document of an anchor."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from affiant.command_line import printable
+from affiant.attestation.cli.log.options import FILE, read_bounded
+from affiant.printable import shown_time
 
 if TYPE_CHECKING:
     from affiant.attestation.anchors.anchoring import Roots
@@ -21,14 +21,11 @@ __all__ = [
     "out_option",
     "roots_from",
     "roots_options",
-    "shown_time",
     "stamp_document",
-    "stamp_line",
     "trust_in",
 ]
 
 _DIR: Final = click.Path(file_okay=False, path_type=Path)
-_FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _MAX_ROOT: Final = 64 << 10
 _MAX_TRUST: Final = 16 << 20
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -43,13 +40,13 @@ def roots_options(command: _Command) -> _Command:
     trust = click.option(
         "--trust",
         "trust_path",
-        type=_FILE,
+        type=FILE,
         help="Or your trust file, for whom it names.",
     )
     root = click.option(
         "--tsa-root",
         "tsa_roots",
-        type=_FILE,
+        type=FILE,
         multiple=True,
         help="The authority's root certificate, PEM or DER. Several: any of them.",
     )
@@ -71,7 +68,7 @@ def roots_from(files: tuple[Path, ...], trust_path: Path | None) -> Roots:
             "name whose tokens you believe", expected="--tsa-root or --trust; not both"
         )
     if trust_path is None:
-        return [(Always(), TSARoot(certificate_in(_read(path, _MAX_ROOT)))) for path in files]
+        return [(Always(), TSARoot(certificate_in(read_bounded(path, _MAX_ROOT)))) for path in files]
     found = trust_in(trust_path).tsa_roots
     if found is None:
         raise AnchorSettingsInvalid("the trust file names no timestamp authority", where=trust_path.name)
@@ -86,7 +83,7 @@ def trust_in(path: Path) -> TrustFile:
     """
     from affiant.attestation.verdict.trust_file import parse_trust_file  # noqa: PLC0415 - as above
 
-    return parse_trust_file(_read(path, _MAX_TRUST))
+    return parse_trust_file(read_bounded(path, _MAX_TRUST))
 
 
 def anchors_folder(log: str, out: Path | None) -> Path:
@@ -105,7 +102,7 @@ def anchors_folder(log: str, out: Path | None) -> Path:
 
 
 def stamp_document(size: int, stamp: VerifiedStamp) -> Mapping[str, object]:
-    """One anchor, for ``--json``."""
+    """One anchor; what an authority calls itself comes from its certificate."""
     return {
         "size": size,
         "kind": "tsr",
@@ -114,22 +111,3 @@ def stamp_document(size: int, stamp: VerifiedStamp) -> Mapping[str, object]:
         "policy": stamp.tokens[0].policy,
         "tokens": [f"{token.at:%Y-%m-%dT%H:%M:%SZ}" for token in stamp.tokens],
     }
-
-
-def stamp_line(size: int, stamp: VerifiedStamp) -> str:
-    """One anchor, for a person; what an authority calls itself is escaped."""
-    renewals = len(stamp.tokens) - 1
-    renewed = f", renewed {renewals} times, last {stamp.tokens[-1].at:%Y-%m-%d}" if renewals else ""
-    return printable(
-        f"{size} leaves existed by {shown_time(stamp.not_after)}, says {stamp.authority!r}{renewed}"
-    )
-
-
-def shown_time(seconds: int) -> str:
-    """RFC 3339, UTC."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _read(path: Path, limit: int) -> bytes:
-    with path.open("rb") as opened:
-        return opened.read(limit + 1)

@@ -4,12 +4,11 @@ codes.
 
 from __future__ import annotations
 
-import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -20,30 +19,26 @@ from affiant.attestation.cli.log.options import (
     EXIT_NONE,
     EXIT_REFUSED_LOG,
     EXIT_WARNING,
+    FILE,
+    LogAccess,
+    LogCommand,
     exit_code,
-    json_option,
-    log_argument,
-    opened_log,
+    exit_code_by,
+    log_options,
     progress_of,
-    refusals,
-    settings_of,
-    timeout_option,
-    tls_ca_option,
-    tls_spki_option,
-    trust_from,
 )
-from affiant.command_line import print_json, show_refusal
+from affiant.command_line import show_refusal
+from affiant.document_output import AS_JSON, Output, print_output
 from affiant.errors import AffiantError, ConfigurationError
 
 if TYPE_CHECKING:
+    from affiant.attestation.log.monitor.proof_files import ProofFiles
     from affiant.attestation.log.monitor.report import Report
     from affiant.attestation.log.monitor.signer_chains import Rules
-    from affiant.attestation.log_reading.bounded_http import HTTPSettings
     from affiant.attestation.log_reading.log_trust import LogTrust
 
 __all__ = ["monitor"]
 
-_FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _SECONDS: Final = click.IntRange(1, 1_000_000)
 _TYP: Final = "affiant-log-monitor/1"
 
@@ -52,20 +47,18 @@ _TYP: Final = "affiant-log-monitor/1"
 class _Watch:
     """What the command line says."""
 
-    log: str
-    policy: Path
+    access: LogAccess
     origin: str | None
     state: Path
     also: tuple[Path, ...]
     rules: Rules
-    settings: HTTPSettings
 
 
-@click.command()
-@log_argument
+@click.command(cls=LogCommand, typ=_TYP)
+@log_options(keys=False)
 @click.option(
     "--policy",
-    type=_FILE,
+    type=FILE,
     required=True,
     help="Witness policy (C2SP tlog-policy): the log's key, witnesses with their addresses, the quorum.",
 )
@@ -77,7 +70,7 @@ class _Watch:
 )
 @click.option("--origin", help="Which log, where the policy names several.")
 @click.option(
-    "--also", multiple=True, type=_FILE, help="A checkpoint that another reader has; several may be given."
+    "--also", multiple=True, type=FILE, help="A checkpoint that another reader has; several may be given."
 )
 @click.option("--once", is_flag=True, help="One round (the default).")
 @click.option(
@@ -107,15 +100,11 @@ class _Watch:
     show_default=True,
     help="Seconds by which clocks may differ.",
 )
-@tls_ca_option
-@tls_spki_option
-@timeout_option
-@json_option
 @click.pass_context
 def monitor(
     ctx: click.Context,
     *,
-    log: str,
+    access: LogAccess,
     policy: Path,
     state: Path,
     origin: str | None,
@@ -126,11 +115,7 @@ def monitor(
     merge_delay_s: int,
     wit_max_s: int,
     slack_s: int,
-    tls_ca: Path | None,
-    tls_spki: tuple[str, ...],
-    timeout: float,
-    as_json: bool,
-) -> None:
+) -> Output:
     """Watch a log: signature and quorum, growth, the same tree for every reader, and no record missing in any chain.
 
     A contradiction is written as files to findings/ in the state's folder; one that the log itself has signed is never
@@ -150,13 +135,11 @@ def monitor(
     if once and every is not None:
         raise click.UsageError("--once and --every exclude each other")
     rules = Rules(epoch_s, merge_delay_s, slack_s, wit_max_s)
-    watch = _Watch(log, policy, origin, state, also, rules, settings_of(tls_ca, timeout, tls_spki))
+    watch = _Watch(replace(access, policy=policy), origin, state, also, rules)
     if every is not None:
-        ctx.exit(_keep_watching(watch, every, as_json=as_json))
-    with refusals(_TYP, as_json=as_json):
-        report = _round(watch)
-    _tell(watch, report, as_json=as_json, one_line=False)
-    ctx.exit(_weighed(report))
+        ctx.exit(_keep_watching(watch, every, as_json=ctx.meta[AS_JSON]))
+    report = _round(watch)
+    return Output(report.to_json(_files(watch)), exit_code_by(report.severity))
 
 
 def _keep_watching(watch: _Watch, every: int, *, as_json: bool) -> int:
@@ -173,8 +156,8 @@ def _keep_watching(watch: _Watch, every: int, *, as_json: bool) -> int:
                     codes.add(exit_code(error))
                     show_refusal(error)
                 else:
-                    codes.add(_weighed(report))
-                    _tell(watch, report, as_json=as_json, one_line=True)
+                    codes.add(exit_code_by(report.severity))
+                    print_output(Output(report.to_json(_files(watch))), as_json=as_json, one_line=True)
                 time.sleep(max(0.0, begun + every - time.monotonic()))
         except KeyboardInterrupt:
             pass
@@ -185,10 +168,10 @@ def _keep_watching(watch: _Watch, every: int, *, as_json: bool) -> int:
 def _stoppable() -> Iterator[None]:
     """SIGTERM stops as Ctrl-C does: a round that is under way is undone."""
 
-    def told(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signal module's signature
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signal module's signature
         raise KeyboardInterrupt
 
-    earlier = signal.signal(signal.SIGTERM, told)
+    earlier = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:
@@ -197,17 +180,16 @@ def _stoppable() -> Iterator[None]:
 
 def _round(watch: _Watch) -> Report:
     from affiant.attestation.log.monitor.other_checkpoints import ask_witnesses, read_notes  # noqa: PLC0415 - as above
-    from affiant.attestation.log.monitor.proof_files import ProofFiles  # noqa: PLC0415 - as above
     from affiant.attestation.log.monitor.state import open_monitor_state  # noqa: PLC0415 - as above
     from affiant.attestation.log.monitor.watching import Round  # noqa: PLC0415 - as above
 
-    trust = _of_origin(trust_from((), watch.policy), watch.origin)
+    trust = _of_origin(watch.access.trust(), watch.origin)
     if trust.policy is None:  # pragma: no cover - a policy was given
         raise ConfigurationError("a monitor needs a policy", code="monitor.settings")
     others = read_notes(watch.also)
-    asked, not_made = ask_witnesses(trust.policy, trust.keys[0].name, watch.settings)
+    asked, not_made = ask_witnesses(trust.policy, trust.keys[0].name, watch.access.settings)
     with (
-        opened_log(watch.log, watch.settings) as source,
+        watch.access.opened() as source,
         open_monitor_state(watch.state) as state,
     ):
         return Round(
@@ -215,12 +197,12 @@ def _round(watch: _Watch) -> Report:
             trust=trust,
             policy=trust.policy,
             state=state,
-            files=ProofFiles(watch.state / "findings"),
+            files=_files(watch),
             rules=watch.rules,
             others=[*others, *asked],
             not_made=not_made,
             now=int(time.time()),
-            progress=_progress(),
+            progress=progress_of("leaves read"),
         ).run()
 
 
@@ -239,34 +221,7 @@ def _of_origin(trust: LogTrust, origin: str | None) -> LogTrust:
     return LogTrust(tuple(key for key in trust.keys if key.name == wanted), trust.policy)
 
 
-def _progress() -> Callable[[int, int], None]:
-    tell: Callable[[int], None] | None = None
-
-    def progress(done: int, total: int) -> None:
-        nonlocal tell
-        if tell is None:
-            tell = progress_of("leaves read", total)
-        tell(done)
-
-    return progress
-
-
-def _tell(watch: _Watch, report: Report, *, as_json: bool, one_line: bool) -> None:
+def _files(watch: _Watch) -> ProofFiles:
     from affiant.attestation.log.monitor.proof_files import ProofFiles  # noqa: PLC0415 - as above
-    from affiant.attestation.log.monitor.report_text import report_document, report_lines  # noqa: PLC0415 - as above
 
-    files = ProofFiles(watch.state / "findings")
-    if not as_json:
-        click.echo("\n".join(report_lines(report, files)))
-    elif one_line:
-        click.echo(json.dumps(report_document(report, files), sort_keys=True))
-    else:
-        print_json(report_document(report, files))
-
-
-def _weighed(report: Report) -> int:
-    from affiant.attestation.log_reading.severity import Severity  # noqa: PLC0415 - as above
-
-    return {None: 0, Severity.WARNING: EXIT_WARNING, Severity.CONTRAINDICATED: EXIT_REFUSED_LOG}[
-        report.severity
-    ]
+    return ProofFiles(watch.state / "findings")

@@ -6,17 +6,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from affiant.command_line import Group, RefusalShown, print_json, printable
+from affiant.command_line import Group, RefusalShown, usage_error
+from affiant.document_output import DocumentCommand
 from affiant.errors import AffiantError, ConfigurationError, UnreachableError
 
 if TYPE_CHECKING:
     from affiant.attestation.log_reading.bounded_http import HTTPSettings
     from affiant.attestation.log_reading.log_trust import LogTrust, SignedCheckpoint
+    from affiant.attestation.log_reading.severity import Severity
     from affiant.attestation.log_reading.source import LogSource
     from affiant.attestation.tlog.note import Note
 
@@ -24,48 +28,42 @@ __all__ = [
     "EXIT_NONE",
     "EXIT_REFUSED_LOG",
     "EXIT_WARNING",
+    "FILE",
+    "LogAccess",
+    "LogCommand",
     "LogGroup",
     "exit_code",
-    "json_option",
-    "key_option",
-    "log_argument",
-    "opened_log",
-    "policy_option",
+    "exit_code_by",
+    "log_options",
     "progress_of",
-    "refusals",
-    "settings_of",
-    "timeout_option",
-    "tls_ca_option",
-    "tls_spki_option",
-    "trust_from",
-    "verified_note",
+    "read_bounded",
+    "write_new",
 ]
 
 EXIT_WARNING: Final = 10
 EXIT_REFUSED_LOG: Final = 20
 EXIT_NONE: Final = 30
-_FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _MAX_POLICY: Final = 1 << 20
-_TOLD_S: Final = 0.5
+_SHOWN_S: Final = 0.5
 _DIGEST: Final = 32
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
-log_argument = click.argument("log")
-key_option = click.option(
-    "--key",
-    "keys",
-    multiple=True,
-    metavar="VKEY",
-    help="The log's verifier key, NAME+ID+BASE64. Several: any of them.",
+_KEYS: Final = (
+    click.option(
+        "--key",
+        "keys",
+        multiple=True,
+        metavar="VKEY",
+        help="The log's verifier key, NAME+ID+BASE64. Several: any of them.",
+    ),
+    click.option(
+        "--policy",
+        type=FILE,
+        help="Or a witness policy (C2SP tlog-policy): keys of logs, witnesses, and their quorum.",
+    ),
 )
-policy_option = click.option(
-    "--policy",
-    type=_FILE,
-    help="Or a witness policy (C2SP tlog-policy): keys of logs, witnesses, and their quorum.",
-)
-tls_ca_option = click.option(
-    "--tls-ca", type=_FILE, help="PEM authorities for TLS, instead of the public ones."
-)
-tls_spki_option = click.option(
+_TLS_SPKI: Final = click.option(
     "--tls-spki",
     multiple=True,
     metavar="DIGEST",
@@ -73,7 +71,10 @@ tls_spki_option = click.option(
     help="SHA-256 of the TLS key of the log's server (43 characters), in place of a certificate: a gateway's, as "
     "`affiant gateway status` and its keyset name it. Several: any of them.",
 )
-timeout_option = click.option(
+_TLS_CA: Final = click.option(
+    "--tls-ca", type=FILE, help="PEM authorities for TLS, instead of the public ones."
+)
+_TIMEOUT: Final = click.option(
     "--timeout",
     type=click.FloatRange(1, 600),
     default=30.0,
@@ -81,7 +82,87 @@ timeout_option = click.option(
     metavar="SECONDS",
     help="For each whole response of a server.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+
+
+@dataclass(frozen=True, slots=True)
+class LogAccess:
+    """The options of :func:`log_options`: which log, how its server is reached, and the keys under which it counts."""
+
+    log: str
+    settings: HTTPSettings
+    keys: tuple[str, ...] = ()
+    policy: Path | None = None
+
+    def trust(self) -> LogTrust:
+        """The keys or the policy of the command line.
+
+        Raises:
+            LogSettingsInvalid: neither, both, or not to be read.
+        """
+        from affiant.attestation.log_reading.log_trust import trust_of  # noqa: PLC0415 - help must stay cheap
+
+        return trust_of(self.keys, None if self.policy is None else read_bounded(self.policy, _MAX_POLICY))
+
+    def verified(self, note: Note) -> SignedCheckpoint | None:
+        """``note`` as verified; None, and said so, where the user has named no key."""
+        if self.keys or self.policy is not None:
+            return self.trust().verify(note)
+        click.echo("affiant: no --key or --policy: whether the log has signed this was not checked", err=True)
+        return None
+
+    @contextmanager
+    def opened(self) -> Iterator[LogSource]:
+        """The log: an address, or a folder."""
+        from affiant.attestation.log_reading.errors import LogSettingsInvalid  # noqa: PLC0415 - help must stay cheap
+        from affiant.attestation.log_reading.folder import FolderLog  # noqa: PLC0415 - as above
+        from affiant.attestation.log_reading.http_prefix import open_http_log  # noqa: PLC0415 - as above
+        from affiant.attestation.log_reading.object_store import open_objects  # noqa: PLC0415 - as above
+        from affiant.attestation.log_reading.objects import ObjectLog  # noqa: PLC0415 - as above
+
+        settings = self.settings
+        if self.log.startswith("s3://"):
+            if settings.tls_ca is not None or settings.log_spki:
+                raise LogSettingsInvalid(
+                    "--tls-ca and --tls-spki are for http(s) addresses: a store of objects has the system's"
+                )
+            yield ObjectLog(open_objects(self.log, answer_s=settings.answer_s))
+        elif "://" in self.log:
+            with open_http_log(self.log, settings, spki=settings.log_spki) as source:
+                yield source
+        else:
+            yield FolderLog(Path(self.log))
+
+
+def log_options(
+    argument: str = "log", *, keys: bool = True, tls: bool = True, spki: bool = True, **named: Any
+) -> Callable[[_Command], _Command]:
+    """The options with which a log is read; the command gets them as ``access``, a :class:`LogAccess`.
+
+    Args:
+        argument: the argument that names the log; ``named``: more about it.
+        keys, tls, spki: with ``--key`` and ``--policy``; with ``--tls-ca``; with ``--tls-spki`` too.
+    """
+
+    def add(command: _Command) -> _Command:
+        @wraps(command)
+        def gathered(
+            *, timeout: float, tls_ca: Path | None = None, tls_spki: tuple[str, ...] = (), **more: Any
+        ) -> Any:
+            from affiant.attestation.log_reading.bounded_http import HTTPSettings  # noqa: PLC0415 - as above
+
+            settings = HTTPSettings(
+                tls_ca=tls_ca, log_spki=tls_spki, answer_s=timeout, silence_s=min(timeout, 10.0)
+            )
+            trusted = {name: more.pop(name) for name in ("keys", "policy") if keys}
+            return command(access=LogAccess(str(more.pop(argument)), settings, **trusted), **more)
+
+        options = [click.argument(argument, **named), *(_KEYS if keys else ())]
+        options += [_TLS_CA] * tls + [_TLS_SPKI] * (tls and spki) + [_TIMEOUT]
+        for option in reversed(options):
+            option(gathered)
+        return cast("_Command", gathered)
+
+    return add
 
 
 class LogGroup(Group):
@@ -92,43 +173,26 @@ class LogGroup(Group):
             return super().invoke(ctx)
         except RefusalShown as shown:
             if isinstance(shown.error, ConfigurationError):
-                raise click.UsageError(f"{printable(str(shown.error))} [{shown.error.code}]") from shown
+                raise usage_error(shown.error) from shown
             shown.show()
             raise click.exceptions.Exit(exit_code(shown.error)) from shown
 
 
-@contextmanager
-def refusals(typ: str, *, as_json: bool) -> Iterator[None]:
-    """With --json an error is a document too; a mistake of the command line stays what it is."""
-    try:
-        yield
-    except AffiantError as refusal:
-        if not as_json or isinstance(refusal, ConfigurationError):
-            raise
-        print_json({"typ": typ, "refused": refusal.to_json()})
-        raise click.exceptions.Exit(exit_code(refusal)) from refusal
+class LogCommand(DocumentCommand):
+    """A command that returns a document, and whose errors are verdicts in the same way."""
+
+    def exit_code_of(self, error: AffiantError) -> int:
+        return exit_code(error)
 
 
-@contextmanager
-def opened_log(log: str, settings: HTTPSettings) -> Iterator[LogSource]:
-    """The log that ``log`` names: an address, or a folder."""
-    from affiant.attestation.log_reading.errors import LogSettingsInvalid  # noqa: PLC0415 - help must stay cheap
-    from affiant.attestation.log_reading.folder import FolderLog  # noqa: PLC0415 - as above
-    from affiant.attestation.log_reading.http_prefix import open_http_log  # noqa: PLC0415 - as above
-    from affiant.attestation.log_reading.object_store import open_objects  # noqa: PLC0415 - as above
-    from affiant.attestation.log_reading.objects import ObjectLog  # noqa: PLC0415 - as above
+def exit_code(error: AffiantError) -> int:
+    """What an error is worth."""
+    return EXIT_NONE if isinstance(error, UnreachableError) else EXIT_REFUSED_LOG
 
-    if log.startswith("s3://"):
-        if settings.tls_ca is not None or settings.log_spki:
-            raise LogSettingsInvalid(
-                "--tls-ca and --tls-spki are for http(s) addresses: a store of objects has the system's"
-            )
-        yield ObjectLog(open_objects(log, answer_s=settings.answer_s))
-    elif "://" in log:
-        with open_http_log(log, settings, spki=settings.log_spki) as source:
-            yield source
-    else:
-        yield FolderLog(Path(log))
+
+def exit_code_by(severity: Severity | None) -> int:
+    """What the most severe finding is worth."""
+    return 0 if severity is None else {"warning": EXIT_WARNING}.get(severity, EXIT_REFUSED_LOG)
 
 
 def _pins(given: tuple[str, ...]) -> tuple[str, ...]:
@@ -145,53 +209,46 @@ def _pins(given: tuple[str, ...]) -> tuple[str, ...]:
     return given
 
 
-def settings_of(tls_ca: Path | None, timeout: float, tls_spki: tuple[str, ...] = ()) -> HTTPSettings:
-    """How servers are reached."""
-    from affiant.attestation.log_reading.bounded_http import HTTPSettings  # noqa: PLC0415 - as above
+def read_bounded(file: Path, limit: int) -> bytes:
+    """The first ``limit`` + 1 bytes, which every reader refuses; ``-``: standard input."""
+    if file == Path("-"):
+        return sys.stdin.buffer.read(limit + 1)
+    with file.open("rb") as opened:
+        return opened.read(limit + 1)
 
-    return HTTPSettings(tls_ca=tls_ca, log_spki=tls_spki, answer_s=timeout, silence_s=min(timeout, 10.0))
 
-
-def trust_from(keys: tuple[str, ...], policy: Path | None) -> LogTrust:
-    """The keys or the policy of the command line.
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that is not there yet, whole or not at all.
 
     Raises:
-        LogSettingsInvalid: neither, both, or not to be read.
+        click.UsageError: it is there, or cannot be written.
     """
-    from affiant.attestation.log_reading.log_trust import trust_of  # noqa: PLC0415 - as above
+    from affiant.files import write_whole  # noqa: PLC0415 - help must stay cheap
 
-    content = None
-    if policy is not None:
-        with policy.open("rb") as opened:
-            content = opened.read(_MAX_POLICY + 1)
-    return trust_of(keys, content)
-
-
-def verified_note(note: Note, keys: tuple[str, ...], policy: Path | None) -> SignedCheckpoint | None:
-    """``note`` as verified; None, and said so, where the user has named no key."""
-    if not keys and policy is None:
-        click.echo("affiant: no --key or --policy: whether the log has signed this was not checked", err=True)
-        return None
-    return trust_from(keys, policy).verify(note)
+    try:
+        write_whole(path, data, replace=False)
+    except FileExistsError as error:
+        raise click.UsageError(f"{path} exists already: name another file") from error
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def progress_of(what: str, total: int) -> Callable[[int], None]:
-    """Tells on a terminal how far a walk has come, twice a second at most; elsewhere nothing."""
-    if not sys.stderr.isatty() or total == 0:
-        return lambda _done: None
-    told = time.monotonic()
+def progress_of(what: str, total: int = 0) -> Callable[..., None]:
+    """Shows on a terminal how far a walk has come, twice a second at most; elsewhere nothing.
 
-    def tell(done: int) -> None:
-        nonlocal told
-        if done >= total:
+    Args:
+        total: of the walk; 0: the callback gets it as its second argument.
+    """
+    shown = time.monotonic()
+
+    def show(done: int, of: int = total) -> None:
+        nonlocal shown
+        if not sys.stderr.isatty() or of == 0:
+            return
+        if done >= of:
             click.echo("\r\033[K", err=True, nl=False)
-        elif time.monotonic() - told > _TOLD_S:
-            told = time.monotonic()
-            click.echo(f"\r{what}: {done:,} of {total:,} ({100 * done // total} %)", err=True, nl=False)
+        elif time.monotonic() - shown > _SHOWN_S:
+            shown = time.monotonic()
+            click.echo(f"\r{what}: {done:,} of {of:,} ({100 * done // of} %)", err=True, nl=False)
 
-    return tell
-
-
-def exit_code(error: AffiantError) -> int:
-    """What an error is worth."""
-    return EXIT_NONE if isinstance(error, UnreachableError) else EXIT_REFUSED_LOG
+    return show

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from affiant.attestation.cli.log.options import (
-    json_option,
-    key_option,
-    log_argument,
-    opened_log,
-    policy_option,
-    refusals,
-    settings_of,
-    timeout_option,
-    tls_ca_option,
-    tls_spki_option,
-    verified_note,
+    FILE,
+    LogAccess,
+    LogCommand,
+    log_options,
+    read_bounded,
+    write_new,
 )
-from affiant.command_line import print_json, printable
+from affiant.document_output import Output
 
 if TYPE_CHECKING:
     from affiant.attestation.tlog.note import Note
 
 __all__ = ["consistency", "prove"]
 
-_NOTE_FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
-
-@click.command()
-@log_argument
+@click.command(cls=LogCommand, typ="affiant-log-prove/1")
+@log_options()
 @click.argument("leaf", metavar="INDEX|RECEIPT-HASH")
 @click.option(
     "-o",
@@ -40,24 +33,7 @@ _NOTE_FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_
     required=True,
     help="File to write; nothing is overwritten.",
 )
-@key_option
-@policy_option
-@tls_ca_option
-@tls_spki_option
-@timeout_option
-@json_option
-def prove(
-    *,
-    log: str,
-    leaf: str,
-    output: Path,
-    keys: tuple[str, ...],
-    policy: Path | None,
-    tls_ca: Path | None,
-    tls_spki: tuple[str, ...],
-    timeout: float,
-    as_json: bool,
-) -> None:
+def prove(*, access: LogAccess, leaf: str, output: Path) -> Output:
     """Write a proof that a leaf is in the log (C2SP tlog-proof), with the log's newest checkpoint.
 
     The leaf is named by its index, or by the SHA-256 of its receipt's JWS (43 characters of base64url, or 64 of
@@ -74,62 +50,33 @@ def prove(
     from affiant.attestation.log_reading.reader import LogTree, read_checkpoint  # noqa: PLC0415 - as above
     from affiant.attestation.tlog.checkpoint import parse_checkpoint  # noqa: PLC0415 - as above
 
-    with (
-        refusals("affiant-log-prove/1", as_json=as_json),
-        opened_log(log, settings_of(tls_ca, timeout, tls_spki)) as source,
-    ):
+    with access.opened() as source:
         wanted = _leaf(leaf)
-        if output.exists():
-            raise click.UsageError(f"{output} exists already: name another file")
         note = read_checkpoint(source)
-        signed = verified_note(note, keys, policy)
+        signed = access.verified(note)
         tree = LogTree(source, parse_checkpoint(note.text))
         index = wanted if isinstance(wanted, int) else tree.find(wanted)
         entry, proof = prove_leaf(tree, index, note)
-        _write(output, proof.to_bytes())
-    if as_json:
-        print_json(
-            {
-                "typ": "affiant-log-prove/1",
-                "written": str(output),
-                "index": index,
-                "size": tree.checkpoint.size,
-                "origin": tree.checkpoint.origin,
-                "kind": entry.kind,
-                "receipt": entry.rh.hex(),
-                "signature_checked": signed is not None,
-            }
-        )
-    else:
-        click.echo(
-            printable(
-                f"{output}: leaf {index} ({entry.kind}) of {tree.checkpoint.size}, {tree.checkpoint.origin}"
-            )
-        )
+        write_new(output, proof.to_bytes())
+    return Output(
+        {
+            "typ": "affiant-log-prove/1",
+            "written": str(output),
+            "index": index,
+            "size": tree.checkpoint.size,
+            "origin": tree.checkpoint.origin,
+            "kind": entry.kind,
+            "receipt": entry.rh.hex(),
+            "signature_checked": signed is not None,
+        }
+    )
 
 
-@click.command()
-@log_argument
-@click.argument("old", type=_NOTE_FILE, metavar="OLD-CHECKPOINT")
-@click.argument("new", type=_NOTE_FILE, metavar="[NEW-CHECKPOINT]", required=False)
-@key_option
-@policy_option
-@tls_ca_option
-@tls_spki_option
-@timeout_option
-@json_option
-def consistency(
-    *,
-    log: str,
-    old: Path,
-    new: Path | None,
-    keys: tuple[str, ...],
-    policy: Path | None,
-    tls_ca: Path | None,
-    tls_spki: tuple[str, ...],
-    timeout: float,
-    as_json: bool,
-) -> None:
+@click.command(cls=LogCommand, typ="affiant-log-consistency/1")
+@log_options()
+@click.argument("old", type=FILE, metavar="OLD-CHECKPOINT")
+@click.argument("new", type=FILE, metavar="[NEW-CHECKPOINT]", required=False)
+def consistency(*, access: LogAccess, old: Path, new: Path | None) -> Output:
     """Prove that the tree of an older checkpoint is the beginning of a newer one's: nothing was changed or removed.
 
     OLD-CHECKPOINT and NEW-CHECKPOINT are signed notes in files; without the second, the log's newest one counts. The
@@ -147,39 +94,29 @@ def consistency(
     from affiant.attestation.tlog.checkpoint import parse_checkpoint  # noqa: PLC0415 - as above
     from affiant.attestation.tlog.note import to_base64  # noqa: PLC0415 - as above
 
-    with (
-        refusals("affiant-log-consistency/1", as_json=as_json),
-        opened_log(log, settings_of(tls_ca, timeout, tls_spki)) as source,
-    ):
+    with access.opened() as source:
         notes = (_note_file(old), read_checkpoint(source) if new is None else _note_file(new))
-        checked = [verified_note(note, keys, policy) for note in notes]
+        checked = [access.verified(note) for note in notes]
         first, second = (parse_checkpoint(note.text) for note in notes)
         path = prove_consistency(source, first, second)
-    if as_json:
-        print_json(
-            {
-                "typ": "affiant-log-consistency/1",
-                "origin": second.origin,
-                "old": first.size,
-                "new": second.size,
-                "proof": [to_base64(each) for each in path],
-                "signature_checked": all(each is not None for each in checked),
-            }
-        )
-    else:
-        click.echo(
-            printable(f"{second.origin}: the tree of {second.size} leaves begins with that of {first.size}")
-        )
+    return Output(
+        {
+            "typ": "affiant-log-consistency/1",
+            "origin": second.origin,
+            "old": first.size,
+            "new": second.size,
+            "proof": [to_base64(each) for each in path],
+            "signature_checked": all(each is not None for each in checked),
+        }
+    )
 
 
 def _note_file(path: Path) -> Note:
     from affiant.attestation.tlog.note import MAX_NOTE_BYTES, parse_note  # noqa: PLC0415 - as above
     from affiant.errors import AffiantError  # noqa: PLC0415 - as above
 
-    with path.open("rb") as opened:
-        content = opened.read(MAX_NOTE_BYTES + 1)
     try:
-        return parse_note(content)
+        return parse_note(read_bounded(path, MAX_NOTE_BYTES))
     except AffiantError as error:
         error.where = path.name
         raise
@@ -193,12 +130,3 @@ def _leaf(text: str) -> int | bytes:
     if wanted is None:
         raise click.BadParameter("neither an index nor a receipt hash", param_hint="INDEX|RECEIPT-HASH")
     return wanted
-
-
-def _write(path: Path, data: bytes) -> None:
-    from affiant.files import write_whole  # noqa: PLC0415 - as above
-
-    try:
-        write_whole(path, data, replace=False)
-    except OSError as error:
-        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error

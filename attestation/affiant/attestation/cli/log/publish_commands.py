@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import click
 
 from affiant.attestation.cli.log.options import (
-    json_option,
-    key_option,
-    policy_option,
+    FILE,
+    LogAccess,
+    LogCommand,
+    log_options,
     progress_of,
-    refusals,
-    timeout_option,
-    verified_note,
+    read_bounded,
 )
-from affiant.command_line import print_json, printable
+from affiant.document_output import Output
 
 __all__ = ["publish"]
 
 _FOLDER: Final = click.Path(exists=True, file_okay=False, path_type=Path)
-_FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
-_TYP: Final = "affiant-log-publish/1"
 
 
-@click.command()
-@click.argument("folder", metavar="DIR", type=_FOLDER)
+@click.command(cls=LogCommand, typ="affiant-log-publish/1")
+@log_options("folder", metavar="DIR", type=_FOLDER, tls=False)
 @click.argument("url", metavar="URL")
-@click.option(
-    "--checkpoint", "note_file", type=_FILE, help="Show this checkpoint, instead of the one in DIR."
-)
-@key_option
-@policy_option
-@timeout_option
-@json_option
-def publish(
-    *,
-    folder: Path,
-    url: str,
-    note_file: Path | None,
-    keys: tuple[str, ...],
-    policy: Path | None,
-    timeout: float,
-    as_json: bool,
-) -> None:
+@click.option("--checkpoint", "note_file", type=FILE, help="Show this checkpoint, instead of the one in DIR.")
+def publish(*, access: LogAccess, url: str, note_file: Path | None) -> Output:
     """Bring the copy of the log of DIR at URL (s3://bucket/prefix or file:///folder) up to its checkpoint.
 
     Tiles and entry bundles are created where they are missing and never written over; anchors follow; the checkpoint
@@ -71,40 +52,25 @@ def publish(
     from affiant.attestation.log_reading.reader import read_checkpoint  # noqa: PLC0415 - as above
     from affiant.attestation.tlog.note import MAX_NOTE_BYTES, parse_note  # noqa: PLC0415 - as above
 
-    with refusals(_TYP, as_json=as_json):
-        store = open_objects(url, answer_s=timeout)
-        source = FolderLog(folder)
-        if note_file is None:
-            note = read_checkpoint(source)
-        else:
-            with note_file.open("rb") as opened:
-                note = parse_note(opened.read(MAX_NOTE_BYTES + 1))
-        signed = verified_note(note, keys, policy)
-        done = Publisher(source, AnchorSource(folder / "anchors"), store).publish(note, progress=_progress())
-    if as_json:
-        print_json(
-            {
-                "typ": _TYP,
-                "url": store.name,
-                "origin": done.origin,
-                "size": done.size,
-                "written": done.written,
-                "checkpoint_written": done.checkpoint,
-                "signature_checked": signed is not None,
-            }
-        )
-    else:
-        what = f"{done.written} objects written" if done.written or done.checkpoint else "nothing to do"
-        click.echo(printable(f"{store.name}: {done.size} leaves of {done.origin}, {what}"))
-
-
-def _progress() -> Callable[[int, int], None]:
-    tell: Callable[[int], None] | None = None
-
-    def progress(done: int, total: int) -> None:
-        nonlocal tell
-        if tell is None:
-            tell = progress_of("published", total)
-        tell(done)
-
-    return progress
+    folder = Path(access.log)
+    store = open_objects(url, answer_s=access.settings.answer_s)
+    source = FolderLog(folder)
+    note = (
+        parse_note(read_bounded(note_file, MAX_NOTE_BYTES))
+        if note_file is not None
+        else read_checkpoint(source)
+    )
+    signed = access.verified(note)
+    publisher = Publisher(source, AnchorSource(folder / "anchors"), store)
+    done = publisher.publish(note, progress=progress_of("published"))
+    return Output(
+        {
+            "typ": "affiant-log-publish/1",
+            "url": store.name,
+            "origin": done.origin,
+            "size": done.size,
+            "written": done.written,
+            "checkpoint_written": done.checkpoint,
+            "signature_checked": signed is not None,
+        }
+    )

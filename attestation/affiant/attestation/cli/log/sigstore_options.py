@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from affiant.attestation.cli.log.anchor_options import shown_time
-from affiant.command_line import printable
+from affiant.attestation.cli.log.options import FILE, read_bounded
+from affiant.printable import shown_time
 
 if TYPE_CHECKING:
     from affiant.attestation.anchors.checkpoint_signing import SignedAnchor, Signing
@@ -24,13 +23,11 @@ __all__ = [
     "named_signer",
     "service_from",
     "signed_document",
-    "signed_line",
     "signing_from",
     "signing_options",
 ]
 
 TOKEN_VARIABLE: Final = "SIGSTORE_IDENTITY_TOKEN"  # noqa: S105 - a name
-_FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _TOKEN: Final = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True, path_type=Path)
 _MAX_TOKEN: Final = 16 << 10
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -42,7 +39,7 @@ def signing_options(command: _Command) -> _Command:
         "--sigstore", "by_sigstore", is_flag=True, help="Have an identity sign, and sigstore record it."
     )
     config = click.option(
-        "--trust-config", type=_FILE, help="A sigstore client trust configuration: services and roots."
+        "--trust-config", type=FILE, help="A sigstore client trust configuration: services and roots."
     )
     token = click.option(
         "--identity-token",
@@ -54,7 +51,7 @@ def signing_options(command: _Command) -> _Command:
 
 def believing_options(command: _Command) -> _Command:
     """``--trusted-root``, ``--identity`` and ``--issuer``: all, or none, by :func:`named_signer`."""
-    root = click.option("--trusted-root", type=_FILE, help="Your sigstore trusted_root.json.")
+    root = click.option("--trusted-root", type=FILE, help="Your sigstore trusted_root.json.")
     identity = click.option("--identity", help="Who must have signed: an e-mail address or a URI.")
     issuer = click.option("--issuer", metavar="URL", help="The OIDC issuer of that identity.")
     return root(identity(issuer(command)))
@@ -101,7 +98,7 @@ def service_from(trust_config: Path | None, token: Path | None) -> tuple[Callabl
             "signing by sigstore needs the sigstore library, which is not installed",
             hint="Install it with: pip install 'affiant[sigstore]'",
         ) from error
-    config, identity = _read(trust_config, MAX_TRUST_CONFIG), _token(token)
+    config, identity = read_bounded(trust_config, MAX_TRUST_CONFIG), _token(token)
     return (
         lambda statement: sign_statement(statement, trust_config=config, token=identity)[0],
         trusted_root_of(config),
@@ -128,11 +125,11 @@ def named_signer(
         raise AnchorSettingsInvalid(
             "a signer is named by three options", expected="--trusted-root, --identity and --issuer"
         )
-    return [(Always(), SigstoreRoot(_read(trusted_root, MAX_TRUSTED_ROOT), Signer(identity, issuer)))]
+    return [(Always(), SigstoreRoot(read_bounded(trusted_root, MAX_TRUSTED_ROOT), Signer(identity, issuer)))]
 
 
 def signed_document(anchor: SignedAnchor) -> Mapping[str, object]:
-    """One anchor, for ``--json``."""
+    """One anchor; identity and issuer are those that the caller trusts."""
     from affiant.attestation.signatures.sigstore.sigstore_anchor import not_after_of  # noqa: PLC0415 - help must stay cheap
 
     record, signer = anchor.record, anchor.root.signer
@@ -147,17 +144,6 @@ def signed_document(anchor: SignedAnchor) -> Mapping[str, object]:
     }
 
 
-def signed_line(anchor: SignedAnchor) -> str:
-    """One anchor, for a person; what a certificate calls its signer is escaped."""
-    shown = signed_document(anchor)
-    said = "its log" if anchor.record.promised else "its timestamp authority"
-    signer = anchor.root.signer
-    return printable(
-        f"{shown['size']} leaves existed by {shown['not_after']}, signed by {signer.identity!r} (issuer "
-        f"{signer.issuer!r}), entry {anchor.record.index} of {anchor.record.origin!r}, says {said}"
-    )
-
-
 def _token(file: Path | None) -> str:
     """The identity token: one line of ASCII."""
     from affiant.attestation.signatures.timestamps.errors import AnchorSettingsInvalid  # noqa: PLC0415 - as above
@@ -165,7 +151,7 @@ def _token(file: Path | None) -> str:
     if file is None:
         raw = os.environ.get(TOKEN_VARIABLE, "").encode("utf-8", "surrogateescape")
     else:
-        raw = _read(file, _MAX_TOKEN)
+        raw = read_bounded(file, _MAX_TOKEN)
     token = raw.strip()
     if not token.isascii() or not 0 < len(token) <= _MAX_TOKEN:
         raise AnchorSettingsInvalid(
@@ -173,11 +159,3 @@ def _token(file: Path | None) -> str:
             expected=f"one OIDC token, a line of text, in --identity-token or {TOKEN_VARIABLE}",
         )
     return token.decode()
-
-
-def _read(file: Path, limit: int) -> bytes:
-    """The first ``limit`` + 1 bytes, which every reader refuses; ``-``: standard input."""
-    if file == Path("-"):
-        return sys.stdin.buffer.read(limit + 1)
-    with file.open("rb") as opened:
-        return opened.read(limit + 1)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from affiant.attestation.cli.log.options import FILE
 from affiant.command_line import UsageGroup, print_json, printable
+from affiant.document_output import DocumentCommand, Output
 
 if TYPE_CHECKING:
     from affiant.attestation.log.witness.config import WitnessConfig
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["witness"]
 
 _LISTEN: Final = "127.0.0.1:8460"
-_FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _key_option = click.option(
     "--key",
     "key_path",
@@ -33,9 +34,6 @@ _state_option = click.option(
     "--state",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Its database. Default: the key file's name, with .sqlite after it.",
-)
-_json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
 )
 
 
@@ -62,7 +60,7 @@ def witness() -> None:
     type=click.Choice(["ed25519", "mldsa44"]),
     help="One key instead of both, Ed25519 and ML-DSA-44.",
 )
-@_json_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 def init(*, name: str, key_path: Path, state: Path | None, only: str | None, as_json: bool) -> None:
     """Make a witness: its key file and its database, which belong to each other for ever.
 
@@ -91,13 +89,13 @@ def init(*, name: str, key_path: Path, state: Path | None, only: str | None, as_
 @_key_option
 @_state_option
 @click.option("--log", "vkeys", multiple=True, metavar="VKEY", help="Verifier key of a log to witness.")
-@click.option("--config", type=_FILE, help="Or a YAML file with `logs`, and perhaps `listen`.")
+@click.option("--config", type=FILE, help="Or a YAML file with `logs`, and perhaps `listen`.")
 @click.option("--listen", help=f"Address and port; port 0: any.  [default: {_LISTEN}]")
 @click.option(
     "--listen-fd", type=click.IntRange(min=3), help="Or a descriptor of a Unix socket that listens already."
 )
-@click.option("--tls-cert", type=_FILE, help="PEM certificate chain; with --tls-key.")
-@click.option("--tls-key", type=_FILE, help="PEM private key of the certificate.")
+@click.option("--tls-cert", type=FILE, help="PEM certificate chain; with --tls-key.")
+@click.option("--tls-key", type=FILE, help="PEM private key of the certificate.")
 @click.option(
     "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
 )
@@ -146,11 +144,10 @@ def serve(
         )
 
 
-@witness.command()
+@witness.command(cls=DocumentCommand)
 @_key_option
 @_state_option
-@_json_option
-def status(*, key_path: Path, state: Path | None, as_json: bool) -> None:
+def status(*, key_path: Path, state: Path | None) -> Output:
     """Print the witness's verifier keys, and the latest tree of each log that it has cosigned.
 
     Exit codes: 0 done, 1 refused, 2 usage.
@@ -162,41 +159,25 @@ def status(*, key_path: Path, state: Path | None, as_json: bool) -> None:
     from affiant.attestation.log.witness.evidence import EvidenceFolder  # noqa: PLC0415 - as above
     from affiant.attestation.log.witness.keys import read_key_file  # noqa: PLC0415 - as above
     from affiant.attestation.log.witness.state import open_state  # noqa: PLC0415 - as above
-    from affiant.attestation.log_reading.show_text import instant  # noqa: PLC0415 - help must stay cheap
     from affiant.attestation.tlog.note import to_base64  # noqa: PLC0415 - as above
 
     keys, database = read_key_file(key_path), _database(key_path, state)
     with open_state(database, keys.identity) as opened:
         latest = opened.all()
     certain, unproven = EvidenceFolder(database.parent / "evidence").counts()
-    if as_json:
-        print_json(
-            {
-                "typ": "affiant-witness-status/1",
-                "name": keys.name,
-                "id": keys.identity,
-                "vkeys": [each.vkey() for each in keys.verifiers()],
-                "evidence": {"certain": certain, "unproven": unproven},
-                "logs": [
-                    {
-                        "origin": each.origin,
-                        "size": each.size,
-                        "root": to_base64(each.root),
-                        "time": each.seconds,
-                    }
-                    for each in latest
-                ],
-            }
-        )
-        return
-    click.echo(f"name     {printable(keys.name, limit=255)}")
-    for key in keys.verifiers():
-        click.echo(f"vkey     {printable(key.vkey(), limit=4000)}")
-    for each in latest:
-        click.echo(
-            f"log      {printable(each.origin, limit=255)}  {each.size} leaves, cosigned {instant(each.seconds)}"
-        )
-    click.echo(f"evidence {certain} contradictions, {unproven} unproven, in {database.parent / 'evidence'}")
+    return Output(
+        {
+            "typ": "affiant-witness-status/1",
+            "name": keys.name,
+            "id": keys.identity,
+            "vkeys": [each.vkey() for each in keys.verifiers()],
+            "evidence": {"certain": certain, "unproven": unproven},
+            "logs": [
+                {"origin": each.origin, "size": each.size, "root": to_base64(each.root), "time": each.seconds}
+                for each in latest
+            ],
+        }
+    )
 
 
 def _database(key_path: Path, state: Path | None) -> Path:

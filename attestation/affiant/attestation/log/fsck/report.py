@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,3 +48,22 @@ class FsckReport:
         """The heaviest problem's; None where there is none."""
         severities = {problem.severity for problem in self.problems}
         return max(severities, default=None, key=list(Severity).index)
+
+    def to_json(self, name: str) -> Mapping[str, object]:
+        """The result document of ``affiant log fsck`` for the log that is called ``name``."""
+        return {
+            "typ": "affiant-log-fsck/1",
+            "log": name,
+            "origin": self.checkpoint.origin,
+            "size": self.checkpoint.size,
+            "bundles": self.bundles,
+            "tiles": self.tiles,
+            "ahead": self.ahead,
+            "listed": self.listed,
+            "count": self.count,
+            "verdict": self.severity or "affirming",
+            "problems": [
+                {"code": each.code, "path": each.path, "detail": each.detail, "weight": each.severity}
+                for each in self.problems
+            ],
+        }

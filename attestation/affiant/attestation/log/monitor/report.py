@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from affiant.attestation.log.monitor.findings import Finding
+from affiant.attestation.log.monitor.proof_files import ProofFiles
 from affiant.attestation.log_reading.severity import Severity
 from affiant.attestation.tlog.checkpoint import Checkpoint
+from affiant.attestation.tlog.note import to_base64
 
 __all__ = ["Report"]
 
@@ -46,3 +48,31 @@ class Report:
         if self.contradictions or any(each.severity is Severity.CONTRAINDICATED for each in self.findings):
             return Severity.CONTRAINDICATED
         return Severity.WARNING if self.findings else None
+
+    def to_json(self, files: ProofFiles) -> Mapping[str, object]:
+        """The result document of ``affiant log monitor``; ``files`` has the proofs of its contradictions."""
+        checkpoint = self.checkpoint
+        return {
+            "typ": "affiant-log-monitor/1",
+            "origin": None if checkpoint is None else checkpoint.origin,
+            "size": None if checkpoint is None else checkpoint.size,
+            "root": None if checkpoint is None else to_base64(checkpoint.root),
+            "time": self.time,
+            "accepted": self.remembered,
+            "read": self.read,
+            "chains": {"open": self.open_chains, "ended": self.ended_chains},
+            "open": [{"chn": chn, "seq": seq, "iat": iat} for chn, seq, iat in self.tails],
+            "verdict": self.severity or "affirming",
+            "contradictions": self.contradictions,
+            "counts": dict(self.counts),
+            "findings": [
+                {
+                    "code": each.code,
+                    "weight": each.severity,
+                    "message": each.message,
+                    "files": str(files.place(each)) if each.severity is Severity.CONTRAINDICATED else None,
+                }
+                for each in self.findings
+            ],
+            "not_made": list(self.not_made),
+        }
