@@ -30,7 +30,6 @@ _LIMIT: Final = 600
 """Characters of a value that are shown."""
 _TIMES: Final = frozenset({"iat", "time", "witnesses"})
 """Members that are seconds since 1970, or objects of them."""
-_EMPTY: Final[tuple[object, ...]] = (None, "", [], {}, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +87,20 @@ def print_output(output: Output, *, as_json: bool, one_line: bool = False) -> No
 
 def document_lines(document: Mapping[str, object]) -> Iterator[str]:
     """The lines of ``document``; its ``typ`` is for programs."""
-    shown = {name: "none" if value in _EMPTY else value for name, value in document.items() if name != "typ"}
-    return _members(_readable("", shown), "")
+    named = {one_line(name, limit=_LIMIT): value for name, value in document.items() if name != "typ"}
+    return _members({name: _readable(name, value) or "none" for name, value in named.items()}, "")
 
 
 def _readable(name: str, value: Any) -> Any:
     """``value`` of member ``name`` as a person reads it: times as such, nothing where there is nothing."""
     match value:
         case Mapping():
-            return {
-                one_line(each, limit=_LIMIT): _readable(name if name in _TIMES else each, below)
-                for each, below in value.items()
-                if below not in _EMPTY
-            }
+            below = {each: _readable(name if name in _TIMES else each, one) for each, one in value.items()}
+            return {one_line(each, limit=_LIMIT): one for each, one in below.items() if one}
         case list() | tuple():
             return [_readable(name, each) for each in value]
+        case None:
+            return ""
         case bool():
             return "yes" if value else "no"
         case int() if name in _TIMES:
@@ -113,18 +111,17 @@ def _readable(name: str, value: Any) -> Any:
 
 def _members(document: Mapping[str, Any], indent: str, *, nested: bool = False) -> Iterator[str]:
     """``nested``: the names may be others' (of witnesses, codes), and stay as they are."""
-    width = min(max(map(len, document), default=0), 20)
+    width = min(max(map(len, document), default=0), 24)
     for name, value in document.items():
         label = name if nested else name.replace("_", " ")
-        head, text, deeper = f"{indent}{label:<{width}}  ", _inline(value), f"{indent}  "
-        objects = isinstance(value, list) and all(isinstance(each, dict) for each in value)
-        if isinstance(value, str) or (len(head) + len(text) <= _WIDTH and not objects):
-            yield head + text
+        head, deeper = f"{indent}{label:<{width}}  ", f"{indent}  "
+        if isinstance(value, str) or (_is_flat(value) and len(head) + len(_inline(value)) <= _WIDTH):
+            yield head + _inline(value)
             continue
         yield head.rstrip()
         if isinstance(value, dict):
             yield from _members(value, deeper, nested=True)
-        elif objects:
+        elif isinstance(value[0], dict):
             yield from _objects(value, deeper)
         else:
             yield from (deeper + _inline(each) for each in value)
@@ -132,19 +129,24 @@ def _members(document: Mapping[str, Any], indent: str, *, nested: bool = False) 
 
 def _objects(rows: Sequence[Mapping[str, Any]], indent: str) -> Iterator[str]:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [
-        [name.replace("_", " ") for name in names],
-        *([_inline(row.get(name, "")) for name in names] for row in rows),
-    ]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    if len(rows) > 1 and len(indent) + sum(widths) + 2 * len(widths) <= _WIDTH:
-        for line in cells:
-            yield (indent + "  ".join(map(str.ljust, line, widths))).rstrip()
-        return
+    if len(rows) > 1 and all(_is_flat(value) for row in rows for value in row.values()):
+        cells = [[_inline(row.get(name, "")) for name in names] for row in rows]
+        cells.insert(0, [name.replace("_", " ") for name in names])
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        if len(indent) + sum(widths) + 2 * len(widths) <= _WIDTH:
+            yield from ((indent + "  ".join(map(str.ljust, line, widths))).rstrip() for line in cells)
+            return
     for number, row in enumerate(rows):
         if number:
             yield ""
         yield from _members(row, indent)
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether ``value`` may be shown on one line: text, a list of texts, or an object of these."""
+    if isinstance(value, dict):
+        return not any(isinstance(each, dict) or not _is_flat(each) for each in value.values())
+    return isinstance(value, str) or all(isinstance(each, str) for each in value)
 
 
 def _inline(value: Any) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from affiant.attestation.audit.receipts.conditions import Conditions, query_of
 from affiant.attestation.audit.receipts.store import ReceiptStore
+from affiant.printable import shown_time
 
 __all__ = ["Coverage", "Found", "Signer", "count_of", "coverage_of", "find"]
 
@@ -57,6 +58,15 @@ class Found:
     bundle: Mapping[str, Any]
     rests_on: tuple[Signer, ...]
 
+    def to_json(self) -> Mapping[str, object]:
+        """One entry of the result document."""
+        rests_on = [_members(each) | {"advisories": list(each.advisories)} for each in self.rests_on]
+        return _members(self) | {"at": shown_time(self.at), "rests_on": rests_on}
+
+
+def _members(one: Found | Signer) -> dict[str, object]:
+    return {each.name: getattr(one, each.name) for each in fields(one)}
+
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
@@ -70,6 +80,17 @@ class Coverage:
     unproven: int
     """Signers whose evidence is claimed or missing."""
     signers: int
+
+    def to_json(self) -> Mapping[str, object]:
+        """The member ``searched`` of the result document."""
+        return {
+            "bundles": self.bundles,
+            "contraindicated": self.contraindicated,
+            "receipts": self.receipts,
+            "profile_id_disclosed": self.profile_ids,
+            "signers": self.signers,
+            "signers_unproven": self.unproven,
+        }
 
 
 def find(store: ReceiptStore, conditions: Conditions) -> Iterator[Found]:

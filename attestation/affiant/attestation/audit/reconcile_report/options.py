@@ -84,7 +84,7 @@ def record_options(
     columns: Sequence[str],
     models: Sequence[str],
     bucket: str | None,
-    time_form: str,
+    bill_time: str,
 ) -> RecordOptions:
     """The record that the options name.
 
@@ -100,7 +100,7 @@ def record_options(
     if proxy_log is not None:
         return _proxy(proxy_log, proxy_format, log_host)
     if bill is not None:
-        return _bill(bill, columns, models, bucket, time_form)
+        return _bill(bill, columns, models, bucket, bill_time)
     assert spans is not None
     return RecordOptions("spans", spans, "OTLP JSON lines")
 

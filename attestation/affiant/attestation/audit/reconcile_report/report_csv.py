@@ -15,10 +15,10 @@ from typing import Final
 
 from affiant.attestation.audit.reconcile.claims import Claim
 from affiant.attestation.audit.reconcile.results import Result
-from affiant.attestation.audit.reconcile_report.report_text import shown_time
 from affiant.attestation.audit.records_of_others.errors import SettingsInvalid
-from affiant.attestation.verdict.lines import one_line
+from affiant.attestation.audit.records_of_others.instants import rfc3339_text
 from affiant.files import refuse_stream
+from affiant.printable import one_line
 
 __all__ = ["COLUMNS", "cell", "write_csv"]
 
@@ -71,7 +71,7 @@ def _row(result: Result) -> Sequence[str]:
     facts = item.facts
     values = (
         *head,
-        *(shown_time(item.begun), shown_time(item.ended), item.authority),
+        *(rfc3339_text(item.begun), rfc3339_text(item.ended), item.authority),
         *(facts.method, facts.path, facts.status, facts.sent, facts.received),
         *(facts.model, facts.tokens_in, facts.tokens_out, item.reference),
     )
@@ -81,7 +81,7 @@ def _row(result: Result) -> Sequence[str]:
 def _claim(claim: Claim) -> Sequence[str]:
     facts = claim.facts
     values = (
-        *(None, "receipt without item", None, claim.receipt, claim.kind, None, shown_time(claim.at)),
+        *(None, "receipt without item", None, claim.receipt, claim.kind, None, rfc3339_text(claim.at)),
         *(claim.authority, facts.method, facts.path, facts.status, facts.sent, facts.received),
         *(facts.model, facts.tokens_in, facts.tokens_out, None),
     )

@@ -14,7 +14,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-__all__ = ["common_log", "rfc3339", "squid", "unix_nanoseconds"]
+__all__ = ["common_log", "rfc3339", "rfc3339_text", "squid", "unix_nanoseconds"]
 
 _RFC3339: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
@@ -42,6 +42,15 @@ def rfc3339(text: str) -> int:
     fraction, sign, zone_hour, zone_minute = match.groups()[6:]
     at = _instant((year, month, day, hour, minute, second), _zone(sign, zone_hour, zone_minute))
     return at + int((fraction or "").ljust(3, "0")[:3])
+
+
+def rfc3339_text(milliseconds: int) -> str:
+    """The time as text, with milliseconds where there are any; the number itself where no calendar has it."""
+    try:
+        at = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return str(milliseconds)
+    return f"{at:%Y-%m-%dT%H:%M:%S}{f'.{at.microsecond // 1000:03}' if at.microsecond else ''}Z"
 
 
 def common_log(text: str) -> int:

@@ -10,15 +10,14 @@ import click
 from affiant.attestation.bundle.bundle import MAX_BUNDLE, parse_bundle
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle, is_archive
 from affiant.attestation.bundle.period.layout import OBJECT_FOLDERS
-from affiant.command_line import print_json, printable
+from affiant.document_output import DocumentCommand, Output
 
 __all__ = ["show"]
 
 
-@click.command()
+@click.command(cls=DocumentCommand)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(*, file: Path, as_json: bool) -> None:
+def show(*, file: Path) -> Output:
     """Say what FILE holds, a single bundle or a period bundle. What it says of itself is not verified.
 
     \b
@@ -29,13 +28,7 @@ def show(*, file: Path, as_json: bool) -> None:
         archive = is_archive(opened.read(4))
     if not archive and file.stat().st_size > MAX_BUNDLE:
         raise click.UsageError(f"{file} is larger than a single bundle may be ({MAX_BUNDLE >> 20} MiB)")
-    found = _of_period(file) if archive else _of_single(file)
-    if as_json:
-        print_json(found)
-        return
-    for name, value in found.items():
-        text = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
-        click.echo(f"{name:<12}{printable(str(text))}")
+    return Output(_of_period(file) if archive else _of_single(file))
 
 
 def _of_single(file: Path) -> Mapping[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,20 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from affiant.attestation.cli.options.timestamp_option import instant
-from affiant.command_line import UsageGroup, print_json, printable
+from affiant.command_line import EXIT_REFUSED, UsageGroup, printable
+from affiant.document_output import AS_JSON, DocumentCommand, Output, print_output
 from affiant.errors import AffiantError
 
 if TYPE_CHECKING:
-    from affiant.attestation.audit.receipts.conditions import Conditions
     from affiant.attestation.audit.receipts.indexing import Indexed
-    from affiant.attestation.audit.receipts.store import ReceiptStore
 
 __all__ = ["receipts"]
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _PATH: Final = click.Path(exists=True, path_type=Path)
 _STORE: Final = click.Path(dir_okay=False, path_type=Path)
-_EXIT_REFUSED: Final = 1
 _EXIT_FOUND: Final = 10
 _TYP_INDEX: Final = "affiant-receipt-index/1"
 _TYP_FIND: Final = "affiant-receipt-search/1"
@@ -45,7 +42,7 @@ def receipts() -> None:
     """
 
 
-@receipts.command()
+@receipts.command(cls=DocumentCommand)
 @_store_option
 @click.option(
     "--trust",
@@ -55,18 +52,8 @@ def receipts() -> None:
     help="Your trust file: the keys, images and policies that you accept.",
 )
 @click.option("--at", callback=instant, metavar="TIME", help="Judge the bundles at this time (default: now).")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 @click.argument("bundles", nargs=-1, required=True, type=_PATH, metavar="BUNDLE...")
-@click.pass_context
-def index(
-    ctx: click.Context,
-    *,
-    store_path: Path,
-    trust_path: Path,
-    at: datetime,
-    as_json: bool,
-    bundles: tuple[Path, ...],
-) -> None:
+def index(*, store_path: Path, trust_path: Path, at: datetime, bundles: tuple[Path, ...]) -> Output:
     """Judge bundles and index what their receipts rest on; a folder stands for every bundle below it.
 
     Each bundle is one transaction, durable before the next; one that is there already, under the same trust file, stays
@@ -100,26 +87,11 @@ def index(
         for path in paths:
             ends.append(index_file(path, store, trust, at=at, build=build_name()))
             progress(len(ends))
-            if not as_json:
-                _tell_end(ends[-1])
     counts = {str(end): sum(each.end is end for each in ends) for end in End}
-    if as_json:
-        print_json({"typ": _TYP_INDEX, "counts": counts, "bundles": [_end_document(each) for each in ends]})
-    else:
-        click.echo(", ".join(f"{count} {end}" for end, count in counts.items()))
-    ctx.exit(_EXIT_REFUSED if counts["refused"] or not ends else 0)
-
-
-def _tell_end(each: Indexed) -> None:
-    from affiant.attestation.verdict.lines import one_line  # noqa: PLC0415 - help must stay cheap
-
-    text = f"{each.end:<8} {each.path}"
-    if each.bundle is not None:
-        simulated = ", SIMULATED" if each.bundle.simulated else ""
-        text += f": {each.receipts} receipts, tier {each.bundle.tier}, {each.bundle.level or 'no level'}{simulated}"
-    if each.error is not None:
-        text += f": {each.error} [{each.error.code}]"
-    click.echo(one_line(text, limit=600))
+    return Output(
+        {"typ": _TYP_INDEX, "bundles": [_end_document(each) for each in ends], "counts": counts},
+        EXIT_REFUSED if counts["refused"] or not ends else 0,
+    )
 
 
 def _end_document(each: Indexed) -> dict[str, object]:
@@ -129,6 +101,7 @@ def _end_document(each: Indexed) -> dict[str, object]:
         "bundle": None if each.bundle is None else each.bundle.digest,
         "tier": None if each.bundle is None else each.bundle.tier,
         "level": None if each.bundle is None else each.bundle.level,
+        "simulated": None if each.bundle is None else each.bundle.simulated,
         "receipts": each.receipts,
         "refused": None if each.error is None else each.error.to_json(),
     }
@@ -145,7 +118,7 @@ def _several(name: str, column: str, metavar: str, text: str) -> Callable[[_Func
     return click.option(name, column, multiple=True, metavar=metavar, help=text)
 
 
-@receipts.command()
+@receipts.command(cls=DocumentCommand)
 @_store_option
 @_several("--tcb-status", "tcb_status", "STATUS", "TCB level of the platform, as UpToDate or OutOfDate.")
 @_several("--advisory", "advisory", "ID", "An advisory that the collateral of the time lists, INTEL-SA-...")
@@ -171,7 +144,6 @@ def _several(name: str, column: str, metavar: str, text: str) -> Callable[[_Func
     help="Evidence and keys of this signer alone (default: either).",
 )
 @click.option("--count", "only_count", is_flag=True, help="Print how many different receipts there are.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 @click.option(
     "--ndjson", "as_lines", is_flag=True, help="Print one JSON object a line, for any number of them."
 )
@@ -185,10 +157,9 @@ def find(
     until: int | None,
     of: str | None,
     only_count: bool,
-    as_json: bool,
     as_lines: bool,
     **values: Sequence[str],
-) -> None:
+) -> Output:
     """Which receipts rest on this: each with what it rests on, through whom, and its bundle's verdict when indexed.
 
     Several values of one option: any of them. Several options: all of them; those about evidence and keys hold of one
@@ -202,56 +173,25 @@ def find(
       affiant receipts find --store receipts.sqlite --mrseam 97907a... --of gateway --ndjson
       affiant receipts find --store receipts.sqlite --profile code_implementer --model gpt-5 --count
     """
-    from affiant.attestation.audit.receipts.affected_records import count_of  # noqa: PLC0415 - as above
+    from affiant.attestation.audit.receipts.affected_records import count_of, coverage_of  # noqa: PLC0415 - as above
+    from affiant.attestation.audit.receipts.affected_records import find as find_in  # noqa: PLC0415 - as above
     from affiant.attestation.audit.receipts.conditions import Conditions  # noqa: PLC0415 - help must stay cheap
     from affiant.attestation.audit.receipts.store import open_store  # noqa: PLC0415 - as above
 
+    as_json = ctx.meta[AS_JSON]
     if as_json and as_lines:
         raise click.UsageError("--json and --ndjson exclude each other")
     conditions = Conditions(values, of, since, until)
     with open_store(store_path, make=False) as store:
         count = count_of(store, conditions)
-        if as_lines and not only_count:
-            _print_lines(store, conditions)
-        elif as_json:
-            _print_document(store, conditions, count, only_count=only_count)
-        elif only_count:
+        code = _EXIT_FOUND if count else 0
+        found = (each.to_json() for each in find_in(store, conditions))
+        if only_count and not as_json:
             click.echo(str(count))
-        else:
-            _print_text(store, conditions, count)
-    ctx.exit(_EXIT_FOUND if count else 0)
-
-
-def _print_lines(store: ReceiptStore, conditions: Conditions) -> None:
-    from affiant.attestation.audit.receipts.affected_records import find as find_in  # noqa: PLC0415 - as above
-    from affiant.attestation.audit.receipts.find_text import found_document  # noqa: PLC0415 - help must stay cheap
-
-    for found in find_in(store, conditions):
-        click.echo(json.dumps(found_document(found), sort_keys=True))
-
-
-def _print_document(store: ReceiptStore, conditions: Conditions, count: int, *, only_count: bool) -> None:
-    from affiant.attestation.audit.receipts.affected_records import coverage_of  # noqa: PLC0415 - as above
-    from affiant.attestation.audit.receipts.affected_records import find as find_in  # noqa: PLC0415 - as above
-    from affiant.attestation.audit.receipts.find_text import coverage_document, found_document  # noqa: PLC0415 - as above
-
-    document: dict[str, object] = {
-        "typ": _TYP_FIND,
-        "searched": coverage_document(coverage_of(store)),
-        "count": count,
-    }
-    if not only_count:
-        document["found"] = [found_document(each) for each in find_in(store, conditions)]
-    print_json(document)
-
-
-def _print_text(store: ReceiptStore, conditions: Conditions, count: int) -> None:
-    from affiant.attestation.audit.receipts.affected_records import coverage_of  # noqa: PLC0415 - as above
-    from affiant.attestation.audit.receipts.affected_records import find as find_in  # noqa: PLC0415 - as above
-    from affiant.attestation.audit.receipts.find_text import coverage_lines, found_lines  # noqa: PLC0415 - as above
-
-    for line in coverage_lines(coverage_of(store)):
-        click.echo(line)
-    for found in find_in(store, conditions):
-        click.echo("\n".join(["", *found_lines(found)]))
-    click.echo(f"\n{count:,} receipts found")
+            ctx.exit(code)
+        if as_lines and not only_count:
+            for each in found:
+                print_output(Output(each), as_json=True, one_line=True)
+            ctx.exit(code)
+        document = {"typ": _TYP_FIND, "searched": coverage_of(store).to_json(), "count": count}
+        return Output(document | ({} if only_count else {"found": list(found)}), code)

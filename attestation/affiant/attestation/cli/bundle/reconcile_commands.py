@@ -14,7 +14,8 @@ from affiant.attestation.audit.reconcile_report.options import bound, record_opt
 from affiant.attestation.audit.records_of_others.bill import TIME_FORMS
 from affiant.attestation.audit.records_of_others.proxy_formats import PROXY_FORMATS
 from affiant.attestation.cli.options.timestamp_option import instant
-from affiant.command_line import RefusalShown, print_json, printable
+from affiant.command_line import RefusalShown, printable, usage_error
+from affiant.document_output import DocumentCommand, Output
 from affiant.errors import AffiantError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,19 +26,19 @@ __all__ = ["reconcile"]
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
 
-class _Refusing(click.Command):
-    """A refusal is one line: 2 where the command line cannot be meant, 1 where a bundle does not hold."""
+class _Reconcile(DocumentCommand):
+    """An error is one line: 2 where the command line cannot be meant, 1 where a bundle does not hold."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except ConfigurationError as error:
-            raise click.UsageError(f"{printable(str(error))} [{error.code}]") from error
+            raise usage_error(error) from error
         except AffiantError as error:
             raise RefusalShown(error) from error
 
 
-@click.command(cls=_Refusing)
+@click.command(cls=_Reconcile)
 @click.option(
     "--bundle", "bundles", multiple=True, required=True, type=_FILE, help="Receipts; several may be given."
 )
@@ -117,22 +118,10 @@ class _Refusing(click.Command):
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Also write every item to a file.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
-@click.pass_context
 def reconcile(
-    ctx: click.Context,
     *,
     bundles: tuple[Path, ...],
     trust_path: Path,
-    proxy_log: Path | None,
-    bill: Path | None,
-    spans: Path | None,
-    proxy_format: str | None,
-    log_host: str | None,
-    columns: tuple[str, ...],
-    models: tuple[str, ...],
-    bucket: str | None,
-    bill_time: str,
     begin: int | None,
     end: int | None,
     hosts: tuple[str, ...],
@@ -141,8 +130,8 @@ def reconcile(
     unverified: bool,
     show: int,
     csv_path: Path | None,
-    as_json: bool,
-) -> None:
+    **record_named: Any,
+) -> Output:
     """Follow every item of a record that somebody else keeps to the receipt that explains it.
 
     Whether receipts are complete cannot be seen in them: it is tested from a proxy's log, an upstream's bill or an
@@ -160,21 +149,10 @@ def reconcile(
         --column time=Day --column model=Model --column requests=Requests --from 2026-11-01T00:00:00Z
     """
     from affiant.attestation.audit.reconcile_report.following import follow  # noqa: PLC0415 - as above
-    from affiant.attestation.audit.reconcile_report.report_document import report_document  # noqa: PLC0415 - as above
-    from affiant.attestation.audit.reconcile_report.report_text import report_lines  # noqa: PLC0415 - as above
+    from affiant.attestation.audit.reconcile_report.report_document import ending, report_document  # noqa: PLC0415 - as above
     from affiant.attestation.cli.log.options import progress_of  # noqa: PLC0415 - help must stay cheap
 
-    record = record_options(
-        proxy_log=proxy_log,
-        bill=bill,
-        spans=spans,
-        proxy_format=proxy_format,
-        log_host=log_host,
-        columns=columns,
-        models=models,
-        bucket=bucket,
-        time_form=bill_time,
-    )
+    record = record_options(**record_named)
     scope = scope_of(begin, end, hosts)
     require_apart(csv_path, (record.path, trust_path, *bundles))
     known = _read_bundles(bundles, trust_path, at, accept_unverified=unverified)
@@ -187,11 +165,7 @@ def reconcile(
         csv_path=csv_path,
         progress=progress_of("bytes of the record read", record.path.stat().st_size),
     )
-    if as_json:
-        print_json(report_document(outcome))
-    else:
-        click.echo("\n".join(report_lines(outcome)))
-    ctx.exit(outcome.tally.exit_code)
+    return Output(report_document(outcome), outcome.tally.exit_code, ending(outcome))
 
 
 def _read_bundles(
