@@ -121,6 +121,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "crl.issuer": ("NotAuthenticError", "A revocation list of another issuer than the one it is needed for."),
     "crl.malformed": ("MalformedError", "A revocation list is not DER of a complete, direct v2 CRL."),
     "crl.signature": ("NotAuthenticError", "The signature of a revocation list does not hold."),
+    "erasure.refused": ("StateError", "The gateway refused an order; the text is its own."),
     "eventlog.ambiguous": (
         "MalformedError",
         "A runtime event's name holds the delimiter, so that its digest stands for several events.",
@@ -136,6 +137,8 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "eventlog.preimage": ("NotAuthenticError", "An event's content is not what its digest was made of."),
     "eventlog.replay": ("NotAuthenticError", "Replaying the event log does not give the quote's registers."),
     "fmt.cmw": ("MalformedError", "Bytes are not one of our CMW collections."),
+    "fmt.receipt": ("MalformedError", "Text is not a receipt: outer form or size."),
+    "gateway.unreachable": ("UnreachableError", "No gateway serves from this folder."),
     "log.denied": ("UnreachableError", "A store of objects refuses these credentials, or what they ask for."),
     "log.no_such_leaf": ("StateError", "The log has no such leaf."),
     "monitor.settings": ("ConfigurationError", "What the operator gave does not fit together."),
@@ -208,6 +211,13 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "MalformedError",
         "A quote of a version or an attestation key type that no verifier supports.",
     ),
+    "receipt_store.unusable": ("StateError", "The store is damaged, or no store of this version."),
+    "receipt_store.unverified": ("NotAuthenticError", "A bundle with a receipt that is not authentic."),
+    "reconcile.scratch": ("StateError", "The temporary store cannot be written."),
+    "reconcile.unverified": (
+        "NotAuthenticError",
+        "A bundle whose verdict is contraindicated, or whose receipts are not authentic.",
+    ),
     "reference.malformed": (
         "MalformedError",
         "The reference values are incomplete, contradict themselves, or hold an empty list.",
@@ -223,15 +233,32 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "NotAuthenticError",
         "The TDX module is none that TCB Info knows, or not Intel's.",
     ),
+    "witness.ahead": (
+        "NotAllowedError",
+        "The witness has cosigned a larger tree: the log that asks has lost leaves.",
+    ),
     "witness.conflict": (
         "UnreachableError",
         "The size that the witness names changed between two questions.",
     ),
     "witness.exists": ("StateError", "A key or database stands there already."),
+    "witness.forged": (
+        "NotAuthenticError",
+        "An answer whose cosignature of a known key does not hold, or is none of a known key.",
+    ),
+    "witness.inconsistent": (
+        "NotAuthenticError",
+        "The witness answered that the checkpoint does not grow from what it has seen.",
+    ),
+    "witness.refused": ("NotAllowedError", "The witness does not serve this log, or not under this key."),
     "witness.settings": ("ConfigurationError", "What the operator gave does not fit together."),
     "witness.state_lost": (
         "StateError",
         "A key whose database is missing or another's. Starting empty would cosign a second history.",
+    ),
+    "witness.unreachable": (
+        "UnreachableError",
+        "No whole answer in time, or an answer that is none of a witness.",
     ),
 }
 """Code -> the family that is raised, and its meaning."""

@@ -1,24 +1,4 @@
-"""Defines the errors of reading a log, each with a stable code.
-
-::
-
-    UnreachableError    log.unreachable   no connection, or no whole answer in time
-                        log.unavailable   the server says that it cannot answer now
-                        log.absent        there is no log: no checkpoint is at this place
-                        log.denied        a store of objects does not let these credentials read or write
-    MalformedError      log.too_large     a resource is larger than it can be
-    NotAuthenticError   log.tls           the server's certificate does not hold
-                        log.root          the tiles are those of another tree than the one signed
-                        log.leaf          a leaf is not the one that the tree has at its place
-    NotAllowedError     log.redirect      the server sends us elsewhere
-                        log.path          a link or something else that is no regular file of the log's folder
-    StateError          log.missing       a tile or entry bundle that the signed checkpoint implies is not there
-                        log.no_such_leaf  no leaf has this index, or is of this receipt
-    ConfigurationError  log.settings      an address, key or policy that cannot be meant
-                        log.extra         the HTTP client, or that of object stores, is not installed
-
-What the documents themselves fail with are the errors of ``errors``.
-"""
+"""Defines the errors of reading a log that have a class; the others are in the table of error codes."""
 
 from __future__ import annotations
 

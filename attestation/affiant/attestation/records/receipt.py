@@ -49,12 +49,6 @@ _MAX_SDJWT: Final = 64 * 1024
 """A receipt with all its disclosures; typical ones are under 8 KiB."""
 
 
-class ReceiptMalformed(MalformedError):
-    """Text is not a receipt: outer form or size."""
-
-    code = "fmt.receipt"
-
-
 class RoleMismatch(NotAuthenticError):
     """A record's role, class, chain, issuer or kind does not agree with the keyset that signs it."""
 
@@ -149,14 +143,18 @@ def parse_receipt(text: str) -> ReceiptText:
     """Take a receipt apart.
 
     Raises:
-        ReceiptMalformed: size, characters, or no trailing ``~``.
+        ``fmt.receipt``: size, characters, or no trailing ``~``.
         JWSMalformed: the part before the first ``~`` is not one of our JWS.
     """
     if len(text) > _MAX_SDJWT or not text.isascii():
-        raise ReceiptMalformed("not a receipt", expected=f"at most {_MAX_SDJWT} ASCII characters")
+        raise MalformedError(
+            "not a receipt", expected=f"at most {_MAX_SDJWT} ASCII characters", code="fmt.receipt"
+        )
     head, mark, tail = text.partition("~")
     if not mark or (tail and not tail.endswith("~")):
-        raise ReceiptMalformed("not an SD-JWT", expected="a '~' after the JWS and after each disclosure")
+        raise MalformedError(
+            "not an SD-JWT", expected="a '~' after the JWS and after each disclosure", code="fmt.receipt"
+        )
     disclosures = tuple(tail.split("~")[:-1]) if tail else ()
     for disclosure in disclosures:
         from_b64u(disclosure)

@@ -16,13 +16,6 @@ from tests.raising import raises_code
 
 from affiant.attestation.log.witness.checkpoint_request import parse_submission
 from affiant.attestation.log.witness.client import Cosignatures, ask_witness
-from affiant.attestation.log.witness.errors import (
-    CosignatureForged,
-    WitnessAhead,
-    WitnessInconsistent,
-    WitnessRefused,
-    WitnessUnreachable,
-)
 from affiant.attestation.log.witness.protocol import SIZE_TYPE
 from affiant.attestation.log.witness.witness import Witness
 from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
@@ -104,9 +97,9 @@ def test_a_real_witness_cosigns_and_a_wrong_size_is_retried_once(witness: Witnes
         assert first.seconds == NOW
         assert len(ask(url, old=0, size=20).lines) == 2  # it has 9
         assert len(ask(url, old=20, size=20).lines) == 2
-        with pytest.raises(WitnessAhead):
+        with raises_code("witness.ahead"):
             ask(url, old=9, size=12)
-        with pytest.raises(WitnessInconsistent):
+        with raises_code("witness.inconsistent"):
             ask(url, old=20, size=30, log=FORK)
 
 
@@ -125,29 +118,27 @@ def test_a_size_that_keeps_changing_is_a_conflict_after_two_questions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "media_type", "body", "refusal"),
+    ("status", "media_type", "body", "code"),
     [
-        (409, "text/plain", b"5\n", WitnessUnreachable),
-        (409, SIZE_TYPE, b"5", WitnessUnreachable),
-        (409, SIZE_TYPE, b"05\n", WitnessUnreachable),
-        (409, SIZE_TYPE, b"-5\n", WitnessUnreachable),
-        (409, SIZE_TYPE, b"99\n", WitnessAhead),
-        (422, TEXT, b"", WitnessInconsistent),
-        (403, TEXT, b"", WitnessRefused),
-        (404, TEXT, b"", WitnessRefused),
-        (400, TEXT, b"", WitnessRefused),
-        (503, TEXT, b"", WitnessUnreachable),
-        (302, TEXT, b"", WitnessUnreachable),
-        (200, TEXT, b"", CosignatureForged),
-        (200, TEXT, b"hello\n", CosignatureForged),
-        (200, TEXT, b"\xff\n", CosignatureForged),
-        (200, TEXT, b"x" * 100_000, WitnessUnreachable),
+        (409, "text/plain", b"5\n", "witness.unreachable"),
+        (409, SIZE_TYPE, b"5", "witness.unreachable"),
+        (409, SIZE_TYPE, b"05\n", "witness.unreachable"),
+        (409, SIZE_TYPE, b"-5\n", "witness.unreachable"),
+        (409, SIZE_TYPE, b"99\n", "witness.ahead"),
+        (422, TEXT, b"", "witness.inconsistent"),
+        (403, TEXT, b"", "witness.refused"),
+        (404, TEXT, b"", "witness.refused"),
+        (400, TEXT, b"", "witness.refused"),
+        (503, TEXT, b"", "witness.unreachable"),
+        (302, TEXT, b"", "witness.unreachable"),
+        (200, TEXT, b"", "witness.forged"),
+        (200, TEXT, b"hello\n", "witness.forged"),
+        (200, TEXT, b"\xff\n", "witness.forged"),
+        (200, TEXT, b"x" * 100_000, "witness.unreachable"),
     ],
 )
-def test_every_other_answer_is_a_named_refusal(
-    status: int, media_type: str, body: bytes, refusal: type[Exception]
-) -> None:
-    with answering(lambda _body: (status, media_type, body)) as url, pytest.raises(refusal):
+def test_every_other_answer_is_a_named_refusal(status: int, media_type: str, body: bytes, code: str) -> None:
+    with answering(lambda _body: (status, media_type, body)) as url, raises_code(code):
         ask(url)
 
 
@@ -165,7 +156,7 @@ def test_forged_cosignatures_are_refused_and_those_of_strangers_ignored() -> Non
     other_tree = KEYS.cosign(LOG.note(8).text, NOW)
     future = KEYS.cosign(text, NOW + 301)
     for bad in (strangers, (genuine[1], forged), other_tree, future):
-        with answering(lines(*bad)) as url, pytest.raises(CosignatureForged):
+        with answering(lines(*bad)) as url, raises_code("witness.forged"):
             ask(url)
 
 
@@ -175,10 +166,10 @@ def test_silence_ends_in_time() -> None:
         return 200, TEXT, b""
 
     start = time.monotonic()
-    with answering(silent) as url, pytest.raises(WitnessUnreachable):
+    with answering(silent) as url, raises_code("witness.unreachable"):
         ask(url, answer_s=0.2)
     assert time.monotonic() - start < 5
-    with pytest.raises(WitnessUnreachable):
+    with raises_code("witness.unreachable"):
         ask("http://127.0.0.1:1")
 
 
@@ -194,6 +185,6 @@ def test_the_body_is_the_protocols() -> None:
         seen.append(body)
         return 503, TEXT, b""
 
-    with answering(keep) as url, pytest.raises(WitnessUnreachable):
+    with answering(keep) as url, raises_code("witness.unreachable"):
         ask(url, old=5)
     assert seen == [request(5, 9)]

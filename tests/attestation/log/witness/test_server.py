@@ -25,11 +25,11 @@ from cryptography.x509.oid import NameOID
 from tests.attestation.log.witness.conftest import FORK, KEYS, LOG, NAME, ORIGIN, QUICK_KEYS, opened, request
 from tests.attestation.log_builder import log_signer
 from tests.attestation.served_witness import Served
+from tests.raising import raises_code
 
 from affiant.attestation.log.witness.asgi import _send
 from affiant.attestation.log.witness.checkpoint_request import MAX_REQUEST_BYTES
 from affiant.attestation.log.witness.client import ask_witness
-from affiant.attestation.log.witness.errors import WitnessUnreachable
 from affiant.attestation.log.witness.protocol import Answer
 from affiant.attestation.log.witness.server import _BoundedHTTP, _Server
 from affiant.attestation.log.witness.witness import origin_hash
@@ -146,7 +146,7 @@ def test_tls_is_served_and_verified_by_clients(home: Path, tmp_path: Path) -> No
 
         assert server.url.startswith("https://")
         assert asyncio.run(ask(HTTPSettings(tls_ca=tmp_path / "cert.pem"))) == 2
-        with pytest.raises(WitnessUnreachable, match="TLS certificate"):
+        with raises_code("witness.unreachable", match="TLS certificate"):
             asyncio.run(ask(HTTPSettings()))
     finally:
         server.kill()

@@ -97,7 +97,7 @@ def find(store: ReceiptStore, conditions: Conditions) -> Iterator[Found]:
     """Records that fulfil ``conditions``, the oldest first; a record in two bundles comes once for each.
 
     Raises:
-        SettingsInvalid: conditions that cannot be meant. StoreUnusable: the store cannot be read.
+        SettingsInvalid: conditions that cannot be meant. ``receipt_store.unusable``: the store cannot be read.
     """
     query = query_of(conditions)
     text = f"{query.hits} SELECT {_ROW} FROM receipts WHERE {query.where} ORDER BY at, rh, bundle"  # noqa: S608 - bound

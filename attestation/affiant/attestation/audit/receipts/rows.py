@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from affiant.attestation.audit.receipts.errors import BundleNotIndexed
 from affiant.attestation.audit.receipts.evidence_facts import EvidenceFacts, evidence_facts
 from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.verdict.verdict import State, Verdict
 from affiant.attestation.verifier.case.case import Case, Party
 from affiant.attestation.verifier.case.epochs import epochs_of
+from affiant.errors import NotAuthenticError
 
 __all__ = ["BundleRow", "PartyRow", "ReceiptRow", "Rows", "rows_of"]
 
@@ -76,14 +76,15 @@ def rows_of(verdict: Verdict, case: Case | None, *, name: str) -> Rows:
     """The rows of an examined bundle.
 
     Raises:
-        BundleNotIndexed: it cannot be read, or one of its receipts is not authentic.
+        ``receipt_store.unverified``: it cannot be read, or one of its receipts is not authentic.
     """
     held = {check.code for check in verdict.checks if check.state is State.HELD}
     if case is None or "sig.receipts" not in case.established & held:
         refused = next((check for check in verdict.checks if check.state is State.REFUSED), None)
-        raise BundleNotIndexed(
+        raise NotAuthenticError(
             "not indexed: its receipts are not authentic" if case is not None else "not indexed: no bundle",
             found=None if refused is None else f"[{refused.reason}] by {refused.code}",
+            code="receipt_store.unverified",
         )
     parties = {
         party.statement.receipt_kid: PartyRow(

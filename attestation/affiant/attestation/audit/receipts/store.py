@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from affiant.attestation.audit.receipts.errors import SettingsInvalid, StoreBusy, StoreUnusable
+from affiant.attestation.audit.receipts.errors import SettingsInvalid, StoreBusy
 from affiant.attestation.audit.receipts.rows import PartyRow, Rows
+from affiant.errors import StateError
 
 __all__ = ["ReceiptStore", "open_store"]
 
@@ -140,7 +141,7 @@ def open_store(path: Path, *, make: bool) -> Iterator[ReceiptStore]:
 
     Raises:
         SettingsInvalid: there is none, or it cannot be made.
-        StoreUnusable: what stands there is no store of this version.
+        ``receipt_store.unusable``: what stands there is no store of this version.
     """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if make else 0)
     try:
@@ -178,8 +179,12 @@ def _require_ours(connection: sqlite3.Connection, path: Path, *, make: bool) -> 
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(f"PRAGMA user_version = {_VERSION}")
         elif found != (_APPLICATION, _VERSION):
-            raise StoreUnusable(
-                "no store of this version", where=str(path), expected=f"version {_VERSION}", found=found[1]
+            raise StateError(
+                "no store of this version",
+                where=str(path),
+                expected=f"version {_VERSION}",
+                found=found[1],
+                code="receipt_store.unusable",
             )
     finally:
         connection.execute("COMMIT")
@@ -193,6 +198,9 @@ def refusing(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise StoreBusy("another process writes into the store", where=str(path)) from error
-        raise StoreUnusable(
-            "the store cannot be read or written", where=str(path), found=str(error)[:200]
+        raise StateError(
+            "the store cannot be read or written",
+            where=str(path),
+            found=str(error)[:200],
+            code="receipt_store.unusable",
         ) from error

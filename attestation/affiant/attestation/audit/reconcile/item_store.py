@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from affiant.attestation.audit.records_of_others.errors import ScratchUnusable
 from affiant.attestation.audit.records_of_others.facts import Authority, Facts
 from affiant.attestation.audit.records_of_others.item import Item
+from affiant.errors import StateError
 
 __all__ = ["ItemStore", "Row", "open_item_store", "packed", "unpacked"]
 
@@ -47,7 +47,7 @@ def open_item_store() -> Iterator[ItemStore]:
     """An empty store, gone when the block ends.
 
     Raises:
-        ScratchUnusable: its temporary file cannot be written (also later, while it is used).
+        ``reconcile.scratch``: its temporary file cannot be written (also later, while it is used).
     """
     with _refusing():
         connection = sqlite3.connect("", isolation_level=None)
@@ -98,8 +98,9 @@ def _refusing() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise ScratchUnusable(
+        raise StateError(
             "the temporary store of items failed",
             found=str(error)[:200],
             hint="It is as large as the record that is read; SQLITE_TMPDIR names another folder for it.",
+            code="reconcile.scratch",
         ) from error

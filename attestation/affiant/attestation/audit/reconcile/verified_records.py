@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from affiant.attestation.audit.records_of_others.errors import BundleUnverified
 from affiant.attestation.bundle.bundle import Bundle
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.statements.gateway_config import GatewayConfig, parse_gateway_config
 from affiant.attestation.statements.statement import KeysetStatement, parse_statement
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.case.case import Case
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, NotAuthenticError
 
 __all__ = ["Records", "read_records"]
 
@@ -42,22 +41,26 @@ def read_records(verdict: Verdict, case: Case | None, *, where: str, accept_unve
         accept_unverified: go on with a contraindicated bundle; whatever is not authentic by itself is left out even so.
 
     Raises:
-        BundleUnverified: the verdict is contraindicated, or receipts are not authentic; or it is no bundle, and nothing
-            is read from it, whatever was asked.
+        ``reconcile.unverified``: the verdict is contraindicated, or receipts are not authentic; or it is no bundle,
+            which is rejected whatever was asked.
     """
     refused = next((check for check in verdict.checks if check.reason is not None), None)
     if case is None:
-        raise BundleUnverified(
-            "not a bundle that can be read", where=where, found=None if refused is None else refused.reason
+        raise NotAuthenticError(
+            "not a bundle that can be read",
+            where=where,
+            found=None if refused is None else refused.reason,
+            code="reconcile.unverified",
         )
     held = {check.code for check in verdict.checks if check.state is State.HELD}
     sound = "sig.receipts" in case.established & held and verdict.tier is not Tier.CONTRAINDICATED
     if not sound and not accept_unverified:
-        raise BundleUnverified(
+        raise NotAuthenticError(
             "the bundle does not hold, and no item can be followed into it",
             where=where,
             found=None if refused is None else f"{refused.code}: {refused.reason}",
             hint="`affiant verify` says what is wrong; --unverified goes on, and says so.",
+            code="reconcile.unverified",
         )
     if "sig.receipts" in case.established:
         records, left_out = tuple(case.records), 0

@@ -50,7 +50,7 @@ def follow(
 
     Raises:
         SettingsInvalid: the record or the output cannot be read or written.
-        ScratchUnusable: there is no room for the temporary store.
+        ``reconcile.scratch``: there is no room for the temporary store.
     """
     tally = Tally(most_shown)
     claims = claims_for(record.kind, known)

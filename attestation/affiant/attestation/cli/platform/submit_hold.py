@@ -16,23 +16,11 @@ _TIMEOUT_S: Final = 300.0
 """A large request erases many records before the gateway answers."""
 
 
-class GatewayUnreachable(UnreachableError):
-    """No gateway serves from this folder."""
-
-    code = "gateway.unreachable"
-
-
-class RequestRefused(StateError):
-    """The gateway refused an order; the text is its own."""
-
-    code = "erasure.refused"
-
-
 def submit(home: Path, data: bytes) -> list[dict[str, Any]]:
     """What became of each order of the request ``data``.
 
     Raises:
-        GatewayUnreachable: as named. RequestRefused: an order was refused; those before it are carried out.
+        ``gateway.unreachable``: as named. ``erasure.refused``: an order was refused; those before it are carried out.
     """
     folder = home / "gateway"
     try:
@@ -41,13 +29,14 @@ def submit(home: Path, data: bytes) -> list[dict[str, Any]]:
         )
         answer = json.loads(response.body)
     except (OSError, ValueError) as error:
-        raise GatewayUnreachable(
+        raise UnreachableError(
             "no gateway serves from this folder, or it went away",
             where=str(folder),
             hint="Start it with the authority's key: affiant gateway serve --erasure-authority FILE. "
             "The same request may be given again.",
+            code="gateway.unreachable",
         ) from error
     if response.status != 200:
         refused = answer["error"]
-        raise RequestRefused(f"{refused['message']} [{refused['code']}]")
+        raise StateError(f"{refused['message']} [{refused['code']}]", code="erasure.refused")
     return list(answer["orders"])

@@ -1,12 +1,6 @@
-"""Defines the errors of a monitor, each with a stable code.
+"""Defines the errors of a monitor that may be retried; the others are in the table of error codes.
 
-::
-
-    StateError          monitor.busy      another monitor works with this state
-                        monitor.state     the state is damaged, or another log's
-    ConfigurationError  monitor.settings  a policy, folder or file that cannot be meant
-
-What it *finds* is no error: see ``findings``.
+What a monitor *finds* is no error: see ``findings``.
 """
 
 from __future__ import annotations

@@ -1,16 +1,6 @@
-"""Defines the errors of publishing a log, each with a stable code.
+"""Defines the errors of publishing a log that may be retried; the others are in the table of error codes.
 
-::
-
-    StateError           publish.conflict       another content is at a place that never changes
-                         publish.foreign        the store holds another log, or what is none
-                         publish.ahead          the store's checkpoint is of more leaves than this one
-                         publish.uncosigned     the store's checkpoint is cosigned, this one is not
-                         publish.raced          another writer was there between reading and writing
-    NotAuthenticError    publish.fork           the store's checkpoint and this log are two histories
-    ConfigurationError   publish.unconditional  the store writes over what it was told to keep
-
-Of these, what may be otherwise a moment later is ``retryable``; after the others a mirror stops.
+Each may be otherwise a moment later; after any other error of the area a mirror stops.
 """
 
 from __future__ import annotations

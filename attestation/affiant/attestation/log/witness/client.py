@@ -16,13 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from affiant.attestation.log.witness.checkpoint_request import encode_submission
-from affiant.attestation.log.witness.errors import (
-    CosignatureForged,
-    WitnessAhead,
-    WitnessInconsistent,
-    WitnessRefused,
-    WitnessUnreachable,
-)
 from affiant.attestation.log.witness.protocol import SIZE_TYPE
 from affiant.attestation.log_reading.bounded_http import HTTPAnswer, bounded_request, check_prefix
 from affiant.attestation.log_reading.errors import (
@@ -36,7 +29,7 @@ from affiant.attestation.tlog.checkpoint import parse_checkpoint, parse_size
 from affiant.attestation.tlog.errors import CheckpointMalformed, NoteMalformed
 from affiant.attestation.tlog.note import Note, NoteSignature, parse_signature_lines
 from affiant.attestation.tlog.note_keys import CosignerKey, MLDSACosignerKey, timestamp_of
-from affiant.errors import UnreachableError
+from affiant.errors import NotAllowedError, NotAuthenticError, UnreachableError
 
 if TYPE_CHECKING:
     import httpx
@@ -88,16 +81,20 @@ async def ask_witness(
         answer_s: seconds for each of at most two questions.
 
     Raises:
-        WitnessUnreachable, ``witness.conflict``: ask again later.
-        WitnessRefused, WitnessAhead, WitnessInconsistent: as named; asking again does not help.
-        CosignatureForged: nothing in the answer counts.
+        ``witness.unreachable``, ``witness.conflict``: ask again later.
+        ``witness.refused``, ``witness.ahead``, ``witness.inconsistent``: as named; asking again does not help.
+        ``witness.forged``: nothing in the answer counts.
     """
     check_prefix(url)
     size = parse_checkpoint(note.text).size
     for attempt in range(2):
         if old > size:
-            raise WitnessAhead(
-                "the witness has seen a larger tree", where=url, expected=f"at most {size} leaves", found=old
+            raise NotAllowedError(
+                "the witness has seen a larger tree",
+                where=url,
+                expected=f"at most {size} leaves",
+                found=old,
+                code="witness.ahead",
             )
         answer = await _post(url, encode_submission(old, proof(old), note), client, answer_s)
         if answer.status == 200:
@@ -134,21 +131,29 @@ async def _post(url: str, body: bytes, client: httpx.AsyncClient, answer_s: floa
         ResourceTooLarge,
         ServerNotAuthentic,
     ) as error:
-        raise WitnessUnreachable(
-            error.message, where=url, expected=error.expected, found=error.found
+        raise UnreachableError(
+            error.message, where=url, expected=error.expected, found=error.found, code="witness.unreachable"
         ) from error
 
 
 def _refused(url: str, answer: HTTPAnswer) -> NoReturn:
     if answer.status == 422:
-        raise WitnessInconsistent(
+        raise NotAuthenticError(
             "the witness finds that the log does not grow from what it has seen",
             where=url,
             hint="The witness keeps both checkpoints; compare them before the log goes on.",
+            code="witness.inconsistent",
         )
     if answer.status in (400, 403, 404):
-        raise WitnessRefused("the witness does not serve this log or its key", where=url, found=answer.status)
-    raise WitnessUnreachable("the witness has no answer now", where=url, found=answer.status)
+        raise NotAllowedError(
+            "the witness does not serve this log or its key",
+            where=url,
+            found=answer.status,
+            code="witness.refused",
+        )
+    raise UnreachableError(
+        "the witness has no answer now", where=url, found=answer.status, code="witness.unreachable"
+    )
 
 
 def _size(url: str, answer: HTTPAnswer) -> int:
@@ -158,7 +163,9 @@ def _size(url: str, answer: HTTPAnswer) -> int:
             return parse_size(text[:-1])
     except (UnicodeDecodeError, CheckpointMalformed):
         pass
-    raise WitnessUnreachable("a conflict without a size", where=url, expected=SIZE_TYPE)
+    raise UnreachableError(
+        "a conflict without a size", where=url, expected=SIZE_TYPE, code="witness.unreachable"
+    )
 
 
 def _cosignatures(url: str, note: Note, body: bytes, keys: Sequence[WitnessKey], now: int) -> Cosignatures:
@@ -166,7 +173,9 @@ def _cosignatures(url: str, note: Note, body: bytes, keys: Sequence[WitnessKey],
     try:
         lines = parse_signature_lines(body.decode("utf-8"))
     except (UnicodeDecodeError, NoteMalformed) as error:
-        raise CosignatureForged("an answer that is no cosignature", where=url) from error
+        raise NotAuthenticError(
+            "an answer that is no cosignature", where=url, code="witness.forged"
+        ) from error
     found: list[NoteSignature] = []
     times: list[int] = []
     for line in lines:
@@ -174,13 +183,21 @@ def _cosignatures(url: str, note: Note, body: bytes, keys: Sequence[WitnessKey],
             continue
         when = timestamp_of(line.signature)
         if when is None or not key.holds(note.text, line.signature):
-            raise CosignatureForged("a cosignature that does not hold", where=url, found=repr(key.name))
+            raise NotAuthenticError(
+                "a cosignature that does not hold", where=url, found=repr(key.name), code="witness.forged"
+            )
         if when > now + _AHEAD_S:
-            raise CosignatureForged(
-                "a cosignature from the future", where=url, expected=f"at most {now + _AHEAD_S}", found=when
+            raise NotAuthenticError(
+                "a cosignature from the future",
+                where=url,
+                expected=f"at most {now + _AHEAD_S}",
+                found=when,
+                code="witness.forged",
             )
         found.append(line)
         times.append(when)
     if not found:
-        raise CosignatureForged("no cosignature of a known key", where=url, found=f"{len(lines)} of others")
+        raise NotAuthenticError(
+            "no cosignature of a known key", where=url, found=f"{len(lines)} of others", code="witness.forged"
+        )
     return Cosignatures(tuple(found), min(times))
