@@ -107,8 +107,8 @@ def test_pages_use_plain_words(place: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_uses_plain_words(name: str) -> None:
-    entry = COMMANDS[name]
-    command = getattr(importlib.import_module(entry.module), entry.attribute)
+    module, _, attribute = COMMANDS[name].place.partition(":")
+    command = getattr(importlib.import_module(f"affiant.{module}"), attribute)
     assert found(help_texts(command, f"affiant {name}")) == []
 
 

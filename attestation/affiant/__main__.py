@@ -21,95 +21,54 @@ _EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 class _Entry(NamedTuple):
-    module: str
-    attribute: str
-    extra: str | None
+    place: str
     summary: str
+    extra: str | None = None
 
 
 COMMANDS: Final = {
-    "run": _Entry("affiant.sandbox.cli.commands", "run", "sandbox", "Run a command in an attested session."),
+    "run": _Entry("sandbox.cli.commands:run", "Run a command in an attested session.", extra="sandbox"),
     "session": _Entry(
-        "affiant.sandbox.cli.session_commands",
-        "session",
-        "sandbox",
-        "List sessions; recover interrupted ones.",
+        "sandbox.cli.session_commands:session", "List sessions; recover interrupted ones.", extra="sandbox"
     ),
-    "verify": _Entry(
-        "affiant.attestation.cli.bundle.verify_command", "verify", None, "Check a receipt bundle, offline."
-    ),
+    "verify": _Entry("attestation.cli.bundle.verify_command:verify", "Check a receipt bundle, offline."),
     "bundle": _Entry(
-        "affiant.gateway.bundles.bundle_commands",
-        "bundle",
-        None,
-        "Export a period of a gateway; inspect a bundle.",
+        "gateway.bundles.bundle_commands:bundle", "Export a period of a gateway; inspect a bundle."
     ),
     "reconcile": _Entry(
-        "affiant.attestation.cli.bundle.reconcile_commands",
-        "reconcile",
-        None,
+        "attestation.cli.bundle.reconcile_commands:reconcile",
         "Match a proxy's log, a bill or spans with receipts.",
     ),
     "receipts": _Entry(
-        "affiant.attestation.cli.bundle.receipts_commands",
-        "receipts",
-        None,
+        "attestation.cli.bundle.receipts_commands:receipts",
         "Find receipts that depend on something since broken.",
     ),
     "quote": _Entry(
-        "affiant.attestation.cli.quote.commands",
-        "quote",
-        None,
-        "Inspect, verify and explain TDX quotes, offline.",
+        "attestation.cli.quote.commands:quote", "Inspect, verify and explain TDX quotes, offline."
     ),
     "collateral": _Entry(
-        "affiant.attestation.cli.collateral.commands",
-        "collateral",
-        None,
+        "attestation.cli.collateral.commands:collateral",
         "Fetch, store and check the collateral of a platform.",
     ),
-    "log": _Entry(
-        "affiant.attestation.cli.log.commands",
-        "log",
-        None,
-        "Read, check and watch a transparency log.",
-    ),
+    "log": _Entry("attestation.cli.log.commands:log", "Read, check and watch a transparency log."),
     "witness": _Entry(
-        "affiant.attestation.cli.log.witness_commands",
-        "witness",
-        "witness",
+        "attestation.cli.log.witness_commands:witness",
         "Cosign the checkpoints of transparency logs.",
+        extra="witness",
     ),
-    "erase": _Entry(
-        "affiant.gateway.erasure.erase_commands",
-        "erase",
-        None,
-        "Erase records by an authority's order.",
-    ),
-    "hold": _Entry(
-        "affiant.attestation.cli.platform.hold_commands",
-        "hold",
-        None,
-        "Hold records against erasure, or end it.",
-    ),
+    "erase": _Entry("gateway.erasure.erase_commands:erase", "Erase records by an authority's order."),
+    "hold": _Entry("attestation.cli.platform.hold_commands:hold", "Hold records against erasure, or end it."),
     "approvals": _Entry(
-        "affiant.gateway.cli.approvals_commands",
-        "approvals",
-        None,
-        "Decide which waiting agent actions go ahead.",
+        "gateway.cli.approvals_commands:approvals", "Decide which waiting agent actions go ahead."
     ),
-    "policy": _Entry(
-        "affiant.policy.commands", "policy", None, "Read, check and digest permission profiles."
-    ),
+    "policy": _Entry("policy.commands:policy", "Read, check and digest permission profiles."),
     "secret": _Entry(
-        "affiant.secrets.store.commands", "secret", "secrets", "Keep secrets in the encrypted local store."
+        "secrets.store.commands:secret", "Keep secrets in the encrypted local store.", extra="secrets"
     ),
-    "gateway": _Entry("affiant.gateway.cli.commands", "gateway", "gateway", "Serve the inference gateway."),
-    "platform": _Entry(
-        "affiant.attestation.cli.platform.commands", "platform", None, "Serve the SIMULATED TDX platform."
-    ),
+    "gateway": _Entry("gateway.cli.commands:gateway", "Serve the inference gateway.", extra="gateway"),
+    "platform": _Entry("attestation.cli.platform.commands:platform", "Serve the SIMULATED TDX platform."),
 }
-"""Command name -> where it lives. The summary stands here so that help imports nothing."""
+"""Command name -> module below ``affiant`` and attribute; the summary is here so that help imports nothing."""
 
 
 class _LazyGroup(Group):
@@ -121,8 +80,9 @@ class _LazyGroup(Group):
         if entry is None:
             return None
         try:
+            module, _, attribute = entry.place.partition(":")
             with loading():
-                command = getattr(importlib.import_module(entry.module), entry.attribute)
+                command = getattr(importlib.import_module(f"affiant.{module}"), attribute)
         except ModuleNotFoundError as error:
             if error.name is not None and error.name.partition(".")[0] == "affiant" and entry.extra is None:
                 raise
@@ -131,7 +91,7 @@ class _LazyGroup(Group):
                 f"Install it with: pip install 'affiant[{entry.extra}]'"
             ) from error
         if not isinstance(command, click.Command):  # pragma: no cover - a mistake in the table above
-            raise TypeError(f"{entry.module}.{entry.attribute} is no command")
+            raise TypeError(f"{entry.place} is no command")
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

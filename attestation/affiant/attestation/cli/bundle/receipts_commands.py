@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from affiant.attestation.cli.options.timestamp_option import instant
-from affiant.command_line import EXIT_REFUSED, UsageGroup, printable
+from affiant.attestation.cli.options.trust_option import read_trust_file, trust_option
+from affiant.command_line import EXIT_REFUSED, UsageGroup
 from affiant.document_output import AS_JSON, DocumentCommand, Output, print_output
-from affiant.errors import AffiantError
 
 if TYPE_CHECKING:
     from affiant.attestation.audit.receipts.indexing import Indexed
@@ -44,13 +44,7 @@ def receipts() -> None:
 
 @receipts.command(cls=DocumentCommand)
 @_store_option
-@click.option(
-    "--trust",
-    "trust_path",
-    type=_FILE,
-    required=True,
-    help="Your trust file: the keys, images and policies that you accept.",
-)
+@trust_option
 @click.option("--at", callback=instant, metavar="TIME", help="Judge the bundles at this time (default: now).")
 @click.argument("bundles", nargs=-1, required=True, type=_PATH, metavar="BUNDLE...")
 def index(*, store_path: Path, trust_path: Path, at: datetime, bundles: tuple[Path, ...]) -> Output:
@@ -71,15 +65,9 @@ def index(*, store_path: Path, trust_path: Path, at: datetime, bundles: tuple[Pa
     from affiant.attestation.audit.receipts.store import open_store  # noqa: PLC0415 - as above
     from affiant.attestation.cli.log.options import progress_of  # noqa: PLC0415 - as above
     from affiant.attestation.release.manifest import build_name  # noqa: PLC0415 - as above
-    from affiant.attestation.verdict.trust_file import parse_trust_file  # noqa: PLC0415 - as above
     from affiant.attestation.verifier.files.bundle_files import find_bundles  # noqa: PLC0415 - help must stay cheap
 
-    try:
-        trust = parse_trust_file(trust_path.read_bytes())
-    except AffiantError as error:
-        raise click.UsageError(
-            f"the trust file is rejected: {printable(str(error))} [{error.code}]"
-        ) from error
+    trust = read_trust_file(trust_path)
     paths = find_bundles(bundles)
     ends: list[Indexed] = []
     progress = progress_of("bundles indexed", len(paths))

@@ -14,7 +14,8 @@ from affiant.attestation.audit.reconcile_report.options import bound, record_opt
 from affiant.attestation.audit.records_of_others.bill import TIME_FORMS
 from affiant.attestation.audit.records_of_others.proxy_formats import PROXY_FORMATS
 from affiant.attestation.cli.options.timestamp_option import instant
-from affiant.command_line import RefusalShown, printable, usage_error
+from affiant.attestation.cli.options.trust_option import read_trust_file, trust_option
+from affiant.command_line import RefusalShown, usage_error
 from affiant.document_output import DocumentCommand, Output
 from affiant.errors import AffiantError, ConfigurationError
 
@@ -42,13 +43,7 @@ class _Reconcile(DocumentCommand):
 @click.option(
     "--bundle", "bundles", multiple=True, required=True, type=_FILE, help="Receipts; several may be given."
 )
-@click.option(
-    "--trust",
-    "trust_path",
-    type=_FILE,
-    required=True,
-    help="Your trust file: the keys, images and policies that you accept.",
-)
+@trust_option
 @click.option(
     "--proxy-log", type=_FILE, help="An access log of a proxy between the gateway or sessions and the world."
 )
@@ -173,15 +168,9 @@ def _read_bundles(
 ) -> tuple[Records, ...]:
     from affiant.attestation.audit.reconcile.verified_records import read_records  # noqa: PLC0415 - as above
     from affiant.attestation.release.manifest import build_name  # noqa: PLC0415 - as above
-    from affiant.attestation.verdict.trust_file import parse_trust_file  # noqa: PLC0415 - as above
     from affiant.attestation.verifier.files.bundle_case import open_case  # noqa: PLC0415 - help must stay cheap
 
-    try:
-        trust = parse_trust_file(trust_path.read_bytes())
-    except AffiantError as error:
-        raise click.UsageError(
-            f"the trust file is rejected: {printable(str(error))} [{error.code}]"
-        ) from error
+    trust = read_trust_file(trust_path)
     found = []
     for path in paths:
         with open_case(path, trust, at=at, build=build_name()) as judged:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,8 +14,8 @@ import click
 
 from affiant.attestation.bundle.period.progress import period_progress
 from affiant.attestation.cli.options.timestamp_option import instant, instant_if_given
+from affiant.attestation.cli.options.trust_option import read_trust_file, trust_option
 from affiant.attestation.release.manifest import build_name
-from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file
 from affiant.attestation.verifier.case.question import Comparison, Question
 from affiant.attestation.verifier.files.bundle_files import (
     BUNDLE_ENDINGS,
@@ -27,7 +26,6 @@ from affiant.attestation.verifier.report.output_files import Reports
 from affiant.attestation.verifier.report.text import render
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.command_line import print_json
-from affiant.errors import AffiantError
 
 __all__ = ["verify"]
 
@@ -37,21 +35,13 @@ _MAX_BUNDLES: Final = 10_000
 """A verdict of each is kept until the end."""
 _PROCESSES: Final = 2
 """That verify the receipts of a period bundle; each takes some 100 MiB."""
-_MANY: Final = 5
-"""Bundles from which on a terminal is told how far it is."""
 
 
 @click.command()
 @click.argument(
     "bundles", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="BUNDLE..."
 )
-@click.option(
-    "--trust",
-    "trust_path",
-    type=_FILE,
-    required=True,
-    help="Your trust file: the keys, images and policies that you accept.",
-)
+@trust_option
 @click.option(
     "--at",
     callback=instant,
@@ -139,7 +129,7 @@ def verify(
         )
     asked = ctx.get_parameter_source("at") is click.core.ParameterSource.COMMANDLINE
     question = Question(
-        trust=_trust(trust_path),
+        trust=read_trust_file(trust_path),
         verifiers=STANDARD_VERIFIERS,
         at=datetime.now(UTC) if judged_now else at,
         build=build_name(),
@@ -173,14 +163,6 @@ def _compared(since: datetime | None, collateral: Path | None) -> Comparison:
     return Comparison(since, collateral_at(collateral))
 
 
-def _trust(path: Path) -> TrustFile:
-    try:
-        return parse_trust_file(path.read_bytes())
-    except AffiantError as error:
-        error.where = f"{path.name}" if error.where is None else f"{path.name}: {error.where}"
-        raise click.UsageError(f"the trust file is rejected: {error} [{error.code}]") from error
-
-
 def _found(given: Sequence[Path]) -> Sequence[Path]:
     files = find_bundles(given)
     if not files:
@@ -212,14 +194,14 @@ def _verify_several(files: Sequence[Path], question: Question, reports: Reports,
     from affiant.attestation.verifier.report.timeline_names import MAX_MOMENTS  # noqa: PLC0415 - as above
     from affiant.attestation.verifier.several import judge_several  # noqa: PLC0415 - as above
 
-    question = replace(question, held_against=True)
+    question, show = replace(question, held_against=True), period_progress()
     verdict = judge_several(
         [(str(file), partial(examine_file, file, question)) for file in files],
         question.trust,
         at=question.at,
         build=question.build,
         moments=0 if reports.html is None else MAX_MOMENTS,
-        judged_one=_progress(len(files)),
+        judged_one=lambda done: show("judged", done, len(files)),
     )
     reports.write_several(verdict)
     if as_json:
@@ -227,19 +209,3 @@ def _verify_several(files: Sequence[Path], question: Question, reports: Reports,
     else:
         click.echo(render_several(verdict), nl=False)
     return verdict.exit_code
-
-
-def _progress(total: int) -> Callable[[int], None]:
-    """Says on a terminal's standard error how many of ``total`` were judged; the line is gone in the end."""
-    if total < _MANY or not _is_terminal():
-        return lambda _: None
-
-    def say(count: int) -> None:
-        text = f"{count} of {total} judged" if count < total else ""
-        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
-
-    return say
-
-
-def _is_terminal() -> bool:
-    return sys.stderr.isatty()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,7 +44,6 @@ EXIT_REFUSED_LOG: Final = 20
 EXIT_NONE: Final = 30
 FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _MAX_POLICY: Final = 1 << 20
-_SHOWN_S: Final = 0.5
 _DIGEST: Final = 32
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -234,21 +232,12 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def progress_of(what: str, total: int = 0) -> Callable[..., None]:
-    """Shows on a terminal how far a walk has come, twice a second at most; elsewhere nothing.
+    """Shows on a terminal how far a walk has come; elsewhere nothing.
 
     Args:
         total: of the walk; 0: the callback gets it as its second argument.
     """
-    shown = time.monotonic()
+    from affiant.attestation.bundle.period.progress import period_progress  # noqa: PLC0415 - help must stay cheap
 
-    def show(done: int, of: int = total) -> None:
-        nonlocal shown
-        if not sys.stderr.isatty() or of == 0:
-            return
-        if done >= of:
-            click.echo("\r\033[K", err=True, nl=False)
-        elif time.monotonic() - shown > _SHOWN_S:
-            shown = time.monotonic()
-            click.echo(f"\r{what}: {done:,} of {of:,} ({100 * done // of} %)", err=True, nl=False)
-
-    return show
+    show = period_progress()
+    return lambda done, of=total: show(what, done, of) if of else None
