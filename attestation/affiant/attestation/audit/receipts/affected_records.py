@@ -17,6 +17,7 @@ _ROW: Final = (
     "receipts.profile_id, receipts.model, receipts.bundle, receipts.gateway, receipts.session_party, "
     "receipts.gateway IN hit, receipts.session_party IN hit"
 )
+_BUNDLE: Final = ("digest", "name", "trust", "at", "tier", "level", "simulated", "refused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +144,10 @@ class _Known:
 
     def bundle(self, number: int) -> Mapping[str, Any]:
         if number not in self._bundles:
-            names = ("digest", "name", "trust", "at", "tier", "level", "simulated", "refused")
-            query = (
-                "SELECT digest, name, trust, at, tier, level, simulated, refused FROM bundles WHERE id = ?"
-            )
-            (row,) = self._store.read(query, (number,))
-            members: dict[str, Any] = dict(zip(names, row, strict=True))
-            self._bundles[number] = members | {
-                "simulated": bool(members["simulated"]),
-                "refused": str(members["refused"]).split(),
-            }
+            (row,) = self._store.read(f"SELECT {', '.join(_BUNDLE)} FROM bundles WHERE id = ?", (number,))  # noqa: S608
+            members: dict[str, Any] = dict(zip(_BUNDLE, row, strict=True))
+            members["simulated"] = bool(members["simulated"])
+            self._bundles[number] = members | {"refused": str(members["refused"]).split()}
         return self._bundles[number]
 
     def signer(self, through: str, number: int, hit: bool) -> Signer:  # noqa: FBT001 - a column

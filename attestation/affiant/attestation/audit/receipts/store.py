@@ -10,6 +10,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -92,44 +93,29 @@ class ReceiptStore:
             yield from self._connection.execute(query, values)
 
     def _add(self, rows: Rows) -> bool:
-        each = rows.bundle
-        cursor = self._connection.execute(
-            "INSERT OR IGNORE INTO bundles VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                *(each.digest, each.trust, each.name, each.at, each.build, each.tier, each.level),
-                *(int(each.simulated), each.exit_code, each.refused, len(rows.receipts)),
-            ),
-        )
+        cursor = self._insert("bundles", (*astuple(rows.bundle), len(rows.receipts)), verb="INSERT OR IGNORE")
         if not cursor.rowcount:
             return False
         bundle = cursor.lastrowid
         numbers = {party.kid: self._add_party(bundle, party) for party in rows.parties}
-        self._connection.executemany(
-            "INSERT INTO receipts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                (
-                    *(bundle, row.receipt, row.rh, row.kind, row.role, row.at, row.session, row.profile),
-                    *(row.profile_id, row.model),
-                    *(numbers.get(row.gateway or ""), numbers.get(row.session_key or "")),
-                )
-                for row in rows.receipts
-            ),
-        )
+        for row in rows.receipts:
+            *own, gateway, session = astuple(row)
+            self._insert("receipts", (bundle, *own, numbers.get(gateway), numbers.get(session)))
         return True
 
     def _add_party(self, bundle: int | None, party: PartyRow) -> int | None:
         facts = party.facts
-        number = self._connection.execute(
-            "INSERT INTO parties VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                *(bundle, party.role, party.kid, party.keyset, facts.state, facts.refusal),
-                *(facts.tcb_status, facts.mrseam, facts.mrtd, facts.fmspc, facts.ppid),
-            ),
-        ).lastrowid
+        signer = (bundle, party.role, party.kid, party.keyset, facts.state, facts.refusal)
+        platform = (facts.tcb_status, facts.mrseam, facts.mrtd, facts.fmspc, facts.ppid)
+        number = self._insert("parties", (*signer, *platform)).lastrowid
         self._connection.executemany(
             "INSERT INTO advisories VALUES (?, ?)", ((name, number) for name in sorted(facts.advisories))
         )
         return number
+
+    def _insert(self, table: str, values: Sequence[object], *, verb: str = "INSERT") -> sqlite3.Cursor:
+        """One row after its id, its columns as the schema has them."""
+        return self._connection.execute(f"{verb} INTO {table} VALUES (NULL{', ?' * len(values)})", values)
 
 
 @contextmanager
