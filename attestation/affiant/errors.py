@@ -50,13 +50,13 @@ class AffiantError(Exception):
         hint: what the reader can do about it.
         where: the place in a document (``profiles.yaml:4:7``) or the member (``req.dig``).
 
-    ``excerpt`` is the line at that place for a person's terminal, given by whoever read the document and knows what of
-    it may be shown; it is no part of the text or of :meth:`to_json`.
+    ``excerpt`` is the line at that place for a person's terminal, given by the reader of the document, which
+    knows what may be shown of it; it is no part of the text or of :meth:`to_json`.
     """
 
     code: str = "error"
     retryable: ClassVar[bool | None] = False
-    """Whether the same call may succeed later; None: cannot tell."""
+    """Whether the same call may succeed later; None: not known."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 """Files that are there whole or not at all, and stay through a loss of power once the call has returned; and files that
-are read only if nobody but their owner can."""
+are read only if other users cannot read them."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def is_stream(path: Path) -> bool:
 
 
 def refuse_stream(path: Path) -> None:
-    """Refuse to put a file in place of what is none: as root, ``/dev/null`` would be gone for everybody.
+    """Refuse to put a file in place of what is none: as root, ``/dev/null`` would be gone for every program.
 
     Raises:
-        FileExistsError: a device, a pipe or a socket stands there, or a link to one.
+        FileExistsError: a device, a pipe or a socket is there, or a link to one.
     """
     if is_stream(path):
         raise FileExistsError(errno.EEXIST, "it is no regular file, and would be replaced by one", str(path))
@@ -68,15 +68,15 @@ def refuse_stream(path: Path) -> None:
 def write_whole(
     path: Path, data: bytes, *, mode: int = 0o644, exact: bool = False, replace: bool = True
 ) -> None:
-    """Write ``data`` to ``path``; what stood there before stays until all of it is durable.
+    """Write ``data`` to ``path``; the file that was there before stays until all of it is durable.
 
     Args:
         mode: of the file, less the process's umask.
         exact: True: the umask takes nothing from the mode.
-        replace: False: refuse to write over anything, whoever comes first.
+        replace: False: fail if a file is there, also one that was made meanwhile.
 
     Raises:
-        FileExistsError: something stands there, and ``replace`` is False; or a device, a pipe or a socket.
+        FileExistsError: a file is there, and ``replace`` is False; or a device, a pipe or a socket.
         OSError: it cannot be written; nothing of it is left.
     """
     refuse_stream(path)

@@ -18,7 +18,7 @@ def make_private(folder: Path) -> None:
     """Make ``folder`` and whatever is missing above it, each 0700; what is there already stays as it is.
 
     ``Path.mkdir(parents=True)`` gives its mode to the last one only, so a state folder that came to be on the way
-    would be everybody's to enter.
+    could be entered by every user.
 
     Raises:
         OSError: one cannot be made.

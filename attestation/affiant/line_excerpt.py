@@ -1,7 +1,7 @@
 """One line of a document as an error shows it, with a caret under the place.
 
 The text is printable ASCII, so that no terminal is steered and one character is one column. What may be in it is
-decided by whoever knows the document: a line may hold a secret.
+decided by the reader of the document: a line may hold a secret.
 
 >>> print(*LineExcerpt(number=3, text="    tool: [x]", column=5).lines(width=80), sep="\\n")
   3 |     tool: [x]

@@ -1,4 +1,4 @@
-"""Makes text safe to print: a terminal is never steered by what somebody else wrote."""
+"""Makes text safe to print: a terminal is never steered by text from others."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ def write_report(path: Path, report: str, *, replace: bool = True) -> None:
         else:
             write_whole(path, report.encode(), replace=replace)
     except OSError as error:
-        told = click.ClickException if error.errno in DISK_TROUBLE else click.UsageError
-        raise told(f"{_shown(path)} cannot be written: {error.strerror}") from error
+        kind = click.ClickException if error.errno in DISK_TROUBLE else click.UsageError
+        raise kind(f"{_shown(path)} cannot be written: {error.strerror}") from error
 
 
 def _shown(path: Path) -> str:

@@ -1,8 +1,8 @@
 """The time that records are dated by: the wall clock's, as long as it does not jump.
 
 A wall clock may be set, forward or back, under a process that signs. Dates that go back break a chain, and dates that
-leap leave a hole in its epochs, although nobody lied. So small corrections are followed, never backwards; a jump is
-not: time goes on by the clock that never goes back, and whoever begins something new asks :meth:`SteadyClock.require`
+leap leave a hole in its epochs, although no one lied. So small corrections are followed, never backwards; a jump is
+not: time goes on by the clock that never goes back, and code that begins something new asks :meth:`SteadyClock.require`
 first.
 
 Both clocks of a TD are the host's to influence: this keeps a chain whole, and proves no time. Witnesses do that.
@@ -23,7 +23,7 @@ TOLERANCE_S: Final = 10.0
 
 
 class ClockStepped(UnreachableError):
-    """The wall clock was set while the process ran: one of its times is wrong, and nobody here knows which."""
+    """The wall clock was set while the process ran: one of its times is wrong, and the process cannot know which."""
 
     code = "clock.stepped"
 

@@ -1,6 +1,6 @@
 """Messages over a stream socket, each sent whole: half of one would be read as the beginning of what follows it.
 
-Whoever sends may be cancelled at any moment; what was begun for them goes on.
+A sender may be cancelled at any moment; the message that it began is still sent whole.
 """
 
 from __future__ import annotations
@@ -71,4 +71,4 @@ class WholeSender:
         for descriptor in descriptors:
             os.close(descriptor)
         if not sent.cancelled():
-            sent.exception()  # whoever sent it may have been cancelled, and asks no more
+            sent.exception()  # its sender may have been cancelled, and does not read the result

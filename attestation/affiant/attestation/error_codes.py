@@ -15,7 +15,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "anchor.imprint": ("NotAuthenticError", "The token holds, and is about other bytes."),
     "anchor.nonce": (
         "NotFreshError",
-        "The token has another nonce than the request: an answer to somebody else, or an old one.",
+        "The token has another nonce than the request: an answer to another request, or an old one.",
     ),
     "anchor.order": ("NotAuthenticError", "A renewal names an earlier time than the token that it renews."),
     "anchor.policy": ("NotAllowedError", "Issued under another policy than the reader pins for this root."),
@@ -174,7 +174,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "publish.conflict": ("StateError", "An object that never changes has another content."),
     "publish.foreign": ("StateError", "The store holds another log."),
     "publish.fork": ("NotAuthenticError", "Two trees under one origin."),
-    "publish.unconditional": ("ConfigurationError", "The store does not heed a condition."),
+    "publish.unconditional": ("ConfigurationError", "The store ignores a condition of a write."),
     "published.content": (
         "NotAuthenticError",
         "The content has another digest than the statement's subject.",
@@ -241,7 +241,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "UnreachableError",
         "The size that the witness names changed between two questions.",
     ),
-    "witness.exists": ("StateError", "A key or database stands there already."),
+    "witness.exists": ("StateError", "A key file or database exists already."),
     "witness.forged": (
         "NotAuthenticError",
         "An answer whose cosignature of a known key does not hold, or is none of a known key.",

@@ -338,7 +338,7 @@ def test_a_kind_for_which_nobody_is_named_is_listed_as_not_verified(
     (tmp_path / "tsa.pem").write_bytes(pem)
     command = ("log", "anchors", place.log.folder, "--key", VKEY)
     text = place.call(*command, "--tsa-root", tmp_path / "tsa.pem")
-    assert text.exit_code == 10 and "not verified  nobody is named by --trusted-root" in text.output
+    assert text.exit_code == 10 and "not verified  no signer is named by --trusted-root" in text.output
     assert place.listed("--tsa-root", tmp_path / "tsa.pem").exit_code == 0
     root = {
         "trusted_root": place.sigstore.authority.trusted_root(),

@@ -97,7 +97,7 @@ def test_a_release_is_no_hold() -> None:
 def test_another_log_another_signer_another_type_and_tomorrow_are_refused() -> None:
     with pytest.raises(OrderUnauthorized):
         check("erasure", signed("erasure", ERASURE), origin="elsewhere.example")
-    with pytest.raises(OrderUnauthorized, match="nobody whose orders"):
+    with pytest.raises(OrderUnauthorized, match="no accepted authority"):
         check("erasure", signed("erasure", ERASURE, signer=OTHER))
     with pytest.raises(OrderUnauthorized):
         check("erasure", {**ERASURE, "aut": signed("hold", HOLD)["aut"]})

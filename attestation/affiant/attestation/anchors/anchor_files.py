@@ -48,7 +48,7 @@ class AnchorFile:
 
 @dataclass(frozen=True, slots=True)
 class SignedAnchorFile:
-    """One checkpoint that somebody signed by sigstore, as read; ``note`` as above. ``bundle``: never empty."""
+    """One checkpoint that an identity signed through sigstore, as read; ``note`` as above. ``bundle``: never empty."""
 
     size: int
     note: bytes
@@ -105,10 +105,10 @@ class AnchorFolder:
         )
 
     def read_signed(self, size: int) -> SignedAnchorFile:
-        """The checkpoint with ``size`` leaves that somebody signed by sigstore.
+        """The checkpoint with ``size`` leaves that an identity signed through sigstore.
 
         Raises:
-            AnchorAbsent: nobody did; else as :meth:`read_note`.
+            AnchorAbsent: none did; else as :meth:`read_note`.
         """
         note = self.read_note(size)
         name = f"{size}.sigstore.json"

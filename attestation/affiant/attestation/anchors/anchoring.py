@@ -68,7 +68,7 @@ class Stamping:
 
 @dataclass(frozen=True, slots=True)
 class Anchored:
-    """An anchor as it now stands. ``new``: whether the authority was asked; ``why`` not."""
+    """An anchor as it is now. ``new``: whether the authority was asked; ``why`` not."""
 
     checkpoint: Checkpoint
     stamp: VerifiedStamp

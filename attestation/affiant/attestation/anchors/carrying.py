@@ -1,7 +1,7 @@
 """Carrying one anchor in a bundle: the checkpoint that was anchored, consistent with the one its proofs are under.
 
 Which anchor that is, and whose log it is of, is known to the caller; what is asked here needs neither the log's tiles
-nor anybody's keys.
+nor any keys.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Clock, network and identity are arguments. Nothing is signed for a log that has contradicted what was anchored before,
 and nothing is kept that a reader who believes this signer would refuse. A signature that was made stays in sigstore's
-log all the same: whoever signs has said it.
+log all the same: the signer has published it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Signing:
 
 @dataclass(frozen=True, slots=True)
 class SignedAnchor:
-    """A signed checkpoint as it now stands. ``new``: whether anything was signed; ``why`` not."""
+    """A signed checkpoint as it is now. ``new``: whether anything was signed; ``why`` not."""
 
     checkpoint: Checkpoint
     root: SigstoreRoot
@@ -97,7 +97,7 @@ def judge_signed(
     roots: Sequence[tuple[AcceptedRoot, SigstoreRoot]],
     at: datetime,
 ) -> SignedAnchor:
-    """An anchor as a reader judges it: the log's signature, and that of somebody whom the reader named.
+    """An anchor as a reader judges it: the log's signature, and that of a signer whom the reader named.
 
     Raises:
         AffiantError: one of them does not hold.
@@ -109,7 +109,7 @@ def judge_signed(
 
 
 def _judged(trust: LogTrust, file: SignedAnchorFile, trusted_root: bytes) -> SignedAnchor:
-    """One that is there, whoever signed it: it says when, and its signer is shown."""
+    """One that is there, by any signer: it says when, and its signer is shown."""
     note = parse_note(file.note)
     root = SigstoreRoot(trusted_root, signer_of_anchor(file.bundle))
     return SignedAnchor(

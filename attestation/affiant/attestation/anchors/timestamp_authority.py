@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from affiant.attestation.log_reading.bounded_http import (
-    HTTPAnswer,
+    HTTPResponse,
     HTTPSettings,
     bounded_request,
     make_client,
@@ -93,7 +93,7 @@ def ask_authority(url: str, request: bytes, settings: HTTPSettings) -> bytes:
     return answer.body
 
 
-async def _posted(url: str, request: bytes, settings: HTTPSettings) -> HTTPAnswer:
+async def _posted(url: str, request: bytes, settings: HTTPSettings) -> HTTPResponse:
     async with make_client(settings) as client:
         return await bounded_request(
             client,

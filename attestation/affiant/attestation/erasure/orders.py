@@ -90,7 +90,7 @@ def verify_order(
     Args:
         members: of the record, its shape checked: ``aut``, and what it is for.
         authorities: whose orders count.
-        latest: seconds since 1970; an order made after it is of a wrong clock, or of nobody's.
+        latest: seconds since 1970; an order made after it has a wrong time.
 
     Raises:
         OrderUnauthorized: no such authority's, or signed for something else.
@@ -117,4 +117,4 @@ def _payload(parts: jws.SplitJWS, authorities: Sequence[ec.EllipticCurvePublicKe
     for key in authorities:
         if thumbprint(key) == parts.kid:
             return jws.verify(parts, key)
-    raise OrderUnauthorized("signed by nobody whose orders are accepted", found=parts.kid)
+    raise OrderUnauthorized("no accepted authority has signed this order", found=parts.kid)

@@ -31,7 +31,7 @@ from affiant.attestation.log_reading.errors import (
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["HTTPAnswer", "HTTPSettings", "bounded_request", "check_prefix", "make_client"]
+__all__ = ["HTTPResponse", "HTTPSettings", "bounded_request", "check_prefix", "make_client"]
 
 _HEADERS: Final = {"Accept-Encoding": "gzip, identity", "User-Agent": "affiant-log"}
 _GZIP: Final = 31
@@ -57,7 +57,7 @@ class HTTPSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class HTTPAnswer:
+class HTTPResponse:
     """Status, media type in lower case without parameters, and the whole body."""
 
     status: int
@@ -130,7 +130,7 @@ async def bounded_request(
     answer_s: float,
     content: bytes | None = None,
     headers: Mapping[str, str] | None = None,
-) -> HTTPAnswer:
+) -> HTTPResponse:
     """One request, and its whole answer of at most ``limit`` bytes, within ``answer_s`` seconds.
 
     Raises:
@@ -147,11 +147,11 @@ async def bounded_request(
             "no whole answer in time", where=url, expected=f"within {answer_s:g} s"
         ) from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        if (refusal := _verification_error(error)) is not None:
+        if (failed := _verification_error(error)) is not None:
             raise ServerNotAuthentic(
                 "the server's TLS certificate does not hold",
                 where=url,
-                found=refusal.verify_message,
+                found=failed.verify_message,
                 hint="A server of your own: give its authority with --tls-ca; a "
                 "gateway: its TLS key with --tls-spki. Verification cannot be turned off.",
             ) from error
@@ -162,13 +162,13 @@ async def bounded_request(
         ) from error
 
 
-async def _answer(response: httpx.Response, url: str, limit: int) -> HTTPAnswer:
+async def _answer(response: httpx.Response, url: str, limit: int) -> HTTPResponse:
     if 300 <= response.status_code < 400:
         raise RedirectRefused(
             "the server sends us elsewhere",
             where=url,
             found=f"HTTP {response.status_code}",
-            hint="Give the address at which the log really stands.",
+            hint="Give the address of the log itself.",
         )
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip"):
@@ -187,7 +187,7 @@ async def _answer(response: httpx.Response, url: str, limit: int) -> HTTPAnswer:
     if unfold is not None and (not unfold.eof or unfold.unused_data or unfold.unconsumed_tail):
         raise LogUnavailable("an answer that is cut short, or goes on after its end", where=url)
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return HTTPAnswer(response.status_code, media_type, bytes(body))
+    return HTTPResponse(response.status_code, media_type, bytes(body))
 
 
 def _tls_context(authorities: Path | None) -> ssl.SSLContext:

@@ -42,7 +42,7 @@ class LogUnavailable(UnreachableError):
 
 
 class LogAbsent(UnreachableError):
-    """No checkpoint stands there."""
+    """No checkpoint is there."""
 
     code = "log.absent"
     retryable: ClassVar[bool | None] = False

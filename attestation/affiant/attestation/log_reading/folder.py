@@ -1,6 +1,6 @@
 """Reads a log in a local folder. It follows no links, and reads each file up to its bound.
 
-A folder may come from anybody: an archive, a backup, the operator. A link in it could show this reader another file,
+A folder may come from any source: an archive, a backup, the operator. A link in it could show this reader another file,
 or the same tile under two names; a pipe would hold it for ever.
 """
 
@@ -85,7 +85,7 @@ class FolderLog:
             return ()
 
     def private(self, name: str) -> bool:
-        """Whether the file ``name`` of the folder itself is one that nobody but its owner can open."""
+        """Whether the file ``name`` of the folder itself is one that only its owner can open."""
         try:
             mode = (self._path / name).lstat().st_mode
         except OSError:

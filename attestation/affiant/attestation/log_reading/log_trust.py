@@ -21,7 +21,7 @@ class SignedCheckpoint:
     """A checkpoint that counts. Only :meth:`LogTrust.verify` makes one.
 
     Args:
-        times: witness -> seconds since 1970; empty where nobody asked for witnesses.
+        times: witness -> seconds since 1970; empty where no policy asks for witnesses.
     """
 
     checkpoint: Checkpoint

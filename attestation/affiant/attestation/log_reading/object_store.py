@@ -67,11 +67,11 @@ class Objects(Protocol):
         ...
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write an object where none stands; False, and nothing changed, where one does."""
+        """Write an object where there is none; False, and nothing changed, where one does."""
         ...
 
     def replace(self, path: str, content: bytes, old: Found) -> bool:
-        """Write over ``old``; False, and nothing changed, where it is not what stands there any more."""
+        """Write over ``old``; False, and nothing changed, where it is not there any more."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Makes proofs for others from a log's tiles, and verifies each before it is given away."""
+"""Makes proofs for others from a log's tiles, and verifies each before it is written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def prove_leaf(tree: LogTree, index: int, note: Note) -> tuple[LogEntry, LogProo
 
     Raises:
         ``log.no_such_leaf``: there is no such leaf.
-        ProofMalformed, InclusionInvalid: the proof does not hold; the log's fault or ours, nothing is given away.
+        ProofMalformed, InclusionInvalid: the proof does not hold; the log's fault or ours, nothing is written.
     """
     proof = tree.inclusion(index, note)
     entry = next((entry for _, entry in tree.entries(index, index + 1)), None)

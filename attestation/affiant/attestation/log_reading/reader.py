@@ -41,14 +41,14 @@ def read_checkpoint(source: LogSource) -> Note:
     """The log's newest checkpoint; nothing in it is verified.
 
     Raises:
-        LogAbsent: none stands there.
+        LogAbsent: none is there.
         NoteMalformed: it is no signed note.
     """
     content = source.read(CHECKPOINT_PATH, limit=MAX_NOTE_BYTES)
     if content is None:
         below: Callable[[], tuple[str, ...]] = getattr(source, "logs_below", tuple)
         raise LogAbsent(
-            "no checkpoint stands there",
+            "no checkpoint is there",
             where=source.name,
             expected="a log of C2SP tlog-tiles",
             hint=f"There is one in: {', '.join(below()[:_NAMED])}" if below() else None,
@@ -90,7 +90,7 @@ def read_bundle(source: LogSource, bundle: EntryBundle) -> tuple[bytes, ...]:
 
 
 def _partial_or_full(source: LogSource, resource: Tile | EntryBundle, each: int) -> tuple[bytes, int]:
-    """The content and its width: a log may remove a partial resource once the full one stands (tlog-tiles)."""
+    """The content and its width: a log may remove a partial resource once the full one is there (tlog-tiles)."""
     content = source.read(resource.path(), limit=resource.width * each)
     if content is not None:
         return content, resource.width
@@ -188,7 +188,7 @@ class LogTree:
             yield index, entry
 
     def find(self, rh: bytes) -> int:
-        """The index of the leaf of the receipt with hash ``rh``, 32 bytes: the first, if it stands twice.
+        """The index of the leaf of the receipt with hash ``rh``, 32 bytes: the first, if there are two.
 
         Raises:
             ``log.no_such_leaf``: there is none.

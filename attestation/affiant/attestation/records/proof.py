@@ -241,7 +241,7 @@ def verify_proof_of_head(
             raise _mismatch(name)
     cseq = payload.get("cseq")
     if counted != (cseq is not None):
-        raise ProofMismatch("a counter is missing, or stands where none belongs", where="cseq")
+        raise ProofMismatch("a counter is missing, or is where none belongs", where="cseq")
     iat = payload["iat"]
     assert isinstance(iat, int)
     if abs(iat - now.timestamp()) > CLOCK_TOLERANCE_S:

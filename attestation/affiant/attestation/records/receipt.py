@@ -191,7 +191,7 @@ def recall_receipt(text: ReceiptText, statement: KeysetStatement, *, rh: str) ->
     """A receipt that was verified before under ``statement``, made again from the same bytes without its signature.
 
     Args:
-        rh: what the verification before gave. Only a caller that kept it where nobody else writes may pass it.
+        rh: what the verification before gave. Only a caller that kept it where no other program writes may pass it.
 
     Raises:
         RoleMismatch: these are other bytes.

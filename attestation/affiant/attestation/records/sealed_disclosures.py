@@ -3,7 +3,7 @@
 HPKE single-shot (RFC 9180): DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM. ``info`` is
 ``affiant/openings/1`` followed by the receipt hash, so that a sealed blob cannot be moved to another receipt.
 The plaintext is the disclosures joined by ``~``, then the byte 0x80 and zeros up to a multiple of 1,024 bytes
-(ISO/IEC 7816-4), so that the length tells a store neither a value's size nor which values there are.
+(ISO/IEC 7816-4), so that the length shows a store neither a value's size nor which values there are.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from affiant.attestation.log.witness.protocol import (
     SIZE_TYPE,
     Accepted,
     Admitted,
-    Answer,
     Refused,
     Stored,
+    WitnessResponse,
     admit,
     advance,
 )
@@ -49,7 +49,7 @@ def status(outcome: Accepted | Refused) -> int:
 @given(st.integers(0, 64), st.integers(0, 64), st.integers(0, 64))
 def test_a_tree_is_stored_if_and_only_if_it_grows_from_the_stored_one(held: int, old: int, size: int) -> None:
     if old > size:
-        assert isinstance(answer := admit(parse_submission(request(old, size)), LOGS), Answer)
+        assert isinstance(answer := admit(parse_submission(request(old, size)), LOGS), WitnessResponse)
         assert answer.status == 400
         return
     outcome = step(request(old, size), stored(held))
@@ -71,7 +71,7 @@ def test_a_log_that_was_never_seen_begins_at_zero() -> None:
 def test_an_unknown_log_is_404_whatever_it_signs() -> None:
     other = LogBuilder(LOG.folder, signer=log_signer("log.example/unknown"))
     found = admit(parse_submission(encode_submission(0, (), other.note(0))), LOGS)
-    assert isinstance(found, Answer) and found.status == 404
+    assert isinstance(found, WitnessResponse) and found.status == 404
 
 
 def test_no_signature_of_the_log_and_one_that_does_not_hold_are_403() -> None:
@@ -84,7 +84,7 @@ def test_no_signature_of_the_log_and_one_that_does_not_hold_are_403() -> None:
         Note(FORK.note(9).text, note.signatures),
     ):
         found = admit(parse_submission(request(0, 9, note=bad)), LOGS)
-        assert isinstance(found, Answer) and found.status == 403
+        assert isinstance(found, WitnessResponse) and found.status == 403
     both = note.with_signatures([stranger.sign(note.text)])
     assert admitted(request(0, 9, note=both)).signed == note  # lines of others are not handed on
 
@@ -103,7 +103,7 @@ def test_an_empty_tree_with_a_root_is_422_after_its_signature_was_looked_at() ->
     assert status(step(encode_submission(0, (), note), None)) == 422
     unsigned = Note(text, (log_signer(label="thief").sign(text),))
     found = admit(parse_submission(encode_submission(0, (), unsigned)), LOGS)
-    assert isinstance(found, Answer) and found.status == 403
+    assert isinstance(found, WitnessResponse) and found.status == 403
 
 
 def test_two_roots_over_one_size_are_a_certain_contradiction_whatever_is_asked() -> None:

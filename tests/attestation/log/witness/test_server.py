@@ -30,7 +30,7 @@ from tests.raising import raises_code
 from affiant.attestation.log.witness.asgi import _send
 from affiant.attestation.log.witness.checkpoint_request import MAX_REQUEST_BYTES
 from affiant.attestation.log.witness.client import ask_witness
-from affiant.attestation.log.witness.protocol import Answer
+from affiant.attestation.log.witness.protocol import WitnessResponse
 from affiant.attestation.log.witness.server import _BoundedHTTP, _Server
 from affiant.attestation.log.witness.witness import origin_hash
 from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
@@ -97,7 +97,7 @@ def test_connections_beyond_the_bound_are_closed_and_the_witness_goes_on(served:
 
 def test_a_head_that_never_ends_ends_its_connection() -> None:
     async def app(scope: object, receive: object, send: object) -> None:
-        await _send(send, Answer(200, b"ok\n"))  # type: ignore[arg-type]
+        await _send(send, WitnessResponse(200, b"ok\n"))  # type: ignore[arg-type]
 
     async def scenario() -> list[bytes]:
         protocol = type("Quick", (_BoundedHTTP,), {"head_s": 0.3})

@@ -122,7 +122,7 @@ def _any_of(column: str, values: Sequence[str]) -> str:
 
 
 def _checked(name: str, values: Sequence[str]) -> tuple[str, ...]:
-    """Each value in the one spelling that the store has; one that nothing could have is a mistake, not an answer."""
+    """Each value as the store encodes it; a value that nothing could have is an error, not an empty result."""
     found = tuple(value.lower() if name in _CASELESS else value for value in values)
     for value in found:
         form, expected = _FORMS.get(name, (None, ""))

@@ -62,8 +62,8 @@ class EvidenceFacts:
 def evidence_facts(case: Case, party: Party) -> EvidenceFacts:
     """The facts of one signer of an examined bundle.
 
-    Of a session that was narrowed, of its last quote, which the newest collateral was taken for; or of the first that
-    was not appraised.
+    A session whose profile was restricted has several quotes: the last counts, which the newest collateral is for; or
+    the first that was not appraised.
     """
     quoted = next((each for each in party.quoted if each.appraisal is None), None)
     if party.quoted and quoted is None:

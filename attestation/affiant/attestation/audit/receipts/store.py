@@ -1,7 +1,7 @@
 """The store: SQLite in one file. A bundle is one transaction; what was killed is not half there.
 
-It is a cache of what verification found, and as trustworthy as whoever can write to it: what is decided by it is looked
-up again in the bundle that it names.
+It is a cache of what verification found, and as trustworthy as those who can write to it: before a decision, verify the
+bundle that it names again.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class ReceiptStore:
         Raises:
             StoreBusy: another process writes.
         """
-        with refusing(self._path):
+        with _sqlite_errors(self._path):
             self._connection.execute("BEGIN IMMEDIATE")
         try:
-            with refusing(self._path):
+            with _sqlite_errors(self._path):
                 added = self._add(rows)
                 self._connection.execute("COMMIT")
         except BaseException:
@@ -84,12 +84,12 @@ class ReceiptStore:
 
     def read(self, query: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """All rows of a query."""
-        with refusing(self._path):
+        with _sqlite_errors(self._path):
             return self._connection.execute(query, values).fetchall()
 
     def stream(self, query: str, values: Sequence[object] = ()) -> Iterator[tuple[object, ...]]:
         """The same, one after the other."""
-        with refusing(self._path):
+        with _sqlite_errors(self._path):
             yield from self._connection.execute(query, values)
 
     def _add(self, rows: Rows) -> bool:
@@ -123,11 +123,11 @@ def open_store(path: Path, *, make: bool) -> Iterator[ReceiptStore]:
     """The store in ``path``.
 
     Args:
-        make: make it where nothing stands, for its owner alone; else that is refused.
+        make: make it where there is none, readable by its owner alone; else that is an error.
 
     Raises:
         SettingsInvalid: there is none, or it cannot be made.
-        ``receipt_store.unusable``: what stands there is no store of this version.
+        ``receipt_store.unusable``: the file is no store of this version.
     """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if make else 0)
     try:
@@ -139,12 +139,12 @@ def open_store(path: Path, *, make: bool) -> Iterator[ReceiptStore]:
             found=error.strerror,
             hint=None if make else "`affiant receipts index` makes one.",
         ) from error
-    with refusing(path):
+    with _sqlite_errors(path):
         connection = sqlite3.connect(
             f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None, timeout=_BUSY_S
         )
     try:
-        with refusing(path):
+        with _sqlite_errors(path):
             _require_ours(connection, path, make=make)
         yield ReceiptStore(connection, path)
     finally:
@@ -177,8 +177,8 @@ def _require_ours(connection: sqlite3.Connection, path: Path, *, make: bool) -> 
 
 
 @contextmanager
-def refusing(path: Path) -> Iterator[None]:
-    """SQLite's errors as refusals."""
+def _sqlite_errors(path: Path) -> Iterator[None]:
+    """SQLite's errors as ours."""
     try:
         yield
     except sqlite3.Error as error:

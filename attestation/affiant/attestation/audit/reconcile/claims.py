@@ -122,7 +122,7 @@ def _failed(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _upstream(
     attempt: Mapping[str, object], config: GatewayConfig | None
 ) -> tuple[Authority | None, str | None]:
-    """Where an attempt went, and the path that its requests stand below; None: the bundle does not say."""
+    """Where an attempt went, and the path below which its requests are; None: the bundle does not say."""
     known = None if config is None else next((up for up in config.upstreams if up.id == attempt["id"]), None)
     if known is None:
         return parse_authority(str(attempt["host"])), None

@@ -32,11 +32,11 @@ class ItemStore:
 
     def add(self, rows: Iterable[Row]) -> None:
         """Append ``rows``."""
-        with _refusing():
+        with _sqlite_errors():
             self._connection.executemany("INSERT INTO rows VALUES (?, ?, ?)", rows)
 
     def __iter__(self) -> Iterator[Row]:
-        with _refusing():
+        with _sqlite_errors():
             cursor = self._connection.execute("SELECT line, item, reason FROM rows ORDER BY rowid")
             cursor.arraysize = _BATCH
             yield from cursor
@@ -49,10 +49,10 @@ def open_item_store() -> Iterator[ItemStore]:
     Raises:
         ``reconcile.scratch``: its temporary file cannot be written (also later, while it is used).
     """
-    with _refusing():
+    with _sqlite_errors():
         connection = sqlite3.connect("", isolation_level=None)
     try:
-        with _refusing():
+        with _sqlite_errors():
             connection.execute("PRAGMA synchronous = OFF")  # nothing of it outlives the process
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("CREATE TABLE rows (line INTEGER NOT NULL, item TEXT, reason TEXT) STRICT")
@@ -94,7 +94,7 @@ def unpacked(text: str) -> Item:
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def _sqlite_errors() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

@@ -6,7 +6,7 @@ claims that could explain them form a graph; its connected parts are judged whol
 1. a part of one item and one claim is a match: nothing else could be meant;
 2. a part of one item that is a whole connection (CONNECT) and of requests made inside of it is a match too;
 3. every other part is ambiguous, all of it. If it has more items than claims, some item certainly has no receipt, and
-   the part says how many: an id that stands in a log twice explains one item at most.
+   the part says how many: an id that is in a log twice explains one item at most.
 
 Under a rule without an id, a first step that also asks for an equal length decides by (1) alone. An item that names a
 receipt is judged by that name alone: if no such receipt is here, or it says something else, the item is missing.

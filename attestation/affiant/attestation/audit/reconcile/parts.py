@@ -22,7 +22,7 @@ class Parts:
         self._asked = array("q", [0]) * claims
 
     def root(self, claim: int) -> int:
-        """The claim that stands for the part of ``claim``."""
+        """The claim that represents the part of ``claim``."""
         parent = self._parent
         while parent[claim] != claim:
             parent[claim] = parent[parent[claim]]

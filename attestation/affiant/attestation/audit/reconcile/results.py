@@ -42,7 +42,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Items (of the range that was asked about) and requests of receipts that cannot be told apart."""
+    """Items (of the range that was asked about) and requests of receipts that cannot be distinguished."""
 
     items: int
     receipts: int

@@ -37,7 +37,7 @@ def read_records(verdict: Verdict, case: Case | None, *, where: str, accept_unve
     """The authentic records of a bundle that was judged.
 
     Args:
-        where: names the bundle in a refusal.
+        where: names the bundle in an error.
         accept_unverified: go on with a contraindicated bundle; whatever is not authentic by itself is left out even so.
 
     Raises:

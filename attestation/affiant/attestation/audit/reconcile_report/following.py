@@ -46,7 +46,7 @@ def follow(
         tolerance: milliseconds that clocks may differ by.
         most_shown: findings kept of each kind.
         csv_path: where every item is written to, if anywhere.
-        progress: told how many bytes of the record were read.
+        progress: called with how many bytes of the record were read.
 
     Raises:
         SettingsInvalid: the record or the output cannot be read or written.

@@ -12,8 +12,8 @@ from affiant.attestation.audit.reconcile.buckets import SPANS
 from affiant.attestation.audit.records_of_others.bill import COLUMNS, BillFormat
 from affiant.attestation.audit.records_of_others.errors import SettingsInvalid
 from affiant.attestation.audit.records_of_others.facts import Authority, parse_authority
-from affiant.attestation.audit.records_of_others.instants import rfc3339
 from affiant.attestation.audit.records_of_others.scope import Scope
+from affiant.attestation.audit.records_of_others.timestamps import rfc3339
 
 __all__ = ["RecordOptions", "bound", "record_options", "require_apart", "scope_of"]
 
@@ -58,7 +58,7 @@ def scope_of(begin: int | None, end: int | None, hosts: Sequence[str]) -> Scope:
 
 
 def require_apart(output: Path | None, inputs: Sequence[Path]) -> None:
-    """Refuse to write over what is read: a record of somebody else's may be the only copy.
+    """Reject an output that would replace an input: the other party's record may be the only copy.
 
     Raises:
         SettingsInvalid: the output is one of the inputs.

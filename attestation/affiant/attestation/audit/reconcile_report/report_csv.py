@@ -16,7 +16,7 @@ from typing import Final
 from affiant.attestation.audit.reconcile.claims import Claim
 from affiant.attestation.audit.reconcile.results import Result
 from affiant.attestation.audit.records_of_others.errors import SettingsInvalid
-from affiant.attestation.audit.records_of_others.instants import rfc3339_text
+from affiant.attestation.audit.records_of_others.timestamps import rfc3339_text
 from affiant.files import refuse_stream
 from affiant.printable import one_line
 
@@ -32,7 +32,7 @@ _LIMIT: Final = 2000
 
 
 def write_csv(path: Path, results: Iterable[Result], unexplained: Iterable[Claim]) -> None:
-    """Write the file whole; what stood there before stays until then.
+    """Write the file whole; the file that was there before stays until then.
 
     Raises:
         SettingsInvalid: it cannot be written.

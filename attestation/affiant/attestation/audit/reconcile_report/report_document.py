@@ -9,9 +9,9 @@ from affiant.attestation.audit.reconcile.claims import Claim
 from affiant.attestation.audit.reconcile.outcome import Outcome
 from affiant.attestation.audit.reconcile.results import Result, State
 from affiant.attestation.audit.reconcile.verified_records import Records
-from affiant.attestation.audit.records_of_others.instants import rfc3339_text
 from affiant.attestation.audit.records_of_others.item import Item
 from affiant.attestation.audit.records_of_others.scope import Scope
+from affiant.attestation.audit.records_of_others.timestamps import rfc3339_text
 
 __all__ = ["ending", "report_document"]
 

@@ -16,13 +16,13 @@ from typing import Final
 from affiant.attestation.audit.records_of_others.errors import SettingsInvalid
 from affiant.attestation.audit.records_of_others.facts import Facts
 from affiant.attestation.audit.records_of_others.foreign_json import decimal_number
-from affiant.attestation.audit.records_of_others.instants import rfc3339
 from affiant.attestation.audit.records_of_others.item import Item, Unreadable
+from affiant.attestation.audit.records_of_others.timestamps import rfc3339
 
 __all__ = ["COLUMNS", "TIME_FORMS", "BillFormat", "BilledSpan", "read_header", "read_row", "read_span_row"]
 
 COLUMNS: Final = ("time", "model", "input", "output", "id", "requests")
-"""What a column may be named as; ``requests`` stands in bills over time spans alone."""
+"""What a column may be named as; only bills over time spans have ``requests``."""
 TIME_FORMS: Final = ("rfc3339", "unix", "date")
 """``unix``: whole seconds since 1970; ``date``: ``2026-11-21``, a day in UTC."""
 _DATE: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
@@ -55,7 +55,7 @@ class BilledSpan:
 
 
 def read_header(line: str, bill: BillFormat) -> Mapping[str, int]:
-    """Where each column stands.
+    """The position of each column.
 
     Raises:
         SettingsInvalid: a column that the header does not have, or has twice.

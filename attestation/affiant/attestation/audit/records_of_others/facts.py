@@ -65,7 +65,7 @@ class Facts:
 
 
 LENGTHS: Final = ("sent", "received", "tokens_in", "tokens_out")
-"""Facts that tell one request from another of the same kind: what the rule ``lengths`` needs one of."""
+"""Facts that distinguish requests of the same kind: what the rule ``lengths`` needs one of."""
 _NAMES: Final = tuple(each.name for each in fields(Facts))
 
 

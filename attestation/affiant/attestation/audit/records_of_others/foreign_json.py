@@ -1,6 +1,6 @@
 """JSON that other programs write: floats and any layout are theirs to choose; two meanings are not.
 
-As ``parse_strict`` refuses it: a member that stands twice, nesting without end,
+As ``parse_strict``, it rejects a member that occurs twice, nesting without end,
 integers that readers disagree about. Floats become :class:`~decimal.Decimal`, and are compared with nothing.
 """
 
@@ -53,7 +53,7 @@ def decimal_number(value: object) -> int | None:
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ForeignJSONError("a member stands twice")
+        raise ForeignJSONError("a member occurs twice")
     return members
 
 

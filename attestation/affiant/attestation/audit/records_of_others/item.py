@@ -18,7 +18,7 @@ class Item:
     """One request in an independent record.
 
     Args:
-        begun, ended: milliseconds since 1970; equal where the record has one instant.
+        begun, ended: milliseconds since 1970; equal where the record has one time.
         receipt: the receipt id that the record names, 22 characters.
         maybe_receipt: an id that is a receipt's if a receipt has it, and anything else if none has.
         tunnel: a connection of which the record does not see the requests (CONNECT).

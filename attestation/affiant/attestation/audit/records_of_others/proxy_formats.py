@@ -8,7 +8,7 @@
 | ``nginx-combined`` | nginx's and Apache's combined format | the end | not compared: may be compressed or framed |
 
 The member ``x-request-id`` and its like are shown and never compared: no receipt knows them. Squid cuts queries off,
-unless it is told not to; a path without one is compared without.
+unless its configuration says otherwise; a path without one is compared without.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from affiant.attestation.audit.records_of_others.foreign_json import (
     decimal_number,
     parse_foreign_object,
 )
-from affiant.attestation.audit.records_of_others.instants import common_log, rfc3339, squid
 from affiant.attestation.audit.records_of_others.item import Item, Unreadable
+from affiant.attestation.audit.records_of_others.timestamps import common_log, rfc3339, squid
 from affiant.attestation.schema.trace_context import trace_of
 
 __all__ = ["MEMBERS", "PROXY_FORMATS", "LineReader"]

@@ -39,7 +39,7 @@ _MAX_BUCKETS: Final = 200_000
 
 
 class RecordFile:
-    """Bytes of the record on their way through: hashed, and counted for whoever waits."""
+    """Bytes of the record on their way through: hashed, and counted for the progress line."""
 
     def __init__(self, file: IO[bytes], progress: Callable[[int], None]) -> None:
         self._file = file

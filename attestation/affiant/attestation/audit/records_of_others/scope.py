@@ -25,7 +25,7 @@ class Scope:
         return None if self.has_time(item.ended) else OTHER_TIME
 
     def has_time(self, at: int) -> bool:
-        """Whether the instant is asked about."""
+        """Whether the time is asked about."""
         return (self.begin is None or at >= self.begin) and (self.end is None or at < self.end)
 
     def has_host(self, authority: Authority | None) -> bool:

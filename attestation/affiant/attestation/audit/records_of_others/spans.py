@@ -26,8 +26,8 @@ from affiant.attestation.audit.records_of_others.foreign_json import (
     decimal_number,
     parse_foreign_object,
 )
-from affiant.attestation.audit.records_of_others.instants import unix_nanoseconds
 from affiant.attestation.audit.records_of_others.item import Item, NotAnItem, Read, Unreadable
+from affiant.attestation.audit.records_of_others.timestamps import unix_nanoseconds
 
 __all__ = ["OPERATIONS", "read_spans"]
 
@@ -141,7 +141,7 @@ def _attributes(span: Mapping[str, object]) -> Mapping[str, object]:
             raise ValueError("not OTLP JSON: an attribute without a key")  # noqa: TRY004 - caught above
         name = entry["key"]
         if name in found:
-            raise ValueError("an attribute stands twice")
+            raise ValueError("an attribute occurs twice")
         found[name] = _value(entry.get("value"))
     return found
 

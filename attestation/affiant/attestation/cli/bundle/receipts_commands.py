@@ -48,7 +48,7 @@ def receipts() -> None:
 @click.option("--at", callback=instant, metavar="TIME", help="Judge the bundles at this time (default: now).")
 @click.argument("bundles", nargs=-1, required=True, type=_PATH, metavar="BUNDLE...")
 def index(*, store_path: Path, trust_path: Path, at: datetime, bundles: tuple[Path, ...]) -> Output:
-    """Judge bundles and index what their receipts rest on; a folder stands for every bundle below it.
+    """Judge bundles and index what their receipts rest on; a folder means every bundle below it.
 
     Each bundle is one transaction, durable before the next; one that is there already, under the same trust file, stays
     as it was. The verdict that a bundle had is kept, and never becomes better. A bundle with a receipt that is not

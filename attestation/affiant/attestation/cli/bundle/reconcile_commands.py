@@ -127,7 +127,7 @@ def reconcile(
     csv_path: Path | None,
     **record_named: Any,
 ) -> Output:
-    """Follow every item of a record that somebody else keeps to the receipt that explains it.
+    """Follow every item of a record that another party keeps to the receipt that explains it.
 
     Whether receipts are complete cannot be seen in them: it is tested from a proxy's log, an upstream's bill or an
     agent's spans. Bundles are verified first. Every item ends as matched, ambiguous, missing, out of range or

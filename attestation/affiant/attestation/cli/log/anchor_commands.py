@@ -53,7 +53,7 @@ _TYP: Final = "affiant-log-anchor/1"
     help="Stamp an anchor anew, with its tokens: a size, `newest` (if left out), `oldest` or `all`.",
 )
 @click.option("--sha512", is_flag=True, help="Stamp the SHA-512 instead of the SHA-256.")
-@click.option("--bundle", type=FILE, help="Ask nobody: add the first anchor that covers this bundle.")
+@click.option("--bundle", type=FILE, help="Without a request: add the first anchor that covers this bundle.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The bundle with its anchor."
 )

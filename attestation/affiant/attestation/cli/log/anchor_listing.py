@@ -102,7 +102,7 @@ def _believed(
     """Of the command line, or of a trust file.
 
     Raises:
-        AnchorSettingsInvalid: nobody, both, or a trust file that names nobody.
+        AnchorSettingsInvalid: no signer, both, or a trust file that names none.
     """
     from affiant.attestation.signatures.timestamps.errors import AnchorSettingsInvalid  # noqa: PLC0415 - help must stay cheap
 
@@ -151,5 +151,5 @@ def _unverified(
     from affiant.attestation.tlog.note import parse_note  # noqa: PLC0415 - help must stay cheap
 
     checkpoint = trust.verify_log(parse_note(raw)).checkpoint
-    why = f"nobody is named by {options}, or by --trust"
+    why = f"no signer is named by {options}, or by --trust"
     return checkpoint, {"size": checkpoint.size, "kind": kind, "not_verified": why}

@@ -131,7 +131,7 @@ def serve(
 
     settings = _config(vkeys, config)
     if listen_fd is not None and (listen or tls_cert or tls_key):
-        raise click.UsageError("--listen-fd stands alone: neither --listen nor a certificate beside it")
+        raise click.UsageError("--listen-fd excludes --listen and a certificate")
     host, port = parse_listen(listen or settings.listen or _LISTEN)
     logging.basicConfig(format="affiant witness: %(message)s", level=logging.WARNING)
     keys, database = read_key_file(key_path), _database(key_path, state)
@@ -205,5 +205,5 @@ def _announce(url: str, name: str, ready_fd: int | None) -> None:
         sys.stderr.write(printable(f"affiant witness {name} on {url}\n"))
         return
     line = json.dumps({"url": url, "pid": os.getpid()})
-    with suppress(BrokenPipeError), open(ready_fd, "wb") as file:  # whoever asked may have gone
+    with suppress(BrokenPipeError), open(ready_fd, "wb") as file:  # the starter may have ended
         file.write(line.encode("ascii") + b"\n")

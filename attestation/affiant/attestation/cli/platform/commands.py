@@ -121,7 +121,7 @@ def serve(
     def announce(path: Path) -> None:
         click.echo(f"SIMULATED TDX platform on {path}", err=True)
         if ready_fd is not None:
-            with suppress(BrokenPipeError), open(ready_fd, "wb") as ready:  # whoever waited may have gone
+            with suppress(BrokenPipeError), open(ready_fd, "wb") as ready:  # the starter may have ended
                 ready.write(json.dumps({"socket": str(path)}).encode("ascii") + b"\n")
 
     settings = ServeSettings(

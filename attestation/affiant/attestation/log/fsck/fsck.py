@@ -1,7 +1,7 @@
 """Checks that every file of a log is what its checkpoint implies: it computes the whole tree again from the leaves.
 
 1. Each entry bundle is read in order; its leaves are leaves of this log.
-2. From them each tile is computed, on every level, and compared with the one that stands there.
+2. From them each tile is computed, on every level, and compared with the one in the log.
 3. The root over all of it is the signed one.
 4. In a folder: no file is there that no log has; a partial tile of an earlier checkpoint is the beginning of what has
    grown from it.

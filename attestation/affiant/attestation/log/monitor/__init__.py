@@ -1,1 +1,1 @@
-"""A monitor of transparency logs: it checks that a log only grows and shows everybody the same."""
+"""A monitor of transparency logs: it checks that a log only grows and shows every reader the same."""

@@ -25,7 +25,7 @@
 
 What the log has *signed* and what contradicts it is a property of the log for good: two trees, and the faults of leaves
 and chains. The others are of this round: an older checkpoint shown again, or tiles and notes that are not the log's,
-could be the work of whoever stands between.
+could be the work of an attacker on the network.
 """
 
 from __future__ import annotations

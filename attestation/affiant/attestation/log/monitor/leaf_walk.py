@@ -23,7 +23,7 @@ class LeafWalk:
 
     Args:
         found: gets what is found.
-        progress: told how many leaves were read, and of how many.
+        progress: called with how many leaves were read, and of how many.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class LeafWalk:
         """Judge the leaves of ``tree`` from ``start`` on; how many there were.
 
         Args:
-            earlier: seconds since 1970 when the tree had ``start`` leaves; None where nobody backs a time.
+            earlier: seconds since 1970 when the tree had ``start`` leaves; None where no witness backs a time.
             until: by when the whole tree was seen; None in the same way.
 
         Raises:
@@ -58,7 +58,7 @@ class LeafWalk:
         return size - start
 
     def silent(self, at: int) -> None:
-        """Open chains that have stopped by ``at``, each told once."""
+        """Open chains that have stopped by ``at``, each reported once."""
         rules = self._rules
         patience = rules.epoch_s + rules.merge_delay_s + rules.slack_s
         for chn, chain in self._state.newly_silent(at - patience, MAX_FINDINGS):

@@ -1,7 +1,7 @@
 """Writes contradictions as files that a third party can judge: one folder ``findings/<code>-<digest>/`` for each.
 Findings that the log itself has not signed are in ``findings/passing/``.
 
-Two checkpoints stand there as the signed notes that they are; leaves as their 66 bytes, each with its proof under the
+Two checkpoints are there as signed notes; leaves as their 66 bytes, each with its proof under the
 checkpoint in which they were read. ``finding.json`` is written last.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["ProofFiles"]
 
 MAX_KEPT: Final = 1000
 _MAX_PASSING: Final = 100
-"""Of findings that anybody between the log and here could make: they leave room for the log's own."""
+"""Of findings that an attacker on the network could make: they leave room for the log's own."""
 _LAST: Final = "finding.json"
 
 

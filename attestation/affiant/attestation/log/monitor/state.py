@@ -63,12 +63,12 @@ def open_monitor_state(folder: Path) -> Iterator[MonitorState]:
             found=error.strerror,
             code="monitor.settings",
         ) from error
-    with _refusing(path):
+    with _sqlite_errors(path):
         connection = sqlite3.connect(
             f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None, timeout=_BUSY_S
         )
     try:
-        with _refusing(path):
+        with _sqlite_errors(path):
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.executescript(_SCHEMA)
@@ -92,11 +92,11 @@ class MonitorState:
         Raises:
             MonitorBusy: another monitor is in a round.
         """
-        with _refusing(self._path):
+        with _sqlite_errors(self._path):
             self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
-            with _refusing(self._path):
+            with _sqlite_errors(self._path):
                 self._flush()
                 self._connection.execute("COMMIT")
         except BaseException:
@@ -107,12 +107,12 @@ class MonitorState:
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Chains that are taken back if the block raises, within a round that goes on."""
-        with _refusing(self._path):
+        with _sqlite_errors(self._path):
             self._flush()
             self._connection.execute("SAVEPOINT attempt")
         try:
             yield
-            with _refusing(self._path):
+            with _sqlite_errors(self._path):
                 self._flush()
                 self._connection.execute("RELEASE attempt")
         except BaseException:
@@ -125,9 +125,9 @@ class MonitorState:
         """The newest verified checkpoint, and its time.
 
         Raises:
-            ``monitor.state``: what stands there is none.
+            ``monitor.state``: the file is none.
         """
-        with _refusing(self._path):
+        with _sqlite_errors(self._path):
             row = self._connection.execute("SELECT note, newest FROM seen").fetchone()
         if row is None:
             return None
@@ -140,7 +140,7 @@ class MonitorState:
 
     def remember(self, note: Note, newest: int | None) -> None:
         """``note`` is the newest verified checkpoint now."""
-        with _refusing(self._path):
+        with _sqlite_errors(self._path):
             self._connection.execute(
                 "INSERT OR REPLACE INTO seen VALUES (1, ?, ?)", (note.to_bytes(), newest)
             )
@@ -149,7 +149,7 @@ class MonitorState:
         """What is known of the chain ``chn``."""
         if (hot := self._hot.get(chn)) is not None:
             return hot
-        with _refusing(self._path):
+        with _sqlite_errors(self._path):
             row = self._connection.execute(
                 "SELECT seq, leaf, iat, epoch, ended, late FROM chains WHERE chn = ?", (chn,)
             ).fetchone()
@@ -158,13 +158,13 @@ class MonitorState:
     def keep(self, chn: bytes, chain: Chain) -> None:
         """``chain`` is what is known now."""
         if len(self._hot) >= _HOT and chn not in self._hot:
-            with _refusing(self._path):
+            with _sqlite_errors(self._path):
                 self._flush()
         self._hot[chn] = chain
 
     def newly_silent(self, before: int, limit: int) -> list[tuple[bytes, Chain]]:
-        """Open chains whose last record is older than ``before``, each told once; at most ``limit``."""
-        with _refusing(self._path):
+        """Open chains whose last record is older than ``before``, each reported once; at most ``limit``."""
+        with _sqlite_errors(self._path):
             self._flush()
             rows = self._connection.execute(
                 "SELECT seq, leaf, iat, epoch, ended, 1, chn FROM chains "
@@ -178,14 +178,14 @@ class MonitorState:
 
     def counts(self) -> tuple[int, int]:
         """Chains that are open, and that have ended."""
-        with _refusing(self._path):
+        with _sqlite_errors(self._path):
             self._flush()
             row = self._connection.execute("SELECT count(*), coalesce(sum(ended), 0) FROM chains").fetchone()
         return row[0] - row[1], row[1]
 
     def open_tails(self, limit: int) -> list[tuple[bytes, int, int]]:
         """Id, last place and last time of open chains, the latest first."""
-        with _refusing(self._path):
+        with _sqlite_errors(self._path):
             self._flush()
             return self._connection.execute(
                 "SELECT chn, seq, iat FROM chains WHERE ended = 0 ORDER BY iat DESC LIMIT ?", (limit,)
@@ -193,7 +193,7 @@ class MonitorState:
 
     def record(self, finding: Finding, now: int) -> None:
         """Keep a contradiction for good."""
-        with _refusing(self._path):
+        with _sqlite_errors(self._path):
             self._connection.execute(
                 "INSERT OR IGNORE INTO contradictions SELECT ?, ?, ?, ? "
                 "WHERE (SELECT count(*) FROM contradictions) < ?",
@@ -202,7 +202,7 @@ class MonitorState:
 
     def contradictions(self) -> int:
         """How many are kept."""
-        with _refusing(self._path):
+        with _sqlite_errors(self._path):
             return int(self._connection.execute("SELECT count(*) FROM contradictions").fetchone()[0])
 
     def _flush(self) -> None:
@@ -222,7 +222,7 @@ def _chain(row: Sequence[int]) -> Chain:
 
 
 @contextmanager
-def _refusing(path: Path) -> Iterator[None]:
+def _sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:

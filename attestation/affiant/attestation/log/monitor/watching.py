@@ -52,7 +52,7 @@ class Round:
             smaller; nothing in it is verified.
         not_made: checks that the caller could not make.
         now: seconds since 1970.
-        progress: told how many leaves were read, and of how many.
+        progress: called with how many leaves were read, and of how many.
 
     Raises:
         ``monitor.state``: the state is another log's.

@@ -3,7 +3,7 @@
 1. The files lead to the root of the checkpoint that is to be published.
 2. What the store shows is the beginning of it: the same origin, not more leaves, the same root over as many.
 3. Tiles and bundles, partial ones too, never change: each is created where it is missing, and never written over. What
-   stands there already and is not implied by the store's own checkpoint, is compared.
+   is there already and is not implied by the store's own checkpoint, is compared.
 4. Anchors; a renewal may only be added to one.
 5. The checkpoint, last, and only over the one that was compared in 2.
 
@@ -122,7 +122,7 @@ class Publisher:
         """Create what is missing; how many that were.
 
         Args:
-            before: leaves of the store's own checkpoint: whoever wrote it had found everything below it in place.
+            before: leaves of the store's own checkpoint: its writer had found everything below it in place.
         """
         size = log.checkpoint.size
         total, done, written = count_of(size, start), 0, 0
@@ -142,7 +142,7 @@ class Publisher:
         return written
 
     def _create(self, path: str, content: bytes) -> bool:
-        """Whether it was missing; what stands there already has the same content."""
+        """Whether it was missing; what is there already has the same content."""
         if not self._store.create(path, content):
             _require_same(self._store, path, content)
             return False
@@ -293,11 +293,11 @@ def _present(store: Objects, path: str, *, limit: int) -> Found | None:
 
 def _results(futures: Iterable[Future[bool]]) -> Iterator[bool]:
     """Their results; the first error, once all have ended."""
-    refusal: AffiantError | None = None
+    first: AffiantError | None = None
     for each in futures:
         try:
             yield each.result()
         except AffiantError as error:
-            refusal = refusal or error
-    if refusal is not None:
-        raise refusal
+            first = first or error
+    if first is not None:
+        raise first

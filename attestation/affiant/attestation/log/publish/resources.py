@@ -46,7 +46,7 @@ def count_of(size: int, since: int = 0) -> int:
     for level in range(_MAX_LEVEL + 1):
         count, first = size >> (TILE_HEIGHT * level), since >> (TILE_HEIGHT * level)
         if count > first:
-            each = 2 if level == 0 else 1  # beside each tile of level 0 stands a bundle
+            each = 2 if level == 0 else 1  # each tile of level 0 has a bundle
             total += each * (-(-count // TILE_WIDTH) - first // TILE_WIDTH)
     return total
 

@@ -6,7 +6,7 @@
 3. Of the answer only lines of the keys that the log knows count, and each of those must hold over this checkpoint, at
    a time that is not ahead of the log's own clock. Lines of other keys are ignored.
 
-A witness that is silent, slow, elsewhere or refuses is a named error; whoever asks goes on to the next one.
+A witness that is silent, slow, elsewhere or refuses is a named error; the log goes on to the next one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from affiant.attestation.log.witness.checkpoint_request import encode_submission
 from affiant.attestation.log.witness.protocol import SIZE_TYPE
-from affiant.attestation.log_reading.bounded_http import HTTPAnswer, bounded_request, check_prefix
+from affiant.attestation.log_reading.bounded_http import HTTPResponse, bounded_request, check_prefix
 from affiant.attestation.log_reading.errors import (
     LogUnavailable,
     LogUnreachable,
@@ -101,10 +101,10 @@ async def ask_witness(
             return _cosignatures(url, note, answer.body, keys, now)
         if answer.status != 409:
             _refused(url, answer)
-        told = _size(url, answer)
-        if attempt == 0 and told == old:
+        named = _size(url, answer)
+        if attempt == 0 and named == old:
             break  # it names what it was asked with
-        old = told
+        old = named
     raise UnreachableError(
         "the witness names another size each time",
         where=url,
@@ -114,7 +114,7 @@ async def ask_witness(
     )
 
 
-async def _post(url: str, body: bytes, client: httpx.AsyncClient, answer_s: float) -> HTTPAnswer:
+async def _post(url: str, body: bytes, client: httpx.AsyncClient, answer_s: float) -> HTTPResponse:
     try:
         return await bounded_request(
             client,
@@ -136,7 +136,7 @@ async def _post(url: str, body: bytes, client: httpx.AsyncClient, answer_s: floa
         ) from error
 
 
-def _refused(url: str, answer: HTTPAnswer) -> NoReturn:
+def _refused(url: str, answer: HTTPResponse) -> NoReturn:
     if answer.status == 422:
         raise NotAuthenticError(
             "the witness finds that the log does not grow from what it has seen",
@@ -156,7 +156,7 @@ def _refused(url: str, answer: HTTPAnswer) -> NoReturn:
     )
 
 
-def _size(url: str, answer: HTTPAnswer) -> int:
+def _size(url: str, answer: HTTPResponse) -> int:
     try:
         text = answer.body.decode("ascii")
         if answer.media_type == SIZE_TYPE and text.endswith("\n"):

@@ -86,7 +86,7 @@ def logs_of(vkeys: Iterable[str]) -> Logs:
             raise ConfigurationError(f"not a log's key: {error}", code="witness.settings") from error
         if not isinstance(key, LogKey) or key in found.get(key.name, ()):
             raise ConfigurationError(
-                "a key that is no log's, or stands twice",
+                "a key that is no log's, or is there twice",
                 expected="Ed25519 (0x01)",
                 found=ascii(key.name[:60]),
                 code="witness.settings",

@@ -16,12 +16,12 @@ def make_witness(keys: WitnessKeys, key_path: Path, database: Path) -> None:
     """Write both, each 0600; nothing is overwritten.
 
     Raises:
-        ``witness.exists``: one of them stands there.
+        ``witness.exists``: one of them exists.
         ``witness.settings``: they cannot be written.
     """
     if key_path.exists() or key_path.is_symlink():
         raise StateError(
-            "a key stands there already",
+            "the key file exists already",
             where=str(key_path),
             hint="Nothing is overwritten: name another file.",
             code="witness.exists",
@@ -31,10 +31,10 @@ def make_witness(keys: WitnessKeys, key_path: Path, database: Path) -> None:
         try:
             write_whole(key_path, keys.to_bytes(), mode=0o600, replace=False)
         except OSError:
-            database.unlink(missing_ok=True)  # made by us just now, for nobody
+            database.unlink(missing_ok=True)  # made just now, and of no use
             raise
     except FileExistsError as error:
-        raise StateError("a key stands there already", where=str(key_path), code="witness.exists") from error
+        raise StateError("the key file exists already", where=str(key_path), code="witness.exists") from error
     except OSError as error:
         raise ConfigurationError(
             "the witness cannot be written",

@@ -2,10 +2,10 @@
 
 ``$AFFIANT_HOME/witness/``, 0700, holds
 
-- ``witness.policy``: one witness named ``self`` and the quorum ``self`` (C2SP tlog-policy). Public; whoever needs it
+- ``witness.policy``: one witness named ``self`` and the quorum ``self`` (C2SP tlog-policy). Public; who needs it
   never opens the key;
 - ``key`` and ``state.sqlite``: as ``affiant witness init`` makes them, Ed25519 alone;
-- ``serve.lock``: held by whoever serves it.
+- ``serve.lock``: held by the process that serves it.
 
 The folder comes to be whole, by one rename, with whatever command needs it first: a trust file can name the witness
 before it has ever run. It is never made anew beside a key: a witness whose state is lost is retired, and its successor
@@ -64,7 +64,7 @@ class OwnWitness:
 
     @property
     def lock(self) -> Path:
-        """Held by whoever serves it."""
+        """Held by the process that serves it."""
         return self.folder / "serve.lock"
 
 
@@ -104,7 +104,7 @@ def own_witness(home: Path, *, random_bytes: Callable[[int], bytes]) -> OwnWitne
 
 
 def _make(home: Path, folder: Path, random_bytes: Callable[[int], bytes]) -> None:
-    """Make it beside its place and rename it; whoever comes second finds the first one's."""
+    """Make it beside its place and rename it; a second process finds that of the first."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=home, prefix=".witness-"))
     try:
@@ -121,7 +121,7 @@ def _make(home: Path, folder: Path, random_bytes: Callable[[int], bytes]) -> Non
 def _take_place(draft: Path, folder: Path) -> None:
     try:
         draft.rename(folder)
-    except OSError:  # rename(2): ENOTEMPTY or EEXIST where somebody was faster
+    except OSError:  # rename(2): ENOTEMPTY or EEXIST where another process was faster
         if not folder.exists():
             raise
 

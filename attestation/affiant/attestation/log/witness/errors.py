@@ -23,7 +23,7 @@ class WitnessStateUnavailable(StateError):
 
 
 class WitnessClockBehind(StateError):
-    """The clock stands before the last cosignature: an earlier time over a larger tree would contradict it."""
+    """The clock is before the last cosignature: an earlier time over a larger tree would contradict it."""
 
     code = "witness.clock"
     retryable = True

@@ -1,8 +1,8 @@
-"""Keeps two notes of one log that contradict each other as files that anybody can judge.
+"""Keeps two notes of one log that contradict each other as files that a third party can judge.
 
 ``evidence/<id>/held.note`` and ``submitted.note``, and ``about.json``, which is written last. The id is a digest of
 both, so that the same contradiction is kept once. Their number is bounded, and what is beyond it is named in the log
-line alone. Whoever holds a checkpoint of the log can submit it with a wrong proof: such pairs, ``unproven-<id>``, have
+line alone. Anyone with a checkpoint of the log can submit it with a wrong proof: such pairs, ``unproven-<id>``, have
 a bound of their own and leave room for proofs.
 """
 
@@ -34,7 +34,7 @@ class EvidenceFolder:
         self.path = path
 
     def keep(self, found: Contradiction, *, origin: str, seconds: int) -> Path | None:
-        """Where both notes stand now, durably; None if too many are kept already.
+        """Where both notes are now, durably; None if too many are kept already.
 
         Raises:
             OSError: they cannot be written.

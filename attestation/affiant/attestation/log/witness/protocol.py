@@ -27,11 +27,11 @@ __all__ = [
     "SIZE_TYPE",
     "Accepted",
     "Admitted",
-    "Answer",
     "Contradiction",
     "Logs",
     "Refused",
     "Stored",
+    "WitnessResponse",
     "admit",
     "advance",
     "contradiction",
@@ -47,8 +47,8 @@ Logs = Mapping[str, tuple[LogKey, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What goes over the wire. ``code`` says why, for whoever runs the witness."""
+class WitnessResponse:
+    """What goes over the wire. ``code`` says why, for the witness's operator."""
 
     status: int
     body: bytes
@@ -94,7 +94,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Two notes of one log that nobody should have seen together.
+    """Two notes of one log that contradict each other.
 
     Args:
         certain: two roots over one size prove by themselves that the log has signed two histories. Otherwise the later
@@ -110,11 +110,11 @@ class Contradiction:
 class Refused:
     """No cosignature."""
 
-    answer: Answer
+    answer: WitnessResponse
     contradiction: Contradiction | None = None
 
 
-def admit(submission: Submission, logs: Logs) -> Admitted | Answer:
+def admit(submission: Submission, logs: Logs) -> Admitted | WitnessResponse:
     """``submission`` if a log that is known has signed it, or what is answered instead."""
     keys = logs.get(submission.origin)
     if not keys:
@@ -137,13 +137,13 @@ def advance(admitted: Admitted, stored: Stored | None, *, now: int) -> Accepted 
         now: seconds since 1970.
 
     Raises:
-        WitnessClockBehind: the clock stands before the last cosignature.
+        WitnessClockBehind: the clock is before the last cosignature.
     """
     asked = admitted.submission
     size, root, last = (0, EMPTY_ROOT, 0) if stored is None else (stored.size, stored.root, stored.seconds)
     found = contradiction(admitted, stored)
     if asked.old != size:
-        return Refused(Answer(409, f"{size}\n".encode("ascii"), SIZE_TYPE, "witness.size"), found)
+        return Refused(WitnessResponse(409, f"{size}\n".encode("ascii"), SIZE_TYPE, "witness.size"), found)
     if asked.size == 0 and asked.root != EMPTY_ROOT:
         return Refused(_text(422, "log.consistency", "the root of a tree without leaves is another"), found)
     try:
@@ -156,7 +156,7 @@ def advance(admitted: Admitted, stored: Stored | None, *, now: int) -> Accepted 
         return Refused(_text(422, error.code, error.message), found)
     if now + _CLOCK_TOLERANCE_S < last:
         raise WitnessClockBehind(
-            "the clock stands before the last cosignature", expected=f"at least {last}", found=now
+            "the clock is before the last cosignature", expected=f"at least {last}", found=now
         )
     return Accepted(
         Stored(asked.origin, asked.size, asked.root, admitted.signed.to_bytes(), max(now, last)),
@@ -172,5 +172,5 @@ def contradiction(admitted: Admitted, stored: Stored | None) -> Contradiction | 
     return Contradiction(stored.note, admitted.signed.to_bytes(), certain=True)
 
 
-def _text(status: int, code: str, text: str) -> Answer:
-    return Answer(status, f"{text} [{code}]\n".encode(), code=code)
+def _text(status: int, code: str, text: str) -> WitnessResponse:
+    return WitnessResponse(status, f"{text} [{code}]\n".encode(), code=code)

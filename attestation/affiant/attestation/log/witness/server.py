@@ -1,7 +1,7 @@
 """Serves the witness over HTTP/1.1 with ``uvicorn`` (the extra ``witness``), bounded in connections, header sizes and
 time.
 
-Whoever can connect could otherwise hold connections with heads that never end; uvicorn times none of them.
+A client could otherwise hold connections with heads that never end; uvicorn times none of them.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ SET size = excluded.size, root = excluded.root, note = excluded.note, seconds = 
 _BUSY_S: Final = 10.0
 _RETIRED: Final = (
     "A witness whose state is lost, or was restored from a copy, is retired: make another with `affiant witness init`, "
-    "under another name, and tell those who name it in their policies."
+    "under another name, and inform those who name it in their policies."
 )
 
 
@@ -61,19 +61,19 @@ def create_state(path: Path, identity: str) -> None:
     """Make the empty database of a new witness.
 
     Raises:
-        ``witness.exists``: something stands there.
+        ``witness.exists``: a file is there.
         WitnessStateUnavailable, OSError: it cannot be made.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     except FileExistsError as error:
         raise StateError(
-            "a database stands there already",
+            "the database exists already",
             where=str(path),
             hint="Nothing is overwritten: name another.",
             code="witness.exists",
         ) from error
-    with _refusing(path), closing(_connect(path)) as connection:
+    with _sqlite_errors(path), closing(_connect(path)) as connection:
         connection.executescript(f"BEGIN;{_SCHEMA}COMMIT;")
         connection.execute("INSERT INTO witness VALUES (1, ?)", (identity,))
     sync_folder(path.parent)
@@ -101,10 +101,10 @@ def open_state(path: Path, identity: str) -> Iterator[WitnessState]:
         raise WitnessStateUnavailable(
             "other users can reach the database", where=str(path), expected="a regular file of mode 0600"
         )
-    with _refusing(path):
+    with _sqlite_errors(path):
         connection = _connect(path)
     try:
-        with _refusing(path):
+        with _sqlite_errors(path):
             found = _identity(connection, path)
         if found != identity:
             raise StateError(
@@ -134,7 +134,7 @@ class WitnessState:
         Raises:
             WitnessStateUnavailable: it cannot be stored; nothing may be signed.
         """
-        with self._lock, _refusing(self._path), self._transaction():
+        with self._lock, _sqlite_errors(self._path), self._transaction():
             outcome = step(self._stored(origin))
             if isinstance(outcome, Accepted):
                 new = outcome.stored
@@ -143,7 +143,7 @@ class WitnessState:
 
     def publish(self, origin: str, size: int, cosigned: bytes) -> None:
         """Keep the cosigned note for monitors, unless that of a larger tree is there."""
-        with self._lock, _refusing(self._path):
+        with self._lock, _sqlite_errors(self._path):
             self._connection.execute(
                 "UPDATE latest SET cosigned = ?, cosigned_size = ? WHERE origin = ? AND cosigned_size <= ?",
                 (cosigned, size, origin, size),
@@ -151,12 +151,12 @@ class WitnessState:
 
     def stored(self, origin: str) -> Stored | None:
         """The latest tree of one log."""
-        with self._lock, _refusing(self._path):
+        with self._lock, _sqlite_errors(self._path):
             return self._stored(origin)
 
     def cosigned(self, origin: str) -> bytes | None:
         """The note of the largest tree whose cosignatures were made, with them."""
-        with self._lock, _refusing(self._path):
+        with self._lock, _sqlite_errors(self._path):
             row = self._connection.execute(
                 "SELECT cosigned FROM latest WHERE origin = ?", (origin,)
             ).fetchone()
@@ -164,7 +164,7 @@ class WitnessState:
 
     def all(self) -> tuple[Stored, ...]:
         """Every log's, by origin."""
-        with self._lock, _refusing(self._path):
+        with self._lock, _sqlite_errors(self._path):
             rows = self._connection.execute(
                 "SELECT origin, size, root, note, seconds FROM latest ORDER BY origin"
             ).fetchall()
@@ -178,7 +178,7 @@ class WitnessState:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """IMMEDIATE: the one write lock is taken before anything is read, so that nobody reads what this replaces."""
+        """IMMEDIATE takes the write lock before anything is read: no other process reads what this replaces."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -218,7 +218,7 @@ def _identity(connection: sqlite3.Connection, path: Path) -> str:
 
 
 @contextmanager
-def _refusing(path: Path) -> Iterator[None]:
+def _sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

@@ -1,7 +1,7 @@
 """Runs the witness: the protocol's steps with its state, its keys and its evidence.
 
 The order is the safety: a tree is compared and stored in one transaction, that is durable, then the cosignatures are
-made, then they are given away. Whoever dies in between has promised less than it has stored.
+made, then they are sent. A witness that dies in between has promised less than it has stored.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from affiant.attestation.log.witness.keys import WitnessKeys
 from affiant.attestation.log.witness.protocol import (
     Accepted,
     Admitted,
-    Answer,
     Contradiction,
     Logs,
+    WitnessResponse,
     admit,
     advance,
 )
@@ -61,7 +61,7 @@ class Witness:
                 code="witness.settings",
             )
 
-    def add_checkpoint(self, body: bytes, *, now: int) -> Answer:
+    def add_checkpoint(self, body: bytes, *, now: int) -> WitnessResponse:
         """The answer to ``POST add-checkpoint``; what it cosigns is stored by then.
 
         Args:
@@ -70,15 +70,15 @@ class Witness:
         try:
             submission = parse_submission(body)
         except WitnessRequestMalformed as error:
-            return Answer(400, f"{error.message} [{error.code}]\n".encode(), code=error.code)
+            return WitnessResponse(400, f"{error.message} [{error.code}]\n".encode(), code=error.code)
         admitted = admit(submission, self.logs)
-        if isinstance(admitted, Answer):
+        if isinstance(admitted, WitnessResponse):
             return admitted
         try:
             return self._cosigned(admitted, now)
         except StateError as error:  # nothing was signed; the log may ask again
             _log.error("no cosignature: %s [%s]", printable(str(error)), error.code)
-            return Answer(503, f"not now [{error.code}]\n".encode(), code=error.code)
+            return WitnessResponse(503, f"not now [{error.code}]\n".encode(), code=error.code)
 
     def latest(self, hashed: str) -> bytes | None:
         """The note for ``GET <hashed>/checkpoint``, with this witness's cosignatures; None where there is none.
@@ -91,7 +91,7 @@ class Witness:
                 return self.state.cosigned(origin)
         return None
 
-    def _cosigned(self, admitted: Admitted, now: int) -> Answer:
+    def _cosigned(self, admitted: Admitted, now: int) -> WitnessResponse:
         origin = admitted.submission.origin
         outcome = self.state.advance(origin, lambda stored: advance(admitted, stored, now=now))
         if not isinstance(outcome, Accepted):
@@ -101,7 +101,7 @@ class Witness:
         text, stored = outcome.signed.text, outcome.stored
         lines = self.keys.cosign(text, stored.seconds)
         self.state.publish(origin, stored.size, Note(text, (*outcome.signed.signatures, *lines)).to_bytes())
-        return Answer(200, "".join(each.line() for each in lines).encode("utf-8"))
+        return WitnessResponse(200, "".join(each.line() for each in lines).encode("utf-8"))
 
     def _keep(self, found: Contradiction, origin: str, now: int) -> None:
         try:

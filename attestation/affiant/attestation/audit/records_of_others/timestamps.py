@@ -33,14 +33,14 @@ def rfc3339(text: str) -> int:
     """RFC 3339 with ``T`` and a zone: ``2026-11-21T12:00:05.123Z``, ``...+01:00``.
 
     Raises:
-        ValueError: another spelling, or no such instant (as with the others below).
+        ValueError: another form, or no such time (as with the others below).
     """
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise ValueError("a time that is not RFC 3339 with a zone")
     year, month, day, hour, minute, second = (int(each) for each in match.groups()[:6])
     fraction, sign, zone_hour, zone_minute = match.groups()[6:]
-    at = _instant((year, month, day, hour, minute, second), _zone(sign, zone_hour, zone_minute))
+    at = _timestamp((year, month, day, hour, minute, second), _zone(sign, zone_hour, zone_minute))
     return at + int((fraction or "").ljust(3, "0")[:3])
 
 
@@ -60,7 +60,7 @@ def common_log(text: str) -> int:
         raise ValueError("a time that is not like 21/Nov/2026:12:00:05 +0000")
     day, year, hour, minute, second = (int(match[index]) for index in (1, 3, 4, 5, 6))
     month = _MONTHS.index(match[2]) + 1
-    return _instant((year, month, day, hour, minute, second), _zone(match[7], match[8], match[9]))
+    return _timestamp((year, month, day, hour, minute, second), _zone(match[7], match[8], match[9]))
 
 
 def squid(text: str) -> int:
@@ -90,7 +90,7 @@ def _zone(sign: str | None, hours: str | None, minutes: str | None) -> timedelta
     return offset if sign == "+" else -offset
 
 
-def _instant(parts: tuple[int, int, int, int, int, int], zone: timedelta) -> int:
+def _timestamp(parts: tuple[int, int, int, int, int, int], zone: timedelta) -> int:
     try:
         at = datetime(*parts, tzinfo=UTC) - zone
     except (ValueError, OverflowError) as error:
