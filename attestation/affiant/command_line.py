@@ -12,13 +12,15 @@ import errno
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import click
 
 from affiant.errors import AffiantError, ConfigurationError
+from affiant.folders import default_home
 from affiant.printable import printable
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "Group",
     "RefusalShown",
     "UsageGroup",
+    "home_option",
     "print_json",
     "printable",
     "refusals",
@@ -35,6 +38,7 @@ __all__ = [
     "usage_error",
 ]
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 EXIT_USAGE: Final = 2
 EXIT_REFUSED: Final = 1
 
@@ -108,6 +112,18 @@ def usage_error(error: AffiantError) -> click.UsageError:
 def show_refusal(error: AffiantError) -> None:
     """Print ``error`` as every command does, without ending the process."""
     RefusalShown(error).show()
+
+
+def home_option(text: str) -> Callable[[_Command], _Command]:
+    """``--home``, a state folder."""
+    return click.option(
+        "--home",
+        type=click.Path(file_okay=False, path_type=Path),
+        envvar="AFFIANT_HOME",
+        default=default_home,
+        show_default="$AFFIANT_HOME, or affiant in the XDG state folder",
+        help=text,
+    )
 
 
 def print_json(value: Mapping[str, object]) -> None:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -41,6 +41,7 @@ __all__ = ["monitor"]
 
 _SECONDS: Final = click.IntRange(1, 1_000_000)
 _TYP: Final = "affiant-log-monitor/1"
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,12 @@ class _Watch:
     state: Path
     also: tuple[Path, ...]
     rules: Rules
+
+
+def _seconds(
+    name: str, default: int, text: str, *, form: click.IntRange = _SECONDS
+) -> Callable[[_Function], _Function]:
+    return click.option(name, type=form, default=default, show_default=True, help=text)
 
 
 @click.command(cls=LogCommand, typ=_TYP)
@@ -76,33 +83,14 @@ class _Watch:
 @click.option(
     "--every", type=_SECONDS, metavar="SECONDS", help="A round every so often, until SIGTERM or SIGINT."
 )
-@click.option(
-    "--epoch-s", type=_SECONDS, default=60, show_default=True, help="Seconds between a chain's epochs."
-)
-@click.option(
-    "--merge-delay-s",
-    type=_SECONDS,
-    default=60,
-    show_default=True,
-    help="Seconds within which a record is logged.",
-)
-@click.option(
-    "--wit-max-s",
-    type=_SECONDS,
-    default=300,
-    show_default=True,
-    help="Age of the newest cosigned checkpoint.",
-)
-@click.option(
-    "--slack-s",
-    type=click.IntRange(0, 86_400),
-    default=30,
-    show_default=True,
-    help="Seconds by which clocks may differ.",
-)
+@_seconds("--epoch-s", 60, "Seconds between a chain's epochs.")
+@_seconds("--merge-delay-s", 60, "Seconds within which a record is logged.")
+@_seconds("--wit-max-s", 300, "Age of the newest cosigned checkpoint.")
+@_seconds("--slack-s", 30, "Seconds by which clocks may differ.", form=click.IntRange(0, 86_400))
 @click.pass_context
 def monitor(
     ctx: click.Context,
+    /,
     *,
     access: LogAccess,
     policy: Path,
@@ -111,10 +99,8 @@ def monitor(
     also: tuple[Path, ...],
     once: bool,
     every: int | None,
-    epoch_s: int,
-    merge_delay_s: int,
     wit_max_s: int,
-    slack_s: int,
+    **rules: int,
 ) -> Output:
     """Watch a log: signature and quorum, growth, the same tree for every reader, and no record missing in any chain.
 
@@ -134,8 +120,8 @@ def monitor(
 
     if once and every is not None:
         raise click.UsageError("--once and --every exclude each other")
-    rules = Rules(epoch_s, merge_delay_s, slack_s, wit_max_s)
-    watch = _Watch(replace(access, policy=policy), origin, state, also, rules)
+    expected = Rules(stale_s=wit_max_s, **rules)
+    watch = _Watch(replace(access, policy=policy), origin, state, also, expected)
     if every is not None:
         ctx.exit(_keep_watching(watch, every, as_json=ctx.meta[AS_JSON]))
     report = _round(watch)

@@ -92,33 +92,29 @@ class MonitorState:
         Raises:
             MonitorBusy: another monitor is in a round.
         """
-        with _sqlite_errors(self._path):
-            self._connection.execute("BEGIN IMMEDIATE")
-        try:
+        with self._undone("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"):
             yield
-            with _sqlite_errors(self._path):
-                self._flush()
-                self._connection.execute("COMMIT")
-        except BaseException:
-            self._hot.clear()
-            self._connection.execute("ROLLBACK")
-            raise
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Chains that are taken back if the block raises, within a round that goes on."""
+        with self._undone("SAVEPOINT attempt", "RELEASE attempt", "ROLLBACK TO attempt; RELEASE attempt"):
+            yield
+
+    @contextmanager
+    def _undone(self, begin: str, keep: str, undo: str) -> Iterator[None]:
         with _sqlite_errors(self._path):
             self._flush()
-            self._connection.execute("SAVEPOINT attempt")
+            self._connection.execute(begin)
         try:
             yield
             with _sqlite_errors(self._path):
                 self._flush()
-                self._connection.execute("RELEASE attempt")
+                self._connection.execute(keep)
         except BaseException:
             self._hot.clear()
-            self._connection.execute("ROLLBACK TO attempt")
-            self._connection.execute("RELEASE attempt")
+            for statement in undo.split("; "):
+                self._connection.execute(statement)
             raise
 
     def seen(self) -> tuple[Note, int | None] | None:
@@ -225,16 +221,9 @@ def _chain(row: Sequence[int]) -> Chain:
 def _sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-            raise StateError(
-                "the state cannot be read or written",
-                where=str(path),
-                found=str(error)[:200],
-                code="monitor.state",
-            ) from error
-        raise MonitorBusy("another monitor works with this state", where=str(path)) from error
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            raise MonitorBusy("another monitor works with this state", where=str(path)) from error
         raise StateError(
             "the state cannot be read or written",
             where=str(path),
