@@ -43,11 +43,17 @@ class Claim:
     at: int
     authority: Authority | None
     facts: Facts
-    tunnel: bool
-    answered: bool
-    expected: bool
-    undisclosed: tuple[str, ...]
-    session: str | None
+    tunnel: bool = False
+    answered: bool = False
+    expected: bool = False
+    undisclosed: tuple[str, ...] = ()
+    session: str | None = None
+
+    @classmethod
+    def of(cls, record: VerifiedReceipt, authority: Authority | None, facts: Facts, **more: Any) -> Claim:
+        """A claim of ``record``."""
+        at, session = record.iat * 1000, _text(record.member("agt", "ses"))
+        return cls(record.jti, record.rh, record.kind, at, authority, facts, session=session, **more)
 
 
 def claims_of(
@@ -99,18 +105,9 @@ def _inference(record: VerifiedReceipt, config: GatewayConfig | None) -> Iterato
     for attempt in attempts:
         authority, below = _upstream(attempt, config)
         ok = attempt["res"] == "ok"
-        yield Claim(
-            receipt=record.jti,
-            rh=record.rh,
-            kind=record.kind,
-            at=record.iat * 1000,
-            authority=authority,
-            facts=Facts(path=_below(below, path), **(facts if ok else _failed(facts))),
-            tunnel=False,
-            answered=ok,
-            expected=ok and complete,
-            undisclosed=undisclosed,
-            session=_session(record),
+        said = Facts(path=_below(below, path), **(facts if ok else _failed(facts)))
+        yield Claim.of(
+            record, authority, said, answered=ok, expected=ok and complete, undisclosed=undisclosed
         )
 
 
@@ -140,19 +137,11 @@ def _below(base: str | None, path: str | None) -> str | None:
 def _egress(record: VerifiedReceipt) -> Claim:
     target = record.disclosed.text("act.tgt")
     method, authority, path = (None, None, None) if target is None else _target(target)
-    tunnel = method == "CONNECT"
-    return Claim(
-        receipt=record.jti,
-        rh=record.rh,
-        kind=record.kind,
-        at=record.iat * 1000,
-        authority=authority,
-        facts=Facts(method=method, path=None if tunnel else path, trace=_trace(record)),
-        tunnel=tunnel,
-        answered=record.member("act", "end") == "complete",
-        expected=record.member("act", "end") == "complete",
-        undisclosed=() if target is not None else ("target",),
-        session=_session(record),
+    tunnel, complete = method == "CONNECT", record.member("act", "end") == "complete"
+    facts = Facts(method=method, path=None if tunnel else path, trace=_trace(record))
+    hidden = () if target is not None else ("target",)
+    return Claim.of(
+        record, authority, facts, tunnel=tunnel, answered=complete, expected=complete, undisclosed=hidden
     )
 
 
@@ -169,33 +158,18 @@ def _target(text: str) -> tuple[str | None, Authority | None, str | None]:
 
 
 def _refusal(record: VerifiedReceipt) -> Claim:
-    return Claim(
-        receipt=record.jti,
-        rh=record.rh,
-        kind=record.kind,
-        at=record.iat * 1000,
-        authority=None,
-        facts=Facts(
-            method=_text(record.member("req", "m")),
-            status=_number(record.member("res", "st")),
-            received=_number(record.disclosed.get("res.len")),
-            trace=_trace(record),
-        ),
-        tunnel=False,
-        answered=False,
-        expected=False,
-        undisclosed=(),
-        session=_session(record),
+    facts = Facts(
+        method=_text(record.member("req", "m")),
+        status=_number(record.member("res", "st")),
+        received=_number(record.disclosed.get("res.len")),
+        trace=_trace(record),
     )
+    return Claim.of(record, None, facts)
 
 
 def _trace(record: VerifiedReceipt) -> tuple[str, str] | None:
     value = record.disclosed.get("trc")
     return (str(value["t"]), str(value["s"])) if isinstance(value, Mapping) else None
-
-
-def _session(record: VerifiedReceipt) -> str | None:
-    return _text(record.member("agt", "ses"))
 
 
 def _text(value: object) -> str | None:

@@ -16,12 +16,11 @@ from typing import Final
 
 __all__ = ["common_log", "rfc3339", "rfc3339_text", "squid", "unix_nanoseconds"]
 
+_HOUR: Final = r"(?:[01]\d|2[0-3])"
 _RFC3339: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
+    rf"\d{{4}}-\d\d-\d\dT{_HOUR}:\d\d:\d\d(?:\.\d{{1,9}})?(?:Z|[+-]{_HOUR}:[0-5]\d)", re.ASCII
 )
-_COMMON_LOG: Final = re.compile(
-    r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)", re.ASCII
-)
+_COMMON_LOG: Final = re.compile(r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d:\d\d:\d\d) ([+-]\d{4})", re.ASCII)
 _SQUID: Final = re.compile(r"\d{1,11}\.\d{3}", re.ASCII)
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,13 +34,12 @@ def rfc3339(text: str) -> int:
     Raises:
         ValueError: another form, or no such time (as with the others below).
     """
-    match = _RFC3339.fullmatch(text)
-    if match is None:
+    if _RFC3339.fullmatch(text) is None:
         raise ValueError("a time that is not RFC 3339 with a zone")
-    year, month, day, hour, minute, second = (int(each) for each in match.groups()[:6])
-    fraction, sign, zone_hour, zone_minute = match.groups()[6:]
-    at = _timestamp((year, month, day, hour, minute, second), _zone(sign, zone_hour, zone_minute))
-    return at + int((fraction or "").ljust(3, "0")[:3])
+    try:
+        return (datetime.fromisoformat(text).astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError) as error:
+        raise ValueError("a time that no calendar has") from error
 
 
 def rfc3339_text(milliseconds: int) -> str:
@@ -58,9 +56,8 @@ def common_log(text: str) -> int:
     match = _COMMON_LOG.fullmatch(text)
     if match is None or match[2] not in _MONTHS:
         raise ValueError("a time that is not like 21/Nov/2026:12:00:05 +0000")
-    day, year, hour, minute, second = (int(match[index]) for index in (1, 3, 4, 5, 6))
-    month = _MONTHS.index(match[2]) + 1
-    return _timestamp((year, month, day, hour, minute, second), _zone(match[7], match[8], match[9]))
+    day, month, year, clock, zone = match.groups()
+    return rfc3339(f"{year}-{_MONTHS.index(month) + 1:02}-{day}T{clock}{zone[:3]}:{zone[3:]}")
 
 
 def squid(text: str) -> int:
@@ -79,20 +76,3 @@ def unix_nanoseconds(value: object) -> int:
     if not 0 < milliseconds <= _LATEST:
         raise ValueError("a time that no calendar has")
     return milliseconds
-
-
-def _zone(sign: str | None, hours: str | None, minutes: str | None) -> timedelta:
-    if sign is None:
-        return timedelta()
-    if int(hours or 0) > 23 or int(minutes or 0) > 59:
-        raise ValueError("a zone that no clock has")
-    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    return offset if sign == "+" else -offset
-
-
-def _timestamp(parts: tuple[int, int, int, int, int, int], zone: timedelta) -> int:
-    try:
-        at = datetime(*parts, tzinfo=UTC) - zone
-    except (ValueError, OverflowError) as error:
-        raise ValueError("a time that no calendar has") from error
-    return (at - _EPOCH) // timedelta(milliseconds=1)
