@@ -21,7 +21,7 @@ from affiant.attestation.signatures.timestamps.imprint import Digest, message
 from affiant.attestation.signatures.timestamps.renewal import AcceptedRoot, VerifiedStamp, verify_stamp
 from affiant.attestation.signatures.timestamps.roots import TSARoot
 from affiant.attestation.tlog.checkpoint import Checkpoint
-from affiant.attestation.tlog.note import Note, parse_note
+from affiant.attestation.tlog.note import parse_note
 from affiant.errors import NotFreshError
 
 __all__ = ["Anchored", "Stamping", "anchor_newest", "judge_anchor", "renew"]
@@ -89,7 +89,9 @@ def anchor_newest(
     LogTree(source, newest)  # its tiles lead to its root: what is stamped can be proven from
     raw = note_to_keep(source, trust, folder, note)
     if sizes := folder.sizes():
-        checkpoint, stamp = _continued(source, trust, folder.read(sizes[-1]), newest, stamping)
+        kept = folder.read(sizes[-1])
+        checkpoint, stamp = judge_anchor(trust, kept, roots=stamping.roots, at=stamping.now)
+        prove_consistency(source, checkpoint, newest)
         if checkpoint.size == newest.size:
             return Anchored(checkpoint, stamp, new=False, why="the log has not grown since")
         if not again and stamp.tokens[0].at.astimezone(UTC).date() >= stamping.now.astimezone(UTC).date():
@@ -123,20 +125,6 @@ def judge_anchor(
     Raises:
         AffiantError: one of them does not hold.
     """
-    checkpoint, note = _signed(trust, file)
-    return checkpoint, verify_stamp(note.text, file.tokens, roots=roots, at=at)
-
-
-def _continued(
-    source: LogSource, trust: LogTrust, file: AnchorFile, newest: Checkpoint, stamping: Stamping
-) -> tuple[Checkpoint, VerifiedStamp]:
-    """The newest anchor that is there, which holds, and which the log still continues."""
-    checkpoint, stamp = judge_anchor(trust, file, roots=stamping.roots, at=stamping.now)
-    prove_consistency(source, checkpoint, newest)
-    return checkpoint, stamp
-
-
-def _signed(trust: LogTrust, file: AnchorFile) -> tuple[Checkpoint, Note]:
-    """The note's checkpoint, by the log's own signature; a quorum then may be another one today."""
     note = parse_note(file.note)
-    return trust.verify_log(note).checkpoint, note
+    checkpoint = trust.verify_log(note).checkpoint  # by its own signature: a quorum may be another one today
+    return checkpoint, verify_stamp(note.text, file.tokens, roots=roots, at=at)

@@ -8,7 +8,7 @@ log all the same: the signer has published it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from affiant.attestation.anchors.anchor_files import AnchorFolder, SignedAnchorFile
@@ -76,9 +76,9 @@ def sign_newest(
         found = _judged(trust, folder.read_signed(sizes[-1]), signing.trusted_root)
         prove_consistency(source, found.checkpoint, newest)
         if found.checkpoint.size == newest.size:
-            return _kept(found, "the log has not grown since")
+            return replace(found, why="the log has not grown since")
         if not again and found.record.at.astimezone(UTC).date() >= signing.now.astimezone(UTC).date():
-            return _kept(found, "there is one of today")
+            return replace(found, why="there is one of today")
     bundle = signing.sign(checkpoint_statement(note.text))
     if len(bundle) > MAX_SIGSTORE:
         raise StatementMalformed(
@@ -115,7 +115,3 @@ def _judged(trust: LogTrust, file: SignedAnchorFile, trusted_root: bytes) -> Sig
     return SignedAnchor(
         trust.verify_log(note).checkpoint, root, verify_sigstore_anchor(file.bundle, note.text, root)
     )
-
-
-def _kept(found: SignedAnchor, why: str) -> SignedAnchor:
-    return SignedAnchor(found.checkpoint, found.root, found.record, why=why)

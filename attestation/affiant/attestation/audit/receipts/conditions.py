@@ -28,6 +28,7 @@ _FORMS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
     "advisory": (re.compile(r"INTEL-[A-Z]{2}-[0-9]{5}", re.ASCII), "like INTEL-SA-00837"),
     "session": (re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII), "22 characters of base64url"),
 }
+_LISTED: Final = {"tcb_status": [status.value for status in TCBStatus], "kind": list(KINDS)}
 _CASELESS: Final = frozenset({"mrseam", "mrtd", "fmspc", "ppid"})
 _PROFILE_DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}", re.ASCII)
 _PARTY: Final = ("tcb_status", "mrseam", "mrtd", "fmspc", "ppid", "kid", "keyset")
@@ -132,14 +133,11 @@ def _checked(name: str, values: Sequence[str]) -> tuple[str, ...]:
             )
         if name == "profile" and value.startswith("sha384:") and _PROFILE_DIGEST.fullmatch(value) is None:
             raise SettingsInvalid("not a profile's digest", expected="sha384: and 96 hexadecimal digits")
-        _in_list(name, value)
+        if value not in _LISTED.get(name, (value,)):
+            raise SettingsInvalid(
+                f"no such {_option(name)}", expected=", ".join(_LISTED[name]), found=repr(value[:60])
+            )
     return found
-
-
-def _in_list(name: str, value: str) -> None:
-    known = {"tcb_status": [status.value for status in TCBStatus], "kind": list(KINDS)}.get(name)
-    if known is not None and value not in known:
-        raise SettingsInvalid(f"no such {_option(name)}", expected=", ".join(known), found=repr(value[:60]))
 
 
 def _option(name: str) -> str:
