@@ -27,14 +27,14 @@ __all__ = [
     "DISK_TROUBLE",
     "EXIT_REFUSED",
     "EXIT_USAGE",
+    "ErrorShown",
     "Group",
-    "RefusalShown",
     "UsageGroup",
     "home_option",
     "print_json",
     "printable",
     "refusals",
-    "show_refusal",
+    "show_error",
     "usage_error",
 ]
 
@@ -46,7 +46,7 @@ DISK_TROUBLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """A disk that is full or broken, mostly that of standard output: no mistake of ours, and nothing to trace."""
 
 
-class RefusalShown(click.ClickException):
+class ErrorShown(click.ClickException):
     """An :class:`~affiant.errors.AffiantError` on its way to the terminal: one line, its code in brackets.
 
     Where the error knows the line of the document, that follows, with a caret under the place.
@@ -73,7 +73,7 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except AffiantError as error:
-            raise RefusalShown(error) from error
+            raise ErrorShown(error) from error
 
 
 class UsageGroup(Group):
@@ -82,7 +82,7 @@ class UsageGroup(Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except RefusalShown as shown:
+        except ErrorShown as shown:
             if not isinstance(shown.error, ConfigurationError):
                 raise
             raise usage_error(shown.error) from shown
@@ -100,7 +100,7 @@ def refusals(typ: str, *, as_json: bool, exit_code: int = EXIT_REFUSED, **member
         if as_json:
             print_json({"typ": typ, "refused": refusal.to_json(), **members})
         else:
-            show_refusal(refusal)
+            show_error(refusal)
         raise click.exceptions.Exit(exit_code) from refusal
 
 
@@ -109,9 +109,9 @@ def usage_error(error: AffiantError) -> click.UsageError:
     return click.UsageError(f"{printable(str(error))} [{error.code}]")
 
 
-def show_refusal(error: AffiantError) -> None:
+def show_error(error: AffiantError) -> None:
     """Print ``error`` as every command does, without ending the process."""
-    RefusalShown(error).show()
+    ErrorShown(error).show()
 
 
 def home_option(text: str) -> Callable[[_Command], _Command]:

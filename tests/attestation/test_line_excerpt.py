@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from affiant.command_line import RefusalShown
+from affiant.command_line import ErrorShown
 from affiant.errors import MalformedError
 from affiant.line_excerpt import LineExcerpt
 
@@ -37,10 +37,10 @@ def test_a_refusal_without_a_line_is_one_line_and_one_with_it_three(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     error = MalformedError("no", where="p.yaml:3:2")
-    RefusalShown(error).show()
+    ErrorShown(error).show()
     assert capsys.readouterr().err == "affiant: refused: p.yaml:3:2: no [malformed]\n"
     error.excerpt = LineExcerpt(3, "abc", 2)
-    RefusalShown(error).show()
+    ErrorShown(error).show()
     assert capsys.readouterr().err.splitlines()[1:] == ["  3 | abc", "    |  ^"]
-    assert isinstance(RefusalShown(error), click.ClickException)
+    assert isinstance(ErrorShown(error), click.ClickException)
     assert "excerpt" not in error.to_json()

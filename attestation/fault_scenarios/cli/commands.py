@@ -13,7 +13,7 @@ from typing import Final
 
 import click
 
-from affiant.attestation.cli.options.timestamp_option import instant
+from affiant.attestation.cli.options.timestamp_option import timestamp
 from affiant.attestation.encoding.binary_text import EncodingError, from_hex
 from affiant.command_line import print_json, printable
 from affiant.errors import ConfigurationError
@@ -28,7 +28,7 @@ _YEARS: Final = range(2000, 2100)
 
 def _issued(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime:
     """Whole seconds, in the years in which evidence can be issued."""
-    issued = instant(ctx, param, value).replace(microsecond=0)
+    issued = timestamp(ctx, param, value).replace(microsecond=0)
     if issued.year not in _YEARS:
         raise click.BadParameter(f"evidence is issued in the years {_YEARS[0]} to {_YEARS[-1]}")
     return issued

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from affiant.attestation.cli.bundle.bundle_show import show
-from affiant.attestation.cli.options.timestamp_option import instant_if_given
+from affiant.attestation.cli.options.timestamp_option import timestamp_if_given
 from affiant.command_line import Group, print_json
 
 __all__ = ["bundle"]
@@ -30,9 +30,9 @@ def _default_home() -> str:
 
 @bundle.command()
 @click.option(
-    "--from", "since", callback=instant_if_given, metavar="TIME", help="Begin here (RFC 3339, or seconds)."
+    "--from", "since", callback=timestamp_if_given, metavar="TIME", help="Begin here (RFC 3339, or seconds)."
 )
-@click.option("--to", "until", callback=instant_if_given, metavar="TIME", help="End before this.")
+@click.option("--to", "until", callback=timestamp_if_given, metavar="TIME", help="End before this.")
 @click.option("--session", "sessions", multiple=True, metavar="ID", help="Only these sessions; repeatable.")
 @click.option(
     "--store",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from affiant.command_line import EXIT_REFUSED, print_json, show_refusal
+from affiant.command_line import EXIT_REFUSED, print_json, show_error
 from affiant.errors import AffiantError
 from affiant.policy.lint.lint import Finding, lint_profiles
 from affiant.policy.lint.report import lint_document, lint_markdown, lint_sarif
@@ -76,7 +76,7 @@ def _every_refusal(file: Path, first: AffiantError) -> Sequence[AffiantError]:
 
 def _tell(refusals: Sequence[AffiantError], warnings: Sequence[Finding], agents: Sequence[str]) -> None:
     for refusal in refusals:
-        show_refusal(refusal)
+        show_error(refusal)
     if refusals:
         return
     print_lines(f"{found.where}: warning: {found.agent}: {found.text} [{found.code}]" for found in warnings)

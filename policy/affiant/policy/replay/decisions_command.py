@@ -11,8 +11,8 @@ from typing import IO, Any, Final
 
 import click
 
-from affiant.attestation.cli.options.timestamp_option import instant
-from affiant.command_line import EXIT_REFUSED, printable, show_refusal
+from affiant.attestation.cli.options.timestamp_option import timestamp
+from affiant.command_line import EXIT_REFUSED, printable, show_error
 from affiant.errors import AffiantError
 from affiant.policy.decision_log.choice import Choice, KnownProfiles
 from affiant.policy.decision_log.log_input import log_lines, log_name
@@ -34,7 +34,7 @@ _BLOCK: Final = 500
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    return None if value is None else instant(ctx, param, value).timestamp()
+    return None if value is None else timestamp(ctx, param, value).timestamp()
 
 
 @click.command("decisions")
@@ -176,7 +176,7 @@ class _Reading:
         """Report a line that is not shown."""
         self.refused += 1
         if self.refused <= _MAX_SHOWN:
-            show_refusal(error)
+            show_error(error)
             self.refusals.append(error)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from affiant.attestation.cli.options.timestamp_option import instant_if_given
+from affiant.attestation.cli.options.timestamp_option import timestamp_if_given
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.command_line import print_json, printable
 from affiant.policy.editor.completion import complete_agents
@@ -49,7 +49,9 @@ _MAX_AGENTS: Final = 500
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document with the page's digest and counts."
 )
-@click.option("--at", callback=instant_if_given, help="Print this time in the page: now, or RFC 3339 in UTC.")
+@click.option(
+    "--at", callback=timestamp_if_given, help="Print this time in the page: now, or RFC 3339 in UTC."
+)
 def report(
     file: Path,
     *,

@@ -18,7 +18,7 @@ from affiant.attestation.signatures.profiles.signing_keys import ProfileKey
 from affiant.attestation.signatures.profiles.verification import VerifiedSignature
 from affiant.attestation.signatures.sigstore.errors import ExtraMissing, SettingsInvalid, TrustedRootUnusable
 from affiant.attestation.signatures.timestamps.errors import AnchorExtraMissing, AnchorSettingsInvalid
-from affiant.command_line import EXIT_REFUSED, print_json, printable, show_refusal
+from affiant.command_line import EXIT_REFUSED, print_json, printable, show_error
 from affiant.errors import AffiantError
 
 __all__ = [
@@ -51,7 +51,7 @@ def refusals(*, as_json: bool) -> Iterator[None]:
         if as_json:
             print_json({"refused": error.to_json(), "verified": None})
         else:
-            show_refusal(error)
+            show_error(error)
         raise click.exceptions.Exit(EXIT_REFUSED) from error
 
 

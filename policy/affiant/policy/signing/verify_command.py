@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from affiant.attestation.cli.log.sigstore_options import believing_options, named_signer
-from affiant.attestation.cli.options.timestamp_option import instant
+from affiant.attestation.cli.options.timestamp_option import timestamp
 from affiant.command_line import print_json
 from affiant.policy.loading.policy_file import read_policy_file
 
@@ -37,7 +37,7 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--at",
-    callback=instant,
+    callback=timestamp,
     metavar="TIME",
     help="Time at which the validity of --signers is checked. Default: now.",
 )

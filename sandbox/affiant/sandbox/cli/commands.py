@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from affiant.command_line import show_refusal
+from affiant.command_line import show_error
 from affiant.errors import AffiantError
 from affiant.folders import default_home
 from affiant.lazy_names import loading
@@ -274,7 +274,7 @@ def run(
     except KeyboardInterrupt as error:  # while leftovers were ended: nothing of this session has begun
         raise click.exceptions.Exit(128 + signal.SIGINT) from error
     except AffiantError as error:
-        show_refusal(error)
+        show_error(error)
         with suppress(OutputPlaceRefused):  # what happened first is what the user must hear
             _summarise(json_path, {"exit_code": EXIT_OURS, "refused": error.to_json()})
         raise click.exceptions.Exit(EXIT_OURS) from error
@@ -284,7 +284,7 @@ def run(
         error.hint = f"The command ended with {outcome.exit_code}"
         if outcome.bundle is not None:
             error.hint += f"; the receipts are in {outcome.bundle}"
-        show_refusal(error)
+        show_error(error)
         raise click.exceptions.Exit(EXIT_OURS) from error
     raise click.exceptions.Exit(outcome.exit_code)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from affiant.attestation.cli.options.timestamp_option import instant
+from affiant.attestation.cli.options.timestamp_option import timestamp
 from affiant.attestation.cli.options.trust_option import read_trust_file, trust_option
 from affiant.command_line import EXIT_REFUSED, UsageGroup
 from affiant.document_output import AS_JSON, DocumentCommand, Output, print_output
@@ -45,7 +45,9 @@ def receipts() -> None:
 @receipts.command(cls=DocumentCommand)
 @_store_option
 @trust_option
-@click.option("--at", callback=instant, metavar="TIME", help="Judge the bundles at this time (default: now).")
+@click.option(
+    "--at", callback=timestamp, metavar="TIME", help="Judge the bundles at this time (default: now)."
+)
 @click.argument("bundles", nargs=-1, required=True, type=_PATH, metavar="BUNDLE...")
 def index(*, store_path: Path, trust_path: Path, at: datetime, bundles: tuple[Path, ...]) -> Output:
     """Judge bundles and index what their receipts rest on; a folder means every bundle below it.
@@ -96,7 +98,7 @@ def _end_document(each: Indexed) -> dict[str, object]:
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    return None if value is None else int(instant(ctx, param, value).timestamp())
+    return None if value is None else int(timestamp(ctx, param, value).timestamp())
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -13,9 +13,9 @@ from affiant.attestation.audit.reconcile.buckets import SPANS
 from affiant.attestation.audit.reconcile_report.options import bound, record_options, require_apart, scope_of
 from affiant.attestation.audit.records_of_others.bill import TIME_FORMS
 from affiant.attestation.audit.records_of_others.proxy_formats import PROXY_FORMATS
-from affiant.attestation.cli.options.timestamp_option import instant
+from affiant.attestation.cli.options.timestamp_option import timestamp
 from affiant.attestation.cli.options.trust_option import read_trust_file, trust_option
-from affiant.command_line import RefusalShown, usage_error
+from affiant.command_line import ErrorShown, usage_error
 from affiant.document_output import DocumentCommand, Output
 from affiant.errors import AffiantError, ConfigurationError
 
@@ -36,7 +36,7 @@ class _Reconcile(DocumentCommand):
         except ConfigurationError as error:
             raise usage_error(error) from error
         except AffiantError as error:
-            raise RefusalShown(error) from error
+            raise ErrorShown(error) from error
 
 
 @click.command(cls=_Reconcile)
@@ -100,7 +100,9 @@ class _Reconcile(DocumentCommand):
     metavar="SECONDS",
     help="Seconds by which clocks may differ.",
 )
-@click.option("--at", callback=instant, metavar="TIME", help="Judge the bundles at this time (default: now).")
+@click.option(
+    "--at", callback=timestamp, metavar="TIME", help="Judge the bundles at this time (default: now)."
+)
 @click.option(
     "--unverified", is_flag=True, help="Go on although a bundle's verdict does not hold; the output says so."
 )

@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from affiant.attestation.bundle.period.progress import period_progress
-from affiant.attestation.cli.options.timestamp_option import instant, instant_if_given
+from affiant.attestation.cli.options.timestamp_option import timestamp, timestamp_if_given
 from affiant.attestation.cli.options.trust_option import read_trust_file, trust_option
 from affiant.attestation.release.manifest import build_name
 from affiant.attestation.verifier.case.question import Comparison, Question
@@ -44,7 +44,7 @@ _PROCESSES: Final = 2
 @trust_option
 @click.option(
     "--at",
-    callback=instant,
+    callback=timestamp,
     metavar="TIME",
     help="Judge at this time, with the collateral in the bundle (default: now). With --now: the bundle's own time.",
 )
@@ -67,11 +67,11 @@ _PROCESSES: Final = 2
 @click.option(
     "--from",
     "since",
-    callback=instant_if_given,
+    callback=timestamp_if_given,
     metavar="TIME",
     help="Begin of your range: check that a period bundle has every record from here on.",
 )
-@click.option("--to", "until", callback=instant_if_given, metavar="TIME", help="The end of that range.")
+@click.option("--to", "until", callback=timestamp_if_given, metavar="TIME", help="The end of that range.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result document instead of the table.")
 @click.option(
     "--html", type=_REPORT, help="Also write a page to read and print: self-contained, without script."

@@ -26,7 +26,7 @@ from affiant.attestation.cli.collateral.options import (
     timeout_option,
     tls_ca_option,
 )
-from affiant.attestation.cli.options.timestamp_option import instant
+from affiant.attestation.cli.options.timestamp_option import timestamp
 from affiant.command_line import UsageGroup, print_json, refusals
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def show(*, path: Path | None, fmspc: str | None, ca: str | None, cache: Path | 
 @click.argument("path", type=_PATH, required=False)
 @click.option(
     "--at",
-    callback=instant,
+    callback=timestamp,
     metavar="TIME",
     help="Judge at this time: `now` (the default), RFC 3339 in UTC, or seconds since 1970.",
 )

@@ -27,7 +27,7 @@ from affiant.attestation.cli.log.options import (
     log_options,
     progress_of,
 )
-from affiant.command_line import show_refusal
+from affiant.command_line import show_error
 from affiant.document_output import AS_JSON, Output, print_output
 from affiant.errors import AffiantError, ConfigurationError
 
@@ -140,7 +140,7 @@ def _keep_watching(watch: _Watch, every: int, *, as_json: bool) -> int:
                     raise
                 except AffiantError as error:  # the next round asks again
                     codes.add(exit_code(error))
-                    show_refusal(error)
+                    show_error(error)
                 else:
                     codes.add(exit_code_by(report.severity))
                     print_output(Output(report.to_json(_files(watch))), as_json=as_json, one_line=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from affiant.command_line import Group, RefusalShown, usage_error
+from affiant.command_line import ErrorShown, Group, usage_error
 from affiant.document_output import DocumentCommand
 from affiant.errors import AffiantError, ConfigurationError, UnreachableError
 
@@ -169,7 +169,7 @@ class LogGroup(Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except RefusalShown as shown:
+        except ErrorShown as shown:
             if isinstance(shown.error, ConfigurationError):
                 raise usage_error(shown.error) from shown
             shown.show()

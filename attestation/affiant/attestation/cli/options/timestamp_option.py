@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import click
 
-__all__ = ["instant", "instant_if_given"]
+__all__ = ["timestamp", "timestamp_if_given"]
 
 
-def instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
+def timestamp(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
     """The callback of an option; without the option, the time of the call."""
     from affiant.attestation.tdx.pki.times import parse_rfc3339_utc  # noqa: PLC0415 - help must stay cheap
 
@@ -25,6 +25,6 @@ def instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
         ) from error
 
 
-def instant_if_given(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+def timestamp_if_given(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
     """The same; without the option, None."""
-    return None if value is None else instant(ctx, param, value)
+    return None if value is None else timestamp(ctx, param, value)

@@ -14,7 +14,7 @@ from affiant.attestation.cli.quote.options import (
     json_option,
     quote_file_argument,
 )
-from affiant.command_line import EXIT_REFUSED, print_json, refusals, show_refusal
+from affiant.command_line import EXIT_REFUSED, print_json, refusals, show_error
 from affiant.errors import AffiantError
 
 __all__ = ["eventlog"]
@@ -68,5 +68,5 @@ def eventlog(file: Path, *, quote_path: Path | None, as_json: bool) -> None:
         click.echo(render_event_log(log, body), nl=False)
     if refused is not None:
         if not as_json:
-            show_refusal(refused)
+            show_error(refused)
         raise click.exceptions.Exit(EXIT_REFUSED) from refused

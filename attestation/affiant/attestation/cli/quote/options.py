@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from affiant.attestation.cli.options.timestamp_option import instant
+from affiant.attestation.cli.options.timestamp_option import timestamp
 from affiant.attestation.encoding.binary_text import from_hex
 from affiant.errors import AffiantError
 
@@ -59,7 +59,7 @@ cache_option = click.option(
 )
 at_option = click.option(
     "--at",
-    callback=instant,
+    callback=timestamp,
     metavar="TIME",
     help="Judge at this time: `now` (the default), RFC 3339 in UTC, or seconds since 1970.",
 )
