@@ -91,7 +91,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         *("base", "egress.http", "egress", "workspace"),
         *("isolation.plan", "isolation.backends", "isolation.runner", "processes"),
         *("supervisor.launch", "supervisor.records", "supervisor.gateway", "supervisor"),
-        *("session_state", "session", "cli"),
+        *("session_state", "session", "cli", ""),
     ),
     "gateway": (
         "",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from affiant.sandbox.base.errors import OutputPlaceRefused
+from affiant.sandbox.base.errors import OutputPlaceError
 from affiant.sandbox.base.user_files import write_user_file
 
 
@@ -22,7 +22,7 @@ def test_a_file_is_written_whole_in_place_of_the_old_one(tmp_path: Path):
 @pytest.mark.root
 def test_a_full_disk_is_a_refusal_and_leaves_the_old_file_and_nothing_else(full_disk: Path):
     (full_disk / "f").write_text("old")
-    with pytest.raises(OutputPlaceRefused, match="No space left") as refused:
+    with pytest.raises(OutputPlaceError, match="No space left") as refused:
         write_user_file(full_disk / "f", bytes(100_000))
     assert refused.value.where == str(full_disk / "f")
     assert [path.read_text() for path in full_disk.iterdir()] == ["old"]
@@ -31,7 +31,7 @@ def test_a_full_disk_is_a_refusal_and_leaves_the_old_file_and_nothing_else(full_
 @pytest.mark.parametrize("name", ["missing/f", "folder"])
 def test_a_place_that_takes_no_file_is_a_refusal(tmp_path: Path, name: str):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OutputPlaceRefused):
+    with pytest.raises(OutputPlaceError):
         write_user_file(tmp_path / name, b"x")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 

@@ -6,8 +6,8 @@ import asyncio
 from ipaddress import ip_network
 
 import pytest
+from tests.raising import raises_code
 
-from affiant.sandbox.egress.http.errors import AddressForbidden, NameBudgetSpent, NameUnresolved
 from affiant.sandbox.egress.resolver import Resolver, system_lookup
 
 PUBLIC = "93.184.216.34"
@@ -33,18 +33,18 @@ def test_the_checked_address_is_the_one_that_comes_back() -> None:
      "::ffff:169.254.169.254", "2001:0:1::1", "::169.254.169.254", "fe80::1%eth0", "not-an-address"],
 )  # fmt: skip
 def test_E5_E6_a_name_that_leads_inside_is_refused(address: str) -> None:
-    with pytest.raises(AddressForbidden):
+    with raises_code("egress.address"):
         resolve((address,))
 
 
 def test_E7_one_forbidden_answer_refuses_them_all() -> None:
-    with pytest.raises(AddressForbidden):
+    with raises_code("egress.address"):
         resolve((PUBLIC, "127.0.0.1"))
 
 
 @pytest.mark.parametrize("answers", [(), OSError("no such name"), tuple([PUBLIC] * 65)])
 def test_no_address_is_a_refusal(answers) -> None:
-    with pytest.raises(NameUnresolved):
+    with raises_code("egress.name_unresolved"):
         resolve(answers)
 
 
@@ -55,19 +55,19 @@ def test_the_manifest_gives_a_private_host_its_address_without_a_lookup() -> Non
 def test_a_network_in_the_manifest_bounds_what_is_looked_up() -> None:
     hosts = {"api.example.com": ("10.1.0.0/16",)}
     assert resolve(("10.1.2.3",), hosts=hosts) == "10.1.2.3"
-    with pytest.raises(AddressForbidden):
+    with raises_code("egress.address"):
         resolve((PUBLIC,), hosts=hosts)
 
 
 def test_the_profiles_addresses_bound_the_manifests() -> None:
     within = (ip_network("10.0.0.0/8"),)
     assert resolve((), hosts={"api.example.com": ("10.1.2.3",)}, within=within) == "10.1.2.3"
-    with pytest.raises(AddressForbidden):
+    with raises_code("egress.address"):
         resolve((), hosts={"api.example.com": ("127.0.0.1",)}, within=within)
 
 
 def test_the_manifest_speaks_for_its_own_hosts_only() -> None:
-    with pytest.raises(AddressForbidden):
+    with raises_code("egress.address"):
         resolve(("127.0.0.1",), hosts={"other.example.com": ("127.0.0.1",)})
 
 
@@ -87,7 +87,7 @@ def test_E20_a_wildcards_labels_are_no_channel() -> None:
         for number in range(256):
             await resolver.resolve(f"h{number}.example.com", 443, within=None)
         await resolver.resolve("h0.example.com", 443, within=None)
-        with pytest.raises(NameBudgetSpent):
+        with raises_code("egress.name_budget"):
             await resolver.resolve("one-more.example.com", 443, within=None)
 
     asyncio.run(scenario())
@@ -102,14 +102,14 @@ def test_E8_a_checked_address_is_kept_and_a_refusal_is_not(monkeypatch: pytest.M
 
     async def scenario() -> None:
         resolver = Resolver({}, lookup=lookup)
-        with pytest.raises(AddressForbidden):
+        with raises_code("egress.address"):
             await resolver.resolve("api.example.com", 443, within=None)
         for _ in range(3):
             assert await resolver.resolve("api.example.com", 443, within=None) == PUBLIC
         assert await resolver.resolve("api.example.com", 8443, within=None) == "93.184.216.35"
         monkeypatch.setattr("affiant.sandbox.egress.resolver._KEPT_S", 0.0)
         resolver._kept.clear()
-        with pytest.raises(AddressForbidden):
+        with raises_code("egress.address"):
             await resolver.resolve("api.example.com", 443, within=None)
 
     asyncio.run(scenario())

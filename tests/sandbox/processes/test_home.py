@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 
-from affiant.sandbox.base.errors import HomeFileMalformed, HomeRefused, StoreLocked
 from affiant.sandbox.processes.home import default_home, give_folder, lock, open_home, write_file
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: gives files to other users")
@@ -25,7 +25,7 @@ def test_a_new_home_is_private_in_every_part(tmp_path: Path):
 def test_a_home_that_others_can_enter_is_refused_not_repaired(tmp_path: Path, mode: int):
     (tmp_path / "home").mkdir()
     (tmp_path / "home").chmod(mode)
-    with pytest.raises(HomeRefused, match="chmod go="):
+    with raises_code("home.refused", match="chmod go="):
         open_home(tmp_path / "home")
     assert (tmp_path / "home").stat().st_mode & 0o777 == mode
 
@@ -35,7 +35,7 @@ def test_a_home_that_is_a_link_or_a_file_is_refused(tmp_path: Path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "file").touch()
     for name in ("link", "file"):
-        with pytest.raises(HomeRefused):
+        with raises_code("home.refused"):
             open_home(tmp_path / name)
 
 
@@ -44,7 +44,7 @@ def test_a_home_that_is_a_link_or_a_file_is_refused(tmp_path: Path):
 def test_a_home_of_another_user_is_refused_even_for_root(tmp_path: Path):
     (tmp_path / "home").mkdir(mode=0o700)
     os.chown(tmp_path / "home", 12345, 12345)
-    with pytest.raises(HomeRefused, match="another user"):
+    with raises_code("home.refused", match="another user"):
         open_home(tmp_path / "home")
 
 
@@ -88,7 +88,7 @@ def test_an_openings_key_of_another_form_is_refused_and_never_replaced(tmp_path:
     home = open_home(tmp_path / "home")
     path = home.path / "openings.key"
     write_file(path, content)
-    with pytest.raises(HomeFileMalformed):
+    with raises_code("home.file"):
         home.openings_key(random_bytes=secrets.token_bytes)
     assert path.read_bytes() == content
 
@@ -97,7 +97,7 @@ def test_an_openings_key_that_others_can_read_is_refused(tmp_path: Path):
     home = open_home(tmp_path / "home")
     home.openings_key(random_bytes=secrets.token_bytes)
     (home.path / "openings.key").chmod(0o640)
-    with pytest.raises(HomeFileMalformed, match="chmod go="):
+    with raises_code("home.file", match="chmod go="):
         home.openings_key(random_bytes=secrets.token_bytes)
 
 
@@ -118,7 +118,7 @@ def test_a_file_is_never_written_through_a_link(tmp_path: Path):
 
 
 def test_a_second_holder_of_a_lock_is_refused(tmp_path: Path):
-    with lock(tmp_path / "lock"), pytest.raises(StoreLocked), lock(tmp_path / "lock", wait=False):
+    with lock(tmp_path / "lock"), raises_code("store.locked"), lock(tmp_path / "lock", wait=False):
         pass
     with lock(tmp_path / "lock", wait=False):
         pass
@@ -144,6 +144,6 @@ def test_a_file_with_a_second_name_elsewhere_is_not_given_away(tmp_path: Path):
     (tmp_path / "shadow").touch()
     (tmp_path / "folder").mkdir()
     os.link(tmp_path / "shadow", tmp_path / "folder" / "mine")
-    with pytest.raises(HomeRefused):
+    with raises_code("home.refused"):
         give_folder(tmp_path / "folder", 12345)
     assert (tmp_path / "shadow").stat().st_uid == os.geteuid()

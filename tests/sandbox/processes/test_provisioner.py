@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.attestation.quote.providers.conftest import launch, random_bytes
 from tests.attestation.quote.providers.fake_kernel import FakeTDX
+from tests.raising import raises_code
 
 from affiant.attestation.quote.providers.base.errors import ProviderAbsent
 from affiant.attestation.quote.providers.kernel.configfs_tsm import ConfigfsTSM
@@ -23,7 +24,6 @@ from affiant.attestation.quote.providers.kernel.tdx_guest import TDXGuest
 from affiant.attestation.quote.providers.own_platform import PlatformName, PlatformSigns
 from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform, current_collateral
-from affiant.sandbox.base.errors import GatewayNotPinned, PlatformUnusable
 from affiant.sandbox.processes import services
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.provisioner import (
@@ -119,7 +119,7 @@ def test_a_session_runs_in_this_td_if_it_was_launched_for_it(home: Home, td: TDX
 def test_a_td_that_was_launched_for_something_else_is_refused_and_says_for_what(
     home: Home, td: TDXGuest
 ) -> None:
-    with pytest.raises(PlatformUnusable) as refused:
+    with raises_code("session.platform") as refused:
         chosen_provisioner(TDX, home, td=td).create_td(image=Image.SESSION, mrconfigid=b"\x07" * 48)
     assert refused.value.code == "session.platform"
     assert (b"\x07" * 48).hex() in str(refused.value)
@@ -130,7 +130,7 @@ def test_collateral_on_hardware_is_the_file_that_was_fetched(
     home: Home, td: TDXGuest, machine: SimulatedPlatform
 ) -> None:
     chosen = chosen_provisioner(TDX, home, td=td)
-    with pytest.raises(PlatformUnusable, match="affiant collateral fetch"):
+    with raises_code("session.platform", match="affiant collateral fetch"):
         chosen.collateral()
     issued = current_collateral(machine, None, now=NOW).collateral
     (home.path / "collateral.json").write_bytes(issued.to_bytes())
@@ -138,22 +138,22 @@ def test_collateral_on_hardware_is_the_file_that_was_fetched(
 
 
 def test_a_td_of_dstack_is_refused_because_its_rtmr3_is_not_the_sessions(home: Home) -> None:
-    with pytest.raises(PlatformUnusable, match="dstack") as refused:
+    with raises_code("session.platform", match="dstack") as refused:
         chosen_provisioner(DSTACK, home)
     assert refused.value.code == "session.platform"
 
 
 @pytest.mark.parametrize(
-    ("choice", "error"),
+    ("choice", "code"),
     [
-        (GatewayChoice(), PlatformUnusable),
-        (GatewayChoice(url="https://gateway.example"), GatewayNotPinned),
+        (GatewayChoice(), "session.platform"),
+        (GatewayChoice(url="https://gateway.example"), "session.gateway_pin"),
     ],
 )
 def test_a_tdx_guest_starts_no_gateway_and_no_simulated_platform(
-    choice: GatewayChoice, error: type[Exception], home: Home, monkeypatch: pytest.MonkeyPatch
+    choice: GatewayChoice, code: str, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(services, "start_service", lambda *_, **__: pytest.fail("a service was started"))
     monkeypatch.setattr(services, "simulated_reference", lambda *_, **__: pytest.fail("simulated values"))
-    with pytest.raises(error):
+    with raises_code(code):
         asyncio.run(ensure_services(home, choice, platform=TDX, now=NOW, random_bytes=os.urandom))

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 
-from affiant.sandbox.base.errors import ServiceFailed, ServiceSilent
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import GATEWAY_USER, PLATFORM_USER
 from affiant.sandbox.processes import service_process
@@ -275,13 +275,13 @@ def test_code_that_the_services_user_cannot_read_is_refused_by_name(probe, tmp_p
         finally:
             await service.stop()
 
-    with pytest.raises(ServiceFailed, match=r"service\.unreadable") as refused:
+    with raises_code("service.failed", match=r"service\.unreadable") as refused:
         asyncio.run(run())
     assert str(tmp_path / "code") in str(refused.value)
 
 
 def test_a_service_that_fails_is_reported_with_its_last_words(probe):
-    with pytest.raises(ServiceFailed, match=r"exit status 3: cannot go on: \\u001b\[31mred"):
+    with raises_code("service.failed", match=r"exit status 3: cannot go on: \\u001b\[31mred"):
         ask(probe("fail"))
 
 
@@ -292,7 +292,7 @@ def test_a_service_that_stays_silent_is_killed(probe):
         started.append(start_service(probe("silent")))
         await started[0].ready(timeout_s=0.5)
 
-    with pytest.raises(ServiceSilent):
+    with raises_code("service.silent"):
         asyncio.run(run())
     assert gone(started[0].pid)
 
@@ -365,5 +365,5 @@ def test_a_service_dies_with_the_launcher(probe, tmp_path, user):
 
 def test_a_service_finds_no_code_in_the_environments_path(tmp_path: Path) -> None:
     """All programs start isolated: neither ``PYTHONPATH`` nor the folder that they start in is searched."""
-    with pytest.raises(ServiceFailed, match="No module named"):
+    with raises_code("service.failed", match="No module named"):
         ask(probe_in(tmp_path)("facts"))

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from affiant.sandbox.base.errors import ServiceFailed
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.provisioner import SimulatedProvisioner
 from affiant.sandbox.processes.service_process import ServiceProcess, start_service
@@ -109,5 +108,5 @@ def test_a_service_that_does_not_start_is_refused_with_its_reason(home: Home):
             await supervisor.stop()
 
     refused = json.loads(asyncio.run(run()))["refused"]
-    assert refused["code"] == ServiceFailed.code
+    assert refused["code"] == "service.failed"
     assert "fmt.json" in refused["found"]

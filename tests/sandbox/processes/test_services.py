@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.attestation.release_of_files import release_of
+from tests.raising import raises_code
 
 from affiant.attestation.release.manifest import reference_values
 from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
@@ -15,7 +16,7 @@ from affiant.attestation.tlog.note_keys import CosignerKey
 from affiant.sandbox.processes import services
 from affiant.sandbox.processes.gateway_probe import RunningGateway
 from affiant.sandbox.processes.home import Home
-from affiant.sandbox.processes.services import GatewayChoice, ServicesBusy
+from affiant.sandbox.processes.services import GatewayChoice
 
 REFERENCE = parse_reference_values(reference_values(release_of([("affiant/a.py", "11" * 32)]), b"a root key"))
 _WITNESS = CosignerKey("w.example/1", bytes(32))
@@ -49,5 +50,5 @@ def test_a_gateway_with_other_upstreams_is_not_taken_for_ours(
     witnesses: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = local_gateway_config(REFERENCE, upstreams=(OTHER,), witnesses=witnesses)
-    with pytest.raises(ServicesBusy):
+    with raises_code("services.other_configuration"):
         gateway_of_this_home(config, (), tmp_path, monkeypatch)

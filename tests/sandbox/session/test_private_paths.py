@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 
-from affiant.sandbox.base.errors import PrivateExposed
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.session_note import SessionNote, SessionState
 from affiant.sandbox.session.private_paths import private_inodes, refuse_private
@@ -39,7 +39,7 @@ def test_a_decision_log_lies_in_nothing_that_an_agent_reads_or_writes(home: Home
         given = SessionRequest(
             profile=tmp_path / "p.yaml", agent="a", decisions=log, **{option: tmp_path / "elsewhere"}
         )
-        with pytest.raises(PrivateExposed, match="decision log"):
+        with raises_code("session.input_private", match="decision log"):
             refuse_private(home, given)
 
 
@@ -48,7 +48,7 @@ def test_a_second_name_of_a_log_that_was_set_aside_is_met_while_copying(home: Ho
         (tmp_path / "elsewhere" / name).touch()
         os.link(tmp_path / "elsewhere" / name, tmp_path / "work" / "in" / "harmless.txt")
         private = private_inodes(home, request(tmp_path, decisions=tmp_path / "elsewhere" / "log"))
-        with pytest.raises(PrivateExposed, match="harmless.txt"):
+        with raises_code("session.input_private", match="harmless.txt"):
             copy_in(tmp_path / "work" / "in", tmp_path / f"copy-{name}", private=private)
         (tmp_path / "work" / "in" / "harmless.txt").unlink()
 
@@ -70,7 +70,7 @@ def request(tmp_path: Path, **members: object) -> SessionRequest:
     ],
 )
 def test_a_folder_that_overlaps_is_refused_with_what_to_do(home, tmp_path, option, place):
-    with pytest.raises(PrivateExposed, match=f"Give --{option} another folder") as refused:
+    with raises_code("session.input_private", match=f"Give --{option} another folder") as refused:
         refuse_private(home, request(tmp_path, **{option: tmp_path / place}))
     assert refused.value.code == "session.input_private"
 
@@ -85,9 +85,9 @@ def test_a_folder_beside_them_is_taken(home, tmp_path, option):
 def test_a_second_name_of_a_key_is_met_while_copying(home, tmp_path, file):
     os.link(tmp_path / "work" / file, tmp_path / "work" / "in" / "harmless.txt")
     private = private_inodes(home, request(tmp_path))
-    with pytest.raises(PrivateExposed, match="harmless.txt"):
+    with raises_code("session.input_private", match="harmless.txt"):
         copy_in(tmp_path / "work" / "in", tmp_path / "copy", private=private)
-    with pytest.raises(PrivateExposed):
+    with raises_code("session.input_private"):
         runtime_digest(tmp_path / "work" / "in", private=private)
     assert list((tmp_path / "copy").iterdir()) == []
 
@@ -97,7 +97,7 @@ def test_a_private_folder_under_another_path_is_met_while_copying(home, tmp_path
     """Without a bind mount: the folder itself, read by a caller who did not compare paths."""
     found = private_inodes(home, request(tmp_path))
     for source in (tmp_path / private, (tmp_path / private).parent):
-        with pytest.raises(PrivateExposed):
+        with raises_code("session.input_private"):
             copy_in(source, tmp_path / "copy", private=found)
 
 
@@ -115,6 +115,6 @@ def test_recovered_files_of_an_agent_cannot_land_in_the_state_folder(home, place
     kept.mkdir(parents=True)
     (kept / "trust.json").write_text("{}")
     entry = SessionEntry(SessionNote(session=session, state=SessionState.LOST), None, None, kept)
-    with pytest.raises(PrivateExposed):
+    with raises_code("session.input_private"):
         recover(home, entry, given=b"", bundle=None, output=home.path / place, starting=lambda: None)
     assert (kept / "trust.json").exists() and not (home.path / "trust.json").exists()

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import AffiantError
-from affiant.sandbox.base.errors import SessionNotOpen
 from affiant.sandbox.session import restriction_socket as narrowing_socket
 from affiant.sandbox.session.restriction_socket import (
     InForce,
@@ -206,7 +206,7 @@ def test_who_waits_when_the_session_ends_is_told(tmp_path: Path) -> None:
 
 def test_where_nobody_listens_the_session_takes_no_requests(tmp_path: Path) -> None:
     async def scenario() -> None:
-        with pytest.raises(SessionNotOpen):
+        with raises_code("session.not_open"):
             async with connected(tmp_path / NARROWING_SOCKET):
                 pass
 
@@ -242,7 +242,7 @@ def test_neither_end_speaks_with_another_users_process(
         link = Link()
         async with served(tmp_path, link) as place:
             monkeypatch.setattr(narrowing_socket, "_peer", lambda _: os.geteuid() + 1)
-            with pytest.raises(SessionNotOpen, match="another user"):
+            with raises_code("session.not_open", match="another user"):
                 async with connected(place):
                     pass
             with socket.socket(socket.AF_UNIX) as raw:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.attestation.records.receipt import parse_receipt
 from affiant.errors import AffiantError
-from affiant.sandbox.base.errors import SessionNotOpen
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
@@ -56,9 +56,9 @@ def test_a_captured_command_in_a_session_with_its_bundle(warm):
             assert result.stdout == b"content\n" + bytes(992)
             assert result.stderr == b"hello\n"
             assert result.truncated
-            with pytest.raises(SessionNotOpen):
+            with raises_code("session.not_open"):
                 session.bundle()
-            with pytest.raises(SessionNotOpen, match="one command"):
+            with raises_code("session.not_open", match="one command"):
                 await session.run(["true"])
         assert session.bundle_path.exists()
         assert len(session.bundle().receipts) >= 7

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.raising import raises_code
 
 from affiant.attestation.signatures.profiles.envelope import sign_envelope
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureOther
@@ -16,7 +17,6 @@ from affiant.attestation.signatures.profiles.signing_keys import ProfileKey
 from affiant.errors import AffiantError
 from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.signing.signatures import signed_profiles
-from affiant.sandbox.base.errors import InputRefused
 from affiant.sandbox.isolation.backends.backend import NEEDS_ROOT, Availability
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.session.session_plan import SessionPlan, SessionRequest, plan_session
@@ -228,6 +228,6 @@ def test_what_is_no_signature_is_refused(plan, tmp_path):
 
 
 def test_no_listed_path_and_no_files_asked_for_is_fine(plan):
-    with pytest.raises(InputRefused):
+    with raises_code("session.input"):
         plan("homeless", output=Path("x"))
     assert plan("homeless").place is None

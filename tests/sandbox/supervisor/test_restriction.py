@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.gateway.test_profile_signers import REVIEWER, STRANGER, entry
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.binary_text import b64u, b64u_sha256, sha256_name
 from affiant.attestation.encoding.keys import Signer
@@ -36,7 +37,7 @@ from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.gate import Gate
 from affiant.sandbox.egress.limits import EgressMeters
 from affiant.sandbox.egress.records_of_egress import PolicyFacts
-from affiant.sandbox.supervisor.launch.errors import AdmissionRefused, NarrowingBusy, NarrowingFailed
+from affiant.sandbox.supervisor.launch.errors import AdmissionError, RestrictionError
 from affiant.sandbox.supervisor.launch.restriction_request import NarrowRequest
 from affiant.sandbox.supervisor.restriction import Narrowable, Narrower, NarrowingTimes
 from affiant.secrets.injection.placeholder import Binding, Endpoint, PlaceholderTable
@@ -337,7 +338,7 @@ FAILURES: dict[str, BaseException] = {
     "broker": BrokerGone("gone"),
     "extend": OSError("the platform is gone"),
     "quote": GatewayUnreachable("no quote"),
-    "gateway": AdmissionRefused("no", gateway_code="policy.not_narrower"),
+    "gateway": AdmissionError("no", gateway_code="policy.not_narrower"),
     "record": GatewayUnreachable("not acknowledged"),
     "follow": RuntimeError("a defect of ours"),
 }
@@ -354,13 +355,13 @@ def test_whatever_fails_once_it_has_begun_ends_the_session_and_nothing_goes_on(s
         name = step.partition(" ")[0]
         world = World(fails={name: failures[step]})
         narrower = world.narrower()
-        with pytest.raises(NarrowingFailed) as failed:
+        with pytest.raises(RestrictionError) as failed:
             await narrower.narrow(request(NARROW))
         assert failed.value.code == "session.narrowing_failed"
         assert world.told[-1] == name
         assert not await open_gate(world)  # until the agent is ended
         assert world.proxy.forwarder.policy.digest == compiled(WIDE).digest
-        with pytest.raises(NarrowingBusy):
+        with raises_code("session.narrowing_busy"):
             await narrower.narrow(request(NARROW))
         return world, narrower
 
@@ -371,7 +372,7 @@ def test_whatever_fails_once_it_has_begun_ends_the_session_and_nothing_goes_on(s
 def test_a_step_that_does_not_end_ends_the_session(step: str) -> None:
     async def scenario() -> None:
         world = World(hangs=step)
-        with pytest.raises(NarrowingFailed):
+        with pytest.raises(RestrictionError):
             await world.narrower(patience=0.2).narrow(request(NARROW))
         assert not await open_gate(world)
 
@@ -389,7 +390,7 @@ def test_a_step_that_does_not_end_ends_the_session(step: str) -> None:
 def test_a_result_by_another_key_or_of_other_evidence_ends_the_session(world: Callable[[], World]) -> None:
     async def scenario() -> None:
         made = world()
-        with pytest.raises(NarrowingFailed):
+        with pytest.raises(RestrictionError):
             await made.narrower().narrow(request(NARROW))
         assert "record" not in made.told
 
@@ -480,7 +481,7 @@ def test_a_request_that_does_not_end_is_cut_and_one_that_cannot_be_stops_the_nar
         if obeys:
             assert (await narrower.narrow(request(NARROW))).changed
         else:
-            with pytest.raises(NarrowingBusy):
+            with raises_code("session.narrowing_busy"):
                 await narrower.narrow(request(NARROW))
             assert world.told == ["cut"]
             released.set()
@@ -508,7 +509,7 @@ def test_a_session_is_narrowed_so_often_and_no_more() -> None:
         narrower = world.narrower()
         for most in range(MAX_NARROWINGS + 100, 100, -1):
             await narrower.narrow(request(NARROW + f"limits: {{requests: {most}}}"))
-        with pytest.raises(NarrowingBusy, match="as often"):
+        with raises_code("session.narrowing_busy", match="as often"):
             await narrower.narrow(request(NARROW + "limits: {requests: 5}"))
         assert len(world.extended) == MAX_NARROWINGS
         assert await open_gate(world)

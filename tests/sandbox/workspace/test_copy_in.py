@@ -4,16 +4,11 @@ import os
 import socket
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.workspace.copy_in import copy_in
-from affiant.sandbox.workspace.errors import (
-    NameRefused,
-    OutputConflict,
-    SpecialFile,
-    TreeTooLarge,
-    TreeUnreadable,
-)
+from affiant.sandbox.workspace.errors import FileNameError, SpecialFile, TreeTooLarge, TreeUnreadable
 from affiant.sandbox.workspace.tree import tree_digest
 from affiant.sandbox.workspace.walk import Limits, read_tree, runtime_digest
 
@@ -78,7 +73,7 @@ def test_a_device_refuses_the_whole_copy(source, tmp_path):
 def test_a_name_that_is_not_printable_is_refused_and_shown_escaped(source, tmp_path, name):
     with open(os.fsencode(source) + b"/" + name, "wb"):
         pass
-    with pytest.raises(NameRefused) as refused:
+    with pytest.raises(FileNameError) as refused:
         copy_in(source, tmp_path / "copy")
     assert str(refused.value).isprintable()
 
@@ -101,7 +96,7 @@ def test_what_is_carved_out_is_not_copied(source, tmp_path):
 def test_a_target_that_is_not_empty_is_refused(source, tmp_path):
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "x").touch()
-    with pytest.raises(OutputConflict):
+    with raises_code("workspace.output"):
         copy_in(source, tmp_path / "copy")
 
 

@@ -5,10 +5,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.sandbox.workspace.copy_in import copy_in
 from affiant.sandbox.workspace.copy_out import copy_out
-from affiant.sandbox.workspace.errors import OutputConflict, OutputUnwritable, TreeTooLarge
+from affiant.sandbox.workspace.errors import TreeTooLarge
 from affiant.sandbox.workspace.walk import Limits
 
 
@@ -111,7 +112,7 @@ def test_a_linked_directory_in_the_output_refuses(session, tmp_path):
     (output / "new").symlink_to(tmp_path / "elsewhere")
     (tree / "new").mkdir()
     (tree / "new" / "x").write_text("x")
-    with pytest.raises(OutputConflict):
+    with raises_code("workspace.output"):
         copy_out(tree, output, before=before)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
@@ -120,7 +121,7 @@ def test_a_directory_of_the_output_is_not_replaced_by_a_file(session):
     tree, output, before = session
     (output / "x").mkdir(parents=True)
     (tree / "x").write_text("x")
-    with pytest.raises(OutputConflict):
+    with raises_code("workspace.output"):
         copy_out(tree, output, before=before)
     assert [path.name for path in output.iterdir()] == ["x"]
 
@@ -148,7 +149,7 @@ def test_of_a_file_that_does_not_fit_nothing_stays_and_the_code_says_so(session,
     tree, _, before = session
     (tree / "a").write_text("fits")
     (tree / "b").write_bytes(bytes(100_000))
-    with pytest.raises(OutputUnwritable, match="No space left") as refused:
+    with raises_code("workspace.unwritable", match="No space left") as refused:
         copy_out(tree, full_disk / "out", before=before)
     assert refused.value.code == "workspace.unwritable"
     assert {path.name: path.read_text() for path in (full_disk / "out").iterdir()} == {"a": "fits"}
@@ -165,7 +166,7 @@ def test_a_folder_that_cannot_be_made_is_unwritable_and_no_conflict(session, ful
             break
     (tree / "d").mkdir()
     (tree / "d" / "x").write_text("x")
-    with pytest.raises(OutputUnwritable):
+    with raises_code("workspace.unwritable"):
         copy_out(tree, full_disk / "out", before=before)
 
 

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.errors import AffiantError
-from affiant.sandbox.workspace.errors import ImageRefused, TreeTooLarge
+from affiant.sandbox.workspace.errors import TreeTooLarge
 from affiant.sandbox.workspace.image import unpack_image
 from affiant.sandbox.workspace.tree import tree_digest
 from affiant.sandbox.workspace.walk import Limits, read_tree
@@ -83,7 +84,7 @@ def test_an_archive_is_unpacked_and_named_by_its_tree(tmp_path):
 def test_no_entry_reads_writes_or_removes_anything_elsewhere(tmp_path, entries):
     (tmp_path / "outside").write_text("the machine's own")
     before = sorted(os.listdir(tmp_path))
-    with pytest.raises(ImageRefused):
+    with raises_code("workspace.image"):
         unpacked(tmp_path, *entries)
     assert (tmp_path / "outside").read_text() == "the machine's own"
     assert sorted(set(os.listdir(tmp_path)) - {"image.tar", "root"}) == before
@@ -114,15 +115,15 @@ def test_the_limits_refuse(tmp_path):
 )
 def test_what_is_no_archive_is_refused(tmp_path, data):
     (tmp_path / "image.tar").write_bytes(data)
-    with pytest.raises(ImageRefused):
+    with raises_code("workspace.image"):
         unpack_image(tmp_path / "image.tar", tmp_path / "root")
 
 
 def test_a_directory_that_is_no_layout_or_a_target_that_is_not_empty_is_refused(tmp_path):
-    with pytest.raises(ImageRefused, match="oci-layout"):
+    with raises_code("workspace.image", match="oci-layout"):
         unpack_image(tmp_path, tmp_path / "root")
     (tmp_path / "full" / "x").mkdir(parents=True)
-    with pytest.raises(ImageRefused, match="not empty"):
+    with raises_code("workspace.image", match="not empty"):
         unpack_image(tmp_path, tmp_path / "full")
 
 
@@ -177,7 +178,7 @@ def test_the_image_for_this_machine_is_taken(layout, tmp_path, monkeypatch):
     unpack_image(layout.at, tmp_path / "root")
     assert os.listdir(tmp_path / "root") == ["arm64"]
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
-    with pytest.raises(ImageRefused, match="no image for this machine"):
+    with raises_code("workspace.image", match="no image for this machine"):
         unpack_image(layout.at, tmp_path / "other")
 
 
@@ -186,7 +187,7 @@ def test_any_blob_with_another_content_is_refused(layout, tmp_path):
     for number, blob in enumerate(sorted((layout.at / "blobs" / "sha256").iterdir())):
         content = blob.read_bytes()
         blob.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        with pytest.raises(ImageRefused, match="another content"):
+        with raises_code("workspace.image", match="another content"):
             unpack_image(layout.at, tmp_path / f"root{number}")
         assert not any((tmp_path / f"root{number}").iterdir())
         blob.write_bytes(content)
@@ -195,14 +196,14 @@ def test_any_blob_with_another_content_is_refused(layout, tmp_path):
 @pytest.mark.parametrize("digest", ["", "sha512:00", "sha256:../../../etc/passwd", "sha256:" + "0" * 63])
 def test_a_digest_is_never_a_path(layout, tmp_path, digest):
     layout.index({"digest": digest})
-    with pytest.raises(ImageRefused):
+    with raises_code("workspace.image"):
         unpack_image(layout.at, tmp_path / "root")
 
 
 def test_an_index_that_names_itself_ends(layout, tmp_path):
     inner = layout.blob(b'{"manifests":[]}')
     layout.index(inner)
-    with pytest.raises(ImageRefused):
+    with raises_code("workspace.image"):
         unpack_image(layout.at, tmp_path / "root")
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.sandbox.base.errors import ServiceUnreadable
+from affiant.errors import ConfigurationError
 
 __all__ = [
     "Cover",
@@ -94,7 +94,7 @@ def exposure_plan(needs: Iterable[Need], facts: Facts) -> tuple[Step, ...]:
     """The steps, in the order to take them, after which every need is reachable; none if all are already.
 
     Raises:
-        ServiceUnreadable: a path is relative, or has too many links.
+        ``service.unreadable``: a path is relative, or has too many links.
     """
     wanted: dict[str, bool] = {}
     links: dict[str, str] = {}
@@ -145,7 +145,9 @@ def _links(links: Mapping[str, str], steps: Sequence[Step]) -> list[Link]:
 def _resolve(path: str, facts: Facts) -> tuple[str, Mapping[str, str]]:
     """The path without links, and each link met on the way (path_resolution(7))."""
     if not path.startswith("/"):
-        raise ServiceUnreadable("a needed path must be absolute", found=repr(path[:120]))
+        raise ConfigurationError(
+            "a needed path must be absolute", found=repr(path[:120]), code="service.unreadable"
+        )
     met: dict[str, str] = {}
     hops = 0
     todo = path.split("/")[::-1]
@@ -164,7 +166,9 @@ def _resolve(path: str, facts: Facts) -> tuple[str, Mapping[str, str]]:
             continue
         hops += 1
         if hops > _MAX_LINKS:
-            raise ServiceUnreadable("too many symbolic links on the way", where=path)
+            raise ConfigurationError(
+                "too many symbolic links on the way", where=path, code="service.unreadable"
+            )
         met[here] = target
         todo += target.split("/")[::-1]
         done = "/" if target.startswith("/") else done
@@ -196,4 +200,6 @@ def step_from_json(value: object) -> Step:
         case ["link", str() as path, str() as target]:
             return Link(path, target)
         case _:
-            raise ServiceUnreadable("not a step of an exposure plan", found=repr(value)[:120])
+            raise ConfigurationError(
+                "not a step of an exposure plan", found=repr(value)[:120], code="service.unreadable"
+            )

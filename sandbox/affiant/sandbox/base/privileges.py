@@ -13,7 +13,7 @@ import signal
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.sandbox.base.errors import ServiceFailed
+from affiant.errors import StateError
 
 __all__ = [
     "BROKER_USER",
@@ -62,7 +62,7 @@ def drop_privileges(user: int) -> None:
     can be dropped and the process stays who it is, confined all the same.
 
     Raises:
-        ServiceFailed: the kernel refuses, or something is left of the old user.
+        ``service.failed``: the kernel refuses, or something is left of the old user.
     """
     if is_root():
         try:
@@ -70,9 +70,11 @@ def drop_privileges(user: int) -> None:
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
         except OSError as error:
-            raise ServiceFailed("cannot become another user", found=error.strerror) from error
+            raise StateError(
+                "cannot become another user", found=error.strerror, code="service.failed"
+            ) from error
         if os.getresuid() != (user, user, user) or os.getresgid() != (user, user, user) or os.getgroups():
-            raise ServiceFailed("some of the old user's privileges are left")
+            raise StateError("some of the old user's privileges are left", code="service.failed")
     confine()
 
 
@@ -80,7 +82,7 @@ def confine() -> None:
     """No core file, no ptrace or ``/proc/PID/mem`` for others of the same user, no new privileges by execve(2).
 
     Raises:
-        ServiceFailed: the kernel refuses.
+        ``service.failed``: the kernel refuses.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _prctl(_PR_SET_DUMPABLE, 0)
@@ -101,4 +103,4 @@ def _prctl(option: int, value: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     unused = ctypes.c_ulong(0)
     if libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value), unused, unused, unused) != 0:
-        raise ServiceFailed("prctl refuses", found=os.strerror(ctypes.get_errno()))
+        raise StateError("prctl refuses", found=os.strerror(ctypes.get_errno()), code="service.failed")

@@ -11,7 +11,7 @@ import secrets
 from pathlib import Path
 
 from affiant.files import is_stream
-from affiant.sandbox.base.errors import OutputPlaceRefused
+from affiant.sandbox.base.errors import OutputPlaceError
 
 __all__ = ["write_user_file"]
 
@@ -25,7 +25,7 @@ def write_user_file(path: Path, data: bytes, *, mode: int = 0o666, stream: bool 
             one. False where others could have put something: then it is replaced, and no link is followed.
 
     Raises:
-        OutputPlaceRefused: the machine did not let us.
+        OutputPlaceError: the machine did not let us.
     """
     try:
         if stream and is_stream(path):
@@ -34,9 +34,7 @@ def write_user_file(path: Path, data: bytes, *, mode: int = 0o666, stream: bool 
         else:
             _replace(path, data, mode)
     except OSError as error:
-        raise OutputPlaceRefused(
-            "the file cannot be written", where=str(path), found=error.strerror
-        ) from error
+        raise OutputPlaceError("the file cannot be written", where=str(path), found=error.strerror) from error
 
 
 def _replace(path: Path, data: bytes, mode: int) -> None:

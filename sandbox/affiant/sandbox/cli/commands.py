@@ -223,7 +223,7 @@ def run(
     """
     with loading():
         from affiant.attestation.quote.providers.own_platform import PlatformName  # noqa: PLC0415 - as above
-        from affiant.sandbox.base.errors import OutputPlaceRefused  # noqa: PLC0415 - help must stay cheap
+        from affiant.sandbox.base.errors import OutputPlaceError  # noqa: PLC0415 - help must stay cheap
         from affiant.sandbox.cli.session_commands import tell_leftovers  # noqa: PLC0415 - as above
         from affiant.sandbox.processes.home import open_home  # noqa: PLC0415 - as above
         from affiant.sandbox.processes.services import GatewayChoice  # noqa: PLC0415 - as above
@@ -275,12 +275,12 @@ def run(
         raise click.exceptions.Exit(128 + signal.SIGINT) from error
     except AffiantError as error:
         show_error(error)
-        with suppress(OutputPlaceRefused):  # what happened first is what the user must hear
+        with suppress(OutputPlaceError):  # what happened first is what the user must hear
             _summarise(json_path, {"exit_code": EXIT_OURS, "refused": error.to_json()})
         raise click.exceptions.Exit(EXIT_OURS) from error
     try:
         _summarise(json_path, outcome.to_json())
-    except OutputPlaceRefused as error:
+    except OutputPlaceError as error:
         error.hint = f"The command ended with {outcome.exit_code}"
         if outcome.bundle is not None:
             error.hint += f"; the receipts are in {outcome.bundle}"

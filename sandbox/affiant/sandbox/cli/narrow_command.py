@@ -18,7 +18,7 @@ from typing import Final
 import click
 
 from affiant.command_line import print_json, printable
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, MalformedError, StateError, UnreachableError
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.diff.differences import Difference
 from affiant.policy.diff.report import difference_lines
@@ -34,14 +34,13 @@ from affiant.policy.loading.policy_file import policy_owners, read_policy_file
 from affiant.policy.loading.profile_set import ProfileSet
 from affiant.policy.signing.signature_file import read_signature, signature_beside
 from affiant.policy.signing.signatures import require_about
-from affiant.sandbox.base.errors import ControlRefused, ServiceSilent, SessionNotOpen, SessionRefused
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.session_note import SessionState
 from affiant.sandbox.session.restriction_socket import InForce, connected, narrowing_members
 from affiant.sandbox.session_state.session_folder import NARROWING_SOCKET
 from affiant.sandbox.session_state.session_listing import find_session
-from affiant.sandbox.supervisor.launch.control import ControlChannel
+from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
 
 __all__ = ["narrow"]
 
@@ -169,8 +168,12 @@ def _compared(in_force: InForce, profiles: ProfileSet, agent: str | None) -> _Ch
 def _require_running(home: Home, name: str) -> None:
     entry = find_session(home, name)
     if entry.note.state is not SessionState.RUNNING:
-        raise SessionNotOpen(
-            "the session does not run", expected="running", found=entry.note.state.value, where=name
+        raise StateError(
+            "the session does not run",
+            expected="running",
+            found=entry.note.state.value,
+            where=name,
+            code="session.not_open",
         )
 
 
@@ -193,7 +196,9 @@ async def _narrowed(place: Path, members: Mapping[str, object]) -> Mapping[str, 
     async with connected(place) as channel:
         answer = (await _asked(channel, {"op": "narrow", **members})).get("narrowed")
     if not isinstance(answer, Mapping):
-        raise ControlRefused("not an answer to a request to restrict the profile", where="narrow")
+        raise MalformedError(
+            "not an answer to a request to restrict the profile", where="narrow", code="session.control"
+        )
     return {name: answer.get(name) for name in ("changed", "epoch", "digest")}
 
 
@@ -201,28 +206,29 @@ async def _asked(channel: ControlChannel, request: Mapping[str, object]) -> Mapp
     """The answer to one request.
 
     Raises:
-        SessionRefused: the session refuses, under its own code. SessionNotOpen: it has ended meanwhile.
-        ServiceSilent: there is none; what was asked for may still be done.
+        StateError: the session's error, under its own code. ``session.not_open``: it has ended.
+        ``service.silent``: there is none; what was asked for may still be done.
     """
     try:
         async with asyncio.timeout(_ANSWERS_WITHIN_S):
             await channel.send(request)
             message = await channel.receive()
     except TimeoutError as error:
-        raise ServiceSilent(
+        raise UnreachableError(
             "the session does not answer, so it is not known whether its profile will be restricted",
             hint="Is its launcher stopped (Ctrl-Z)? affiant session narrow --dry-run shows what is in force",
+            code="service.silent",
         ) from error
     except OSError:
         message = None
     if message is None:
-        raise SessionNotOpen("the session has ended meanwhile", expected="one whose command runs")
+        raise StateError(
+            "the session has ended meanwhile", expected="one whose command runs", code="session.not_open"
+        )
     message.close()
     refused = message.members.get("refused")
     if isinstance(refused, Mapping):
-        hint = refused.get("hint")
-        text = None if hint is None else str(hint)
-        raise SessionRefused(str(refused.get("code")), str(refused.get("message")), hint=text)
+        raise sent_error(refused)
     return message.members
 
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import click
 
 from affiant.command_line import Group, print_json, printable
-from affiant.sandbox.base.errors import OutputPlaceRefused
+from affiant.sandbox.base.errors import OutputPlaceError
 from affiant.sandbox.cli.narrow_command import narrow
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
 from affiant.sandbox.processes.home import Home, open_home
@@ -164,7 +164,7 @@ def recover_(
     Exit codes: 0 gathered, 1 refused, 2 usage.
     """
     if bundle is not None and not os.access(bundle.absolute().parent, os.W_OK):
-        raise OutputPlaceRefused("no file can be written there", where=str(bundle))
+        raise OutputPlaceError("no file can be written there", where=str(bundle))
     opened = open_home(home)
     tell_leftovers(opened)
     done = recover(

@@ -18,7 +18,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
-from affiant.errors import AffiantError, MalformedError, NotAllowedError
+from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.model.token_exchange import TokenExchange
 from affiant.sandbox.egress.body import RequestBody
@@ -35,7 +35,7 @@ from affiant.sandbox.egress.decision import (
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.http.agent_http import AgentHTTP, Answer, Memory
 from affiant.sandbox.egress.http.denial import denial_of
-from affiant.sandbox.egress.http.errors import EgressDenied, RecordsUnavailable, RequestCut
+from affiant.sandbox.egress.http.errors import EgressDenied, RecordsUnavailable
 from affiant.sandbox.egress.http.origin import Origin
 from affiant.sandbox.egress.http.request_head import RequestHead
 from affiant.sandbox.egress.limits import EgressMeters, counting
@@ -147,7 +147,9 @@ class Forwarder:
         except BaseException:  # cut before it went out; an approval that was taken is used up; raised again
             _over(permit, known=False)
             with suppress(RecordsUnavailable):
-                await self.records.refusal(RequestCut("broken off before it went out"), action)
+                await self.records.refusal(
+                    StateError("broken off before it went out", code="egress.cut"), action
+                )
             raise
         exchange = _Exchange(
             forwarder=self,

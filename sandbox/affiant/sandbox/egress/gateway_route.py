@@ -20,16 +20,12 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from affiant.errors import AffiantError, NotAllowedError, UnreachableError
+from affiant.errors import AffiantError, MalformedError, NotAllowedError, UnreachableError
+from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.forward import action_of, reason_phrase, refuse
 from affiant.sandbox.egress.http.agent_http import AgentHTTP, Answer, Memory
 from affiant.sandbox.egress.http.denial import denial_of
-from affiant.sandbox.egress.http.errors import (
-    EgressDenied,
-    RecordsUnavailable,
-    RequestMalformed,
-    RequestTooLarge,
-)
+from affiant.sandbox.egress.http.errors import EgressDenied, RecordsUnavailable, RequestTooLarge
 from affiant.sandbox.egress.http.origin import Origin
 from affiant.sandbox.egress.http.request_head import HeaderField, RequestHead
 from affiant.sandbox.egress.records_of_egress import Action, EgressRecords
@@ -41,8 +37,6 @@ __all__ = [
     "GatewayAnswer",
     "GatewayRoute",
     "InferenceGateway",
-    "NotReceipted",
-    "ProofRefused",
 ]
 
 GATEWAY_HOST: Final = "gateway.affiant.internal"
@@ -84,18 +78,6 @@ _DROPPED: Final = frozenset(
 )  # fmt: skip
 _ON_BEHALF: Final = (b"Affiant-On-Behalf", b"agent")
 """Tells the gateway that an agent reads the answer: user and tenant stay hidden (trust rules, 10)."""
-
-
-class ProofRefused(NotAllowedError):
-    """The gateway did not accept the session's proof, so the counter has no record there."""
-
-    code = "gateway.proof_refused"
-
-
-class NotReceipted(NotAllowedError):
-    """The gateway answered without a receipt, so the counter may have no record there."""
-
-    code = "gateway.no_receipt"
 
 
 class CountedRequests(Protocol):
@@ -193,7 +175,7 @@ class GatewayRoute:
             return await self._unanswered(http, head, error, action, cseq)
         except BaseException:  # the counter is taken: it ends in a record whatever happened; raised again
             await self._record(
-                _UnansweredAtEnd("the session ended before the gateway answered"), action, cseq
+                GatewayUnreachable("the session ended before the gateway answered"), action, cseq
             )
             raise
         finally:
@@ -212,9 +194,17 @@ class GatewayRoute:
         if reply.status >= _REFUSED:
             self.budget.refused_by_gateway()
         if reply.status == _PROOF_REFUSED:
-            await self._record(ProofRefused("the gateway did not accept the proof"), action, cseq)
+            await self._record(
+                NotAllowedError("the gateway did not accept the proof", code="gateway.proof_refused"),
+                action,
+                cseq,
+            )
         elif not _receipted(reply):
-            await self._record(NotReceipted("the gateway's answer names no receipt"), action, cseq)
+            await self._record(
+                NotAllowedError("the gateway's answer names no receipt", code="gateway.no_receipt"),
+                action,
+                cseq,
+            )
 
     async def _sent(
         self, method: str, target: str, headers: Sequence[HeaderField], body: bytes, cseq: int | None
@@ -241,7 +231,7 @@ class GatewayRoute:
     async def _unanswered(
         self, http: AgentHTTP, head: RequestHead, error: AffiantError, action: Action, cseq: int | None
     ) -> bool:
-        unanswered = error if isinstance(error, UnreachableError) else _NotSent(str(error))
+        unanswered = error if isinstance(error, UnreachableError) else GatewayUnreachable(str(error))
         record = await self._record(unanswered, action, cseq)
         return await http.deny(denial_of(unanswered, record=record), keep_alive=head.keep_alive)
 
@@ -252,18 +242,6 @@ class GatewayRoute:
             return await self.records.refusal(refusal, action, typ="inference", cseq=cseq)
         except RecordsUnavailable:  # the chain has stopped, and the session with it
             return None
-
-
-class _UnansweredAtEnd(UnreachableError):
-    """The session ended while the gateway had not answered."""
-
-    code = "gateway.unreachable"
-
-
-class _NotSent(UnreachableError):
-    """The request could not be sent to the gateway that was appraised: not by this proof, or not to this peer."""
-
-    code = "gateway.unreachable"
 
 
 async def _pass_on(answer: Answer, reply: GatewayAnswer) -> bool:
@@ -290,7 +268,9 @@ def _admitted(head: RequestHead, target: str) -> bool:
     for lowered, (name, form, expected) in _HEEDED.items():
         value = head.value(lowered)
         if value is not None and form.match(value) is None:
-            raise RequestMalformed("not a value that the gateway heeds", expected=expected, where=name)
+            raise MalformedError(
+                "not a value that the gateway heeds", expected=expected, where=name, code="egress.request"
+            )
     path = target.partition("?")[0]
     if (head.method, path) in _COUNTED:
         return True

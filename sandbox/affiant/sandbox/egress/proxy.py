@@ -17,13 +17,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, ParamSpec, TypeVar
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, MalformedError
 from affiant.sandbox.egress.forward import Forwarder, action_of, refuse
 from affiant.sandbox.egress.gate import Gate
 from affiant.sandbox.egress.gateway_route import GATEWAY_ORIGINS, GatewayRoute
 from affiant.sandbox.egress.http.agent_http import AgentHTTP, Timeouts
 from affiant.sandbox.egress.http.denial import denial_of
-from affiant.sandbox.egress.http.errors import RecordsUnavailable, RequestMalformed
+from affiant.sandbox.egress.http.errors import RecordsUnavailable
 from affiant.sandbox.egress.http.origin import Origin, inner_target, proxied_target
 from affiant.sandbox.egress.http.request_head import RequestHead
 from affiant.sandbox.egress.http.session_ca import SessionCA
@@ -187,8 +187,10 @@ class EgressProxy:
         try:
             origin, target = proxied_target(head)
             if head.target.startswith("/") and origin not in GATEWAY_ORIGINS:
-                raise RequestMalformed(
-                    "a proxy is asked for a full address", expected="an absolute-form target, or CONNECT"
+                raise MalformedError(
+                    "a proxy is asked for a full address",
+                    expected="an absolute-form target, or CONNECT",
+                    code="egress.request",
                 )
         except AffiantError as refusal:
             return await refuse(

@@ -21,8 +21,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final
 
+from affiant.errors import NotAllowedError, UnreachableError
 from affiant.policy.canonical.addresses import CIDR, is_forbidden_address, parse_cidr
-from affiant.sandbox.egress.http.errors import AddressForbidden, NameBudgetSpent, NameUnresolved
 
 __all__ = ["Lookup", "Resolver", "system_lookup"]
 
@@ -76,8 +76,8 @@ class Resolver:
             within: the profile's ``address`` for the host, if it gives one; the same in every call for a host.
 
         Raises:
-            NameUnresolved: no address. AddressForbidden: any of the answers must not be dialled.
-            NameBudgetSpent: too many different names in this session.
+            ``egress.name_unresolved``: no address. AddressForbidden: any of the answers must not be dialled.
+            ``egress.name_budget``: too many different names in this session.
         """
         now = asyncio.get_running_loop().time()
         until, address = self._kept.get((host, port), (now, ""))
@@ -87,28 +87,35 @@ class Resolver:
         allowed = tuple(within or self._networks.get(host, ()))
         for answer in answers:
             if is_forbidden_address(answer, allowed):
-                raise AddressForbidden(
+                raise NotAllowedError(
                     "the name leads to an address that is not dialled",
                     where=host,
                     expected="an address that the profile allows for it" if allowed else "a public address",
                     hint="For a private host, give its addresses as 'address: CIDR' in the profile",
+                    code="egress.address",
                 )
         self._kept[host, port] = (now + _KEPT_S, answers[0])
         return answers[0]
 
     async def _looked_up(self, host: str, port: int) -> Sequence[str]:
         if host not in self._asked and len(self._asked) >= _MAX_NAMES:
-            raise NameBudgetSpent(
-                "the session has asked for too many different names", expected=f"at most {_MAX_NAMES}"
+            raise NotAllowedError(
+                "the session has asked for too many different names",
+                expected=f"at most {_MAX_NAMES}",
+                code="egress.name_budget",
             )
         self._asked.add(host)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 answers = await self._lookup(host, port)
         except (OSError, UnicodeError, TimeoutError) as error:
-            raise NameUnresolved("the name has no address", where=host) from error
+            raise UnreachableError(
+                "the name has no address", where=host, code="egress.name_unresolved"
+            ) from error
         if not answers or len(answers) > _MAX_ANSWERS:
-            raise NameUnresolved("the name has no address, or too many", where=host)
+            raise UnreachableError(
+                "the name has no address, or too many", where=host, code="egress.name_unresolved"
+            )
         return tuple(_plain(answer) for answer in answers)
 
 

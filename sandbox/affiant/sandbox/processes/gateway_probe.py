@@ -40,12 +40,6 @@ _TIMEOUT_S: Final = 5.0
 _CONFIG: Final = "/.well-known/affiant/config"
 
 
-class GatewayAddressRefused(ConfigurationError):
-    """The gateway's address is not one that can be used."""
-
-    code = "session.gateway_address"
-
-
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
     """A gateway as its ``gateway.json`` names it."""
@@ -61,17 +55,22 @@ def gateway_origin(url: str) -> tuple[str, int]:
     """Host and port of ``https://HOST[:PORT]``.
 
     Raises:
-        GatewayAddressRefused: another scheme, a path, a query, or a user in it.
+        ``session.gateway_address``: another scheme, a path, a query, or a user in it.
     """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or 443
     except ValueError as error:
-        raise GatewayAddressRefused("not an address", found=repr(url[:120])) from error
+        raise ConfigurationError(
+            "not an address", found=repr(url[:120]), code="session.gateway_address"
+        ) from error
     plain = parts.path in {"", "/"} and not (parts.query or parts.fragment or parts.username)
     if parts.scheme != "https" or host is None or not plain:
-        raise GatewayAddressRefused(
-            "not a gateway's address", expected="https://HOST:PORT", found=repr(url[:120])
+        raise ConfigurationError(
+            "not a gateway's address",
+            expected="https://HOST:PORT",
+            found=repr(url[:120]),
+            code="session.gateway_address",
         )
     return host, port
 

@@ -34,8 +34,8 @@ from affiant.attestation.records.sealed_disclosures_key import (
     disclosure_key_file,
     read_disclosure_key,
 )
+from affiant.errors import ConfigurationError, MalformedError, StateError
 from affiant.files import write_whole
-from affiant.sandbox.base.errors import HomeFileMalformed, HomeRefused, StoreLocked
 
 __all__ = ["Home", "default_home", "give_folder", "lock", "open_home", "write_file"]
 
@@ -91,7 +91,7 @@ class Home:
         """The key to which disclosures are sealed; made with the first session.
 
         Raises:
-            HomeFileMalformed: the file is not in its form, or others can read it.
+            ``home.file``: the file is not in its form, or others can read it.
         """
         path = self.path / "openings.key"
         if not path.exists():
@@ -114,32 +114,34 @@ def open_home(path: Path) -> Home:
     """The state folder at ``path``, made where it is missing.
 
     Raises:
-        HomeRefused: it is a link or no folder, belongs to somebody else, or others can enter it.
+        ``home.refused``: it is a link or no folder, belongs to somebody else, or others can enter it.
     """
     absolute = Path(os.path.abspath(path))
     try:
         absolute.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = absolute.lstat()
     except OSError as error:
-        raise HomeRefused(
-            "the state folder cannot be made", where=str(absolute), found=error.strerror
+        raise ConfigurationError(
+            "the state folder cannot be made", where=str(absolute), found=error.strerror, code="home.refused"
         ) from error
     if not stat.S_ISDIR(status.st_mode):
-        raise HomeRefused("the state folder is no folder", where=str(absolute))
+        raise ConfigurationError("the state folder is no folder", where=str(absolute), code="home.refused")
     if status.st_uid != os.geteuid():
-        raise HomeRefused(
+        raise ConfigurationError(
             "the state folder belongs to another user",
             where=str(absolute),
             expected=f"user {os.geteuid()}",
             found=f"user {status.st_uid}",
             hint="Give --home a folder of your own",
+            code="home.refused",
         )
     if status.st_mode & 0o077:
-        raise HomeRefused(
+        raise ConfigurationError(
             "other users can enter the state folder",
             where=str(absolute),
             found=f"mode {stat.S_IMODE(status.st_mode):04o}",
             hint=f"Take their access away: chmod go= {absolute}",
+            code="home.refused",
         )
     for name in _FOLDERS:
         (absolute / name).mkdir(mode=0o700, exist_ok=True)
@@ -153,7 +155,7 @@ def give_folder(path: Path, user: int) -> None:
     name somewhere (link(2)) is refused, because it would be given away there too.
 
     Raises:
-        HomeRefused: such a file, or one of a third user.
+        ``home.refused``: such a file, or one of a third user.
     """
     waiting = [os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)]
     try:
@@ -181,7 +183,12 @@ def _give_entries(folder: int, user: int, where: str) -> list[int]:
                     os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
                 )
             elif facts.st_uid not in {os.geteuid(), user} or facts.st_nlink > 1:
-                raise HomeRefused("a file that cannot be given to a service", where=where, found=ascii(name))
+                raise ConfigurationError(
+                    "a file that cannot be given to a service",
+                    where=where,
+                    found=ascii(name),
+                    code="home.refused",
+                )
             elif facts.st_uid != user and not stat.S_ISLNK(facts.st_mode):
                 os.chown(f"/proc/self/fd/{entry}", user, user)
         finally:
@@ -194,7 +201,7 @@ def lock(path: Path, *, wait: bool = True, shared: bool = False) -> Iterator[Non
     """Hold ``path`` (made where it is missing) for the length of the block (flock(2)).
 
     Raises:
-        StoreLocked: another process holds it, and ``wait`` is false.
+        ``store.locked``: another process holds it, and ``wait`` is false.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -202,7 +209,7 @@ def lock(path: Path, *, wait: bool = True, shared: bool = False) -> Iterator[Non
         fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
         yield
     except BlockingIOError as error:
-        raise StoreLocked("another process holds this", where=str(path)) from error
+        raise StateError("another process holds this", where=str(path), code="store.locked") from error
     finally:
         os.close(descriptor)
 
@@ -220,6 +227,11 @@ def _read_openings_key(path: Path) -> X25519PrivateKey:
     try:
         return read_disclosure_key(path)
     except DisclosureKeyMalformed as error:
-        raise HomeFileMalformed(
-            error.message, where=error.where, expected=error.expected, found=error.found, hint=error.hint
+        raise MalformedError(
+            error.message,
+            where=error.where,
+            expected=error.expected,
+            found=error.found,
+            hint=error.hint,
+            code="home.file",
         ) from error

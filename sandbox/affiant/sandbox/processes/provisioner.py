@@ -17,7 +17,7 @@ from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.simulated.served.socket_path import platform_socket
 from affiant.attestation.statements.evidence_source import QuoteSource
 from affiant.attestation.tdx.tcb.collateral import Collateral, parse_collateral
-from affiant.sandbox.base.errors import PlatformUnusable
+from affiant.errors import ConfigurationError
 from affiant.sandbox.processes.home import Home
 
 __all__ = ["Image", "OwnTDProvisioner", "Provisioner", "SimulatedProvisioner", "chosen_provisioner"]
@@ -86,31 +86,33 @@ class OwnTDProvisioner:
         """This TD, if it was launched for the session.
 
         Raises:
-            PlatformUnusable: it was launched with another MRCONFIGID.
+            ``session.platform``: it was launched with another MRCONFIGID.
             AffiantError: the kernel gives no report of this TD.
         """
         found = self._td.report().mrconfigid
         if found != mrconfigid:
-            raise PlatformUnusable(
+            raise ConfigurationError(
                 "this TDX guest was not launched for this session",
                 expected=f"MRCONFIGID {mrconfigid.hex()}",
                 found=found.hex(),
                 hint="Launch a guest with that MRCONFIGID on its host, and run the command there",
+                code="session.platform",
             )
 
     def collateral(self) -> Collateral:
         """See :class:`Provisioner`.
 
         Raises:
-            PlatformUnusable: there is no such file.
+            ``session.platform``: there is no such file.
         """
         try:
             return parse_collateral(self._collateral.read_bytes())
         except FileNotFoundError as error:
-            raise PlatformUnusable(
+            raise ConfigurationError(
                 "there is no collateral to check the gateway's quote with",
                 expected=str(self._collateral),
                 hint="Fetch it for the gateway's platform: affiant collateral fetch",
+                code="session.platform",
             ) from error
 
 
@@ -123,17 +125,18 @@ def chosen_provisioner(
         signs: where this machine shows what it is. td: the TDX guest, if it is not the kernel's at its usual places.
 
     Raises:
-        PlatformUnusable: a TD of dstack.
+        ``session.platform``: a TD of dstack.
     """
     platform = own_platform(signs or PlatformSigns()) if asked is PlatformName.AUTO else asked
     if platform is PlatformName.SIMULATED:
         return SimulatedProvisioner(home.path)
     if platform is PlatformName.DSTACK:
-        raise PlatformUnusable(
+        raise ConfigurationError(
             "a session cannot run in a TD of dstack",
             expected="a TD whose RTMR3 holds the session's events alone",
             found="dstack extends RTMR3 by events and digests of its own",
             hint="Use a TDX guest without dstack (--platform tdx); a quote alone: affiant quote take --source dstack",
+            code="session.platform",
         )
     if td is None:
         from affiant.attestation.quote.providers.kernel.tdx_guest import RTMR3_LOG, TDXGuest  # noqa: PLC0415 - hardware

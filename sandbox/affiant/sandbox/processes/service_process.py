@@ -30,8 +30,8 @@ from typing import IO, Final
 import affiant
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.running import first_program
+from affiant.errors import StateError, UnreachableError
 from affiant.printable import printable
-from affiant.sandbox.base.errors import ServiceFailed, ServiceSilent
 from affiant.sandbox.base.exposure import Facts, Need, exposure_plan, step_to_json
 from affiant.sandbox.base.privileges import drop_privileges, is_root
 
@@ -126,7 +126,7 @@ def start_service(spec: ServiceSpec, *, echo: bool = False) -> ServiceProcess:
         echo: copy what it writes to its standard error to ours as well.
 
     Raises:
-        ServiceUnreadable: no plan leads to what it needs.
+        ``service.unreadable``: no plan leads to what it needs.
     """
     own_view = is_root() and spec.own_view
     needs = (*code_needs(), *spec.needs) if own_view else ()
@@ -218,8 +218,8 @@ class ServiceProcess:
         """The line that it wrote when it was ready, without its newline. Once.
 
         Raises:
-            ServiceFailed: it ended first; the text carries its last lines.
-            ServiceSilent: not in time; it has been killed.
+            ``service.failed``: it ended first; the text carries its last lines.
+            ``service.silent``: not in time; it has been killed.
         """
         assert self._ready is not None
         try:
@@ -227,14 +227,17 @@ class ServiceProcess:
                 line = await _read_line(self._ready)
         except TimeoutError as error:
             await self.stop(grace_s=0)
-            raise ServiceSilent(
-                f"the {self.name} is not ready after {timeout_s:g} s", found=self.last_words or None
+            raise UnreachableError(
+                f"the {self.name} is not ready after {timeout_s:g} s",
+                found=self.last_words or None,
+                code="service.silent",
             ) from error
         if not line.endswith(b"\n"):
             code = await self.stop(grace_s=1)
-            raise ServiceFailed(
+            raise StateError(
                 f"the {self.name} ended before it was ready",
                 found=f"exit status {code}: {self.last_words or 'it said nothing'}",
+                code="service.failed",
             )
         return line[:-1].decode("utf-8", "replace")
 

@@ -20,8 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from affiant.errors import AffiantError
-from affiant.sandbox.base.errors import ServiceUnreadable
+from affiant.errors import AffiantError, ConfigurationError
 from affiant.sandbox.base.exposure import Cover, Link, Show, Step, step_from_json
 from affiant.sandbox.base.privileges import drop_privileges, end_with_parent
 
@@ -42,7 +41,7 @@ def expose(steps: Sequence[Step]) -> None:
     """Take ``steps`` in a new mount namespace; the machine's own view does not change. Root only.
 
     Raises:
-        ServiceUnreadable: a path is gone, or the kernel refuses a mount.
+        ``service.unreadable``: a path is gone, or the kernel refuses a mount.
     """
     if not steps:
         return
@@ -61,8 +60,11 @@ def expose(steps: Sequence[Step]) -> None:
                     "none", step.path, "none", _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
                 )
     except OSError as error:
-        raise ServiceUnreadable(
-            "cannot show a service what it needs", where=str(error.filename or ""), found=error.strerror
+        raise ConfigurationError(
+            "cannot show a service what it needs",
+            where=str(error.filename or ""),
+            found=error.strerror,
+            code="service.unreadable",
         ) from error
     finally:
         for source in sources.values():
@@ -115,7 +117,7 @@ def _read_plan(descriptor: int) -> Mapping[str, object]:
     with open(descriptor, "rb") as stream:
         plan = json.loads(stream.read(_PLAN_LIMIT))
     if not isinstance(plan, dict) or set(plan) != {"death_signal", "must_read", "parent", "steps", "user"}:
-        raise ServiceUnreadable("not a service's plan")
+        raise ConfigurationError("not a service's plan", code="service.unreadable")
     return plan
 
 
@@ -134,10 +136,11 @@ def _settle(plan: Mapping[str, object]) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for path in must_read:
         if not os.access(path, os.R_OK | (os.X_OK if Path(path).is_dir() else 0)):
-            raise ServiceUnreadable(
+            raise ConfigurationError(
                 "a service cannot read what it needs under its own user",
                 where=path,
                 hint=f"Make it readable: chmod -R go+rX {path}",
+                code="service.unreadable",
             )
     if plan["death_signal"] is not None:
         end_with_parent(signal.Signals(_int(plan["death_signal"])), parent=_int(plan["parent"]))

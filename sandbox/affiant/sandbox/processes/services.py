@@ -25,9 +25,9 @@ from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfi
 from affiant.attestation.tdx.appraise.reference import parse_reference_values
 from affiant.attestation.verdict.accepted_values import accepted_at
 from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file
-from affiant.errors import AffiantError, ConfigurationError
+from affiant.errors import AffiantError, ConfigurationError, StateError
 from affiant.sandbox.base.descriptors import descriptor_from_thread
-from affiant.sandbox.base.errors import GatewayNotPinned, GatewayNotTheOne, PlatformUnusable, SessionRefused
+from affiant.sandbox.base.errors import GatewayNotTheOne
 from affiant.sandbox.processes.gateway_probe import RunningGateway, fetch_config, read_gateway_file
 from affiant.sandbox.processes.home import Home, lock
 from affiant.sandbox.processes.launch_records import live_launches
@@ -45,12 +45,6 @@ _SUPERVISOR_STOPS_WITHIN_S = 15.0
 _SERVICES_STOP_WITHIN_S = 5.0
 _STEP_S = 0.02
 _SUPERVISOR_STARTS_WITHIN_S = 45.0
-
-
-class ServicesBusy(ConfigurationError):
-    """What runs in this state folder cannot serve this session."""
-
-    code = "services.other_configuration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,18 +111,19 @@ async def ensure_services(
 
     Raises:
         ReleaseMissingError: a source tree without its release manifest.
-        GatewayNotPinned: ``choice.url`` without a digest to expect.
-        PlatformUnusable: the session cannot run in this machine's TD, or no gateway is named for it.
-        ServicesBusy: the running gateway of this folder has other upstreams.
-        GatewayNotTheOne, GatewayUnreachable, ServiceFailed, ServiceSilent, SessionRefused: as named.
+        ``session.gateway_pin``: ``choice.url`` without a digest to expect.
+        ``session.platform``: the session cannot run in this machine's TD, or no gateway is named for it.
+        ``services.other_configuration``: the running gateway of this folder has other upstreams.
+        GatewayNotTheOne, GatewayUnreachable, ``service.failed``, ``service.silent``: as named.
     """
     provisioner = chosen_provisioner(platform, home)
     simulated = provisioner.platform is PlatformName.SIMULATED
     if not simulated and choice.url is None:
-        raise PlatformUnusable(
+        raise ConfigurationError(
             "this machine is a TDX guest, and no gateway is named",
             expected="a gateway in a TD of its own",
             hint="Name it with --gateway URL; to use the SIMULATED platform instead: --platform simulated",
+            code="session.platform",
         )
     trust = _trust(home)
     accepted = _accepted(choice, trust, now)
@@ -233,8 +228,7 @@ async def _start(home: Home, missing: Sequence[str], choice: GatewayChoice, *, e
         match facts:
             case {"refused": {"code": str() as code, "message": str() as message, **rest}}:
                 found, hint = rest.get("found"), rest.get("hint")
-                text = message if found is None else f"{message}; found {found}"
-                raise SessionRefused(code, text, hint=None if hint is None else str(hint))
+                raise StateError(message, code=code, found=found, hint=None if hint is None else str(hint))
     except BaseException:  # stopped whatever happened, and raised again
         await supervisor.stop(grace_s=_SUPERVISOR_STOPS_WITHIN_S)
         raise
@@ -292,12 +286,13 @@ def _gateway(
         or config.reference != local.reference
         or (not choice.upstreams and config.unwitnessed != local)
     ):
-        raise ServicesBusy(
+        raise ConfigurationError(
             "a gateway with another configuration serves from this state folder",
             expected=_told(wanted, local),
             found=_told(found, config),
             hint=f"To use it as it is: --gateway {named.url} --gateway-config {config.digest}. "
             "Else wait until it has ended, or give --home another folder",
+            code="services.other_configuration",
         )
     return named.url, config
 
@@ -328,9 +323,10 @@ def _accepted(choice: GatewayChoice, trust: TrustFile | None, now: datetime) -> 
         if accepted_at((entry,), entry.value, now)
     }
     if not named | choice.config_digests:
-        raise GatewayNotPinned(
+        raise ConfigurationError(
             "a gateway is named, but not which configuration it must prove",
             hint="Name it with --gateway-config sha256:..., or list it in trust.json under gateway_configs",
+            code="session.gateway_pin",
         )
     return frozenset(named | choice.config_digests)
 
@@ -341,16 +337,17 @@ def _reference_for(
     """The reference values that ``config`` names: ``reference``, this build's on its own platform, or the trust file's.
 
     Raises:
-        GatewayNotPinned: neither this build's nor any of the trust file's.
+        ``session.gateway_pin``: neither this build's nor any of the trust file's.
     """
     if reference is not None and sha256_name(reference) == config.reference:
         return reference
     known = None if trust is None else trust.reference_at(config.reference, now)
     if known is None:
-        raise GatewayNotPinned(
+        raise ConfigurationError(
             "the gateway was measured against reference values that are not known here",
             expected=None if reference is None else sha256_name(reference),
             found=config.reference,
             hint="Another build or another platform; list its reference values in trust.json",
+            code="session.gateway_pin",
         )
     return known.raw

@@ -24,9 +24,9 @@ from typing import Final
 from affiant.attestation.quote.providers.own_platform import PlatformName
 from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.attestation.statements.manifest import mrconfigid
+from affiant.errors import ConfigurationError, UnreachableError
 from affiant.policy.decision_log.rotation import Rotation, open_rotated
 from affiant.sandbox.base.descriptors import descriptor_from_thread
-from affiant.sandbox.base.errors import InputRefused, ServiceSilent
 from affiant.sandbox.base.privileges import SUPERVISOR_USER, is_root
 from affiant.sandbox.isolation.backends.backend import file_owner
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
@@ -126,7 +126,9 @@ async def launched(
             async with asyncio.timeout(_ADMITTED_WITHIN_S):
                 facts = await link.expect({"ready"}, progress)
         except TimeoutError as error:
-            raise ServiceSilent(f"the session was not admitted within {_ADMITTED_WITHIN_S:g} s") from error
+            raise UnreachableError(
+                f"the session was not admitted within {_ADMITTED_WITHIN_S:g} s", code="service.silent"
+            ) from error
         progress("ready", facts)
         yield LaunchedSession(home, plan, copied, launch, link, facts)
 
@@ -137,7 +139,9 @@ def _make_output(path: Path | None) -> None:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputRefused("the output cannot be made", where=str(path), found=error.strerror) from error
+            raise ConfigurationError(
+                "the output cannot be made", where=str(path), found=error.strerror, code="session.input"
+            ) from error
 
 
 def _open_decisions(path: Path | None, stack: AsyncExitStack) -> int | None:

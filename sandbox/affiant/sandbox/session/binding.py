@@ -21,7 +21,7 @@ from affiant.attestation.records.sealed_disclosures import recipient
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.manifest import load_release
 from affiant.attestation.statements.manifest import Activation, Manifest
-from affiant.sandbox.base.errors import InputRefused
+from affiant.errors import ConfigurationError
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.services import Services
@@ -168,7 +168,9 @@ def _vault_token(plan: SessionPlan, stack: ExitStack) -> Mapping[str, int]:
     try:
         descriptor = open_private_file(vault.token_file)
     except FileNotFoundError as error:
-        raise InputRefused("there is no such file of a Vault token", where=str(vault.token_file)) from error
+        raise ConfigurationError(
+            "there is no such file of a Vault token", where=str(vault.token_file), code="session.input"
+        ) from error
     stack.callback(os.close, descriptor)
     return {"vault_token": descriptor}
 

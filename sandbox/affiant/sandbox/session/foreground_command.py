@@ -22,7 +22,7 @@ from typing import Final
 
 from affiant.command_line import printable
 from affiant.errors import AffiantError
-from affiant.sandbox.base.errors import OutputPlaceRefused
+from affiant.sandbox.base.errors import OutputPlaceError
 from affiant.sandbox.session.output_report import changes_to_json, counted, skipped_lines
 from affiant.sandbox.session.session import Session
 from affiant.sandbox.session.session_plan import SessionRequest
@@ -161,7 +161,7 @@ def run_once(request: SessionRequest, command: Sequence[str], options: RunOption
     """
     for path in (options.bundle, options.summary):
         if path is not None and not os.access(path.absolute().parent, os.W_OK):
-            raise OutputPlaceRefused("no file can be written there", where=str(path))
+            raise OutputPlaceError("no file can be written there", where=str(path))
     return asyncio.run(_run(request, command, options))
 
 
@@ -221,7 +221,7 @@ async def _in_session(
     if options.bundle is not None:
         try:
             write_bundle(options.bundle, session.bundle(), stream=True)
-        except OutputPlaceRefused as error:
+        except OutputPlaceError as error:
             error.hint = (
                 f"The command ended with {result.exit_code}; the receipts are in {session.bundle_path}"
             )

@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from affiant.errors import ConfigurationError
 from affiant.policy.decision_log.rotation import rotated_logs
-from affiant.sandbox.base.errors import PrivateExposed
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.session.session_plan import SessionRequest
 
@@ -26,7 +26,7 @@ def refuse_private(home: Home, request: SessionRequest) -> None:
     """Return if nothing that the session is given overlaps a private place.
 
     Raises:
-        PrivateExposed: it does.
+        ``session.input_private``: it does.
     """
     given = (
         (request.input, "input"),
@@ -44,7 +44,7 @@ def refuse_private_output(home: Home, output: Path) -> None:
     """Return if nothing that an agent made can land in the state folder.
 
     Raises:
-        PrivateExposed: ``output`` overlaps it.
+        ``session.input_private``: ``output`` overlaps it.
     """
     _compare(output, "output", home.path, _STATE)
 
@@ -104,9 +104,10 @@ def _compare(folder: Path, option: str, private: Path, what: str) -> None:
     else:
         return
     place = "--home (AFFIANT_HOME)" if what == _STATE else what
-    raise PrivateExposed(
+    raise ConfigurationError(
         f"the {option} {how} {what}, and no agent may reach that",
         where=str(folder),
         found=str(theirs),
         hint=f"Give --{option} another folder, or have {place} elsewhere",
+        code="session.input_private",
     )

@@ -29,23 +29,11 @@ from affiant.sandbox.session_state.session_folder import KEPT, remove_kept
 from affiant.sandbox.session_state.session_listing import SessionEntry
 from affiant.sandbox.workspace.copy_out import Taken, copy_out
 
-__all__ = ["Recovered", "SessionRuns", "recover", "take_files"]
+__all__ = ["Recovered", "recover", "take_files"]
 
 _OPERATOR: Final = (
     "Ask its operator for: affiant gateway bundle {session} > FILE, then give it with --from FILE"
 )
-
-
-class SessionRuns(StateError):
-    """The session has not ended: its own launcher hands everything over."""
-
-    code = "session.running"
-
-
-class NotGathered(StateError):
-    """The session's receipts, or its files, are not to be had from here."""
-
-    code = "session.not_gathered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +61,15 @@ def recover(
         starting: called before services are started.
 
     Raises:
-        SessionRuns, NotGathered: as named. AffiantError: what it is made of is not of its form.
+        ``session.running``, ``session.not_gathered``: as named. AffiantError: what it is made of is not of its form.
     """
     session = entry.note.session
     if entry.note.state is SessionState.RUNNING:
-        raise SessionRuns("the session runs", where=session, hint="Wait until it has ended")
+        raise StateError(
+            "the session runs", where=session, hint="Wait until it has ended", code="session.running"
+        )
     if output is not None and entry.kept is None:
-        raise NotGathered("no files were kept of this session", where=session)
+        raise StateError("no files were kept of this session", where=session, code="session.not_gathered")
     if output is not None:
         refuse_private_output(home, output)
     sealed = parse_sealed_bundle(given) if given is not None else _sealed(home, entry, starting)
@@ -111,7 +101,7 @@ def _kept_place(home: Home, session: str, asked: Asked | None) -> Path:
     """What was to be copied out, in the folder that it was kept in."""
     kept = home.session(session) / KEPT
     if kept.is_symlink():  # the folder was the supervisor's while the session ran
-        raise NotGathered("what was kept is a link", where=session)
+        raise StateError("what was kept is a link", where=session, code="session.not_gathered")
     below = PurePosixPath("files" if asked is None or asked.source is None else asked.source)
     return kept / PurePosixPath(*below.parts[1:])
 
@@ -122,10 +112,11 @@ def _sealed(home: Home, entry: SessionEntry, starting: Callable[[], None]) -> Se
         return fetch_sealed(home, session)
     except GatewayUnreachable as error:
         if asked is not None and asked.gateway is not None:
-            raise NotGathered(
+            raise StateError(
                 "this session's gateway is not the state folder's own, and answers nobody but the session",
                 where=asked.gateway,
                 hint=_OPERATOR.format(session=session),
+                code="session.not_gathered",
             ) from error
     starting()
     return asyncio.run(_from_new_gateway(home, session))
@@ -142,11 +133,12 @@ async def _from_new_gateway(home: Home, session: str) -> SealedBundle:
     try:
         return await asyncio.to_thread(fetch_sealed, home, session)
     except GatewayUnreachable as error:
-        raise NotGathered(
+        raise StateError(
             "no gateway of this state folder has had this session",
             where=session,
             found=error.found,
             hint=_OPERATOR.format(session=session),
+            code="session.not_gathered",
         ) from error
     finally:
         await services.leave()

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
-from affiant.errors import AffiantError
-from affiant.sandbox.base.errors import ControlRefused, SessionNotOpen, SessionRefused
+from affiant.errors import AffiantError, MalformedError, StateError
 from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink
-from affiant.sandbox.supervisor.launch.control import ControlChannel, refusal_members
+from affiant.sandbox.supervisor.launch.control import ControlChannel, refusal_members, sent_error
 from affiant.socket_address import reachable_address
 
 __all__ = ["InForce", "NarrowingServer", "connected", "narrowing_members"]
@@ -51,12 +50,12 @@ class InForce:
         """Read strictly.
 
         Raises:
-            ControlRefused: another form. EncodingError: not base64url.
+            ``session.control``: another form. EncodingError: not base64url.
         """
         match members:
             case {"agent": str(agent), "policy": str(policy), "epoch": int(epoch), **rest} if not rest:
                 return cls(agent, from_b64u(policy), epoch)
-        raise ControlRefused("not an answer about the profile in force", where="show")
+        raise MalformedError("not an answer about the profile in force", where="show", code="session.control")
 
 
 def narrowing_members(policy: bytes, file_digest: str, signature: bytes | None) -> Mapping[str, object]:
@@ -96,7 +95,11 @@ class NarrowingServer:
 
     async def _stop(self, accepting: asyncio.Task[None]) -> None:
         """Answer who waits, then let everybody go."""
-        self._link.abandon(SessionNotOpen("the session is being closed", expected="one whose command runs"))
+        self._link.abandon(
+            StateError(
+                "the session is being closed", expected="one whose command runs", code="session.not_open"
+            )
+        )
         tasks = [accepting, *self._connections]
         await asyncio.sleep(0)
         if self._connections:
@@ -143,24 +146,25 @@ class NarrowingServer:
                     **rest,
                 } if not rest:
                     return await self._narrowed(policy, file, signature)
-            raise ControlRefused("not a request of this socket", expected="show or narrow")
+            raise MalformedError(
+                "not a request of this socket", expected="show or narrow", code="session.control"
+            )
         except AffiantError as refusal:
             return {"refused": refusal_members(refusal)}
 
     async def _narrowed(self, policy: str, file: str, signature: object) -> Mapping[str, object]:
         if len(policy) > _MAX_POLICY or (isinstance(signature, str) and len(signature) > _MAX_SIGNATURE):
-            raise ControlRefused("the profile or its signature is too large", where="narrow")
+            raise MalformedError(
+                "the profile or its signature is too large", where="narrow", code="session.control"
+            )
         if len(file) > 100 or not isinstance(signature, (str, type(None))):
-            raise ControlRefused("not a request of this socket", where="narrow")
+            raise MalformedError("not a request of this socket", where="narrow", code="session.control")
         form = from_b64u(policy)
         if signature is not None:  # other characters are longer in the message than they are many
             from_b64u(signature)
         answer = await self._link.narrow({"policy": policy, "file": file, "signature": signature})
         if answer.get("event") != "narrowed":
-            hint = answer.get("hint")
-            raise SessionRefused(
-                str(answer.get("code")), str(answer.get("message")), hint=None if hint is None else str(hint)
-            )
+            raise sent_error(answer)
         epoch, changed = answer.get("epoch"), answer.get("changed") is True
         if changed and isinstance(epoch, int):
             self._in_force = InForce(self._in_force.agent, form, epoch)
@@ -192,18 +196,23 @@ async def connected(path: Path) -> AsyncIterator[ControlChannel]:
     """A connection to the session that listens at ``path``.
 
     Raises:
-        SessionNotOpen: nobody listens there, or another user does.
+        ``session.not_open``: nobody listens there, or another user does.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with reachable_address(path) as address:
             connection.connect(address)
         if _peer(connection) != os.geteuid():
-            raise SessionNotOpen("another user listens in the session's place", where=str(path))
+            raise StateError(
+                "another user listens in the session's place", where=str(path), code="session.not_open"
+            )
     except OSError as error:
         connection.close()
-        raise SessionNotOpen(
-            "the session takes no requests", expected="one whose command runs", found=error.strerror
+        raise StateError(
+            "the session takes no requests",
+            expected="one whose command runs",
+            found=error.strerror,
+            code="session.not_open",
         ) from error
     except BaseException:
         connection.close()

@@ -28,9 +28,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from affiant.attestation.bundle.bundle import Bundle
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, StateError, UnreachableError
 from affiant.policy.loading.policy_file import policy_owners
-from affiant.sandbox.base.errors import ServiceSilent, SessionNotOpen
 from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.processes.home import default_home, open_home
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
@@ -157,11 +156,13 @@ class Session:
         """The session's receipts with everything needed to check them.
 
         Raises:
-            SessionNotOpen: the session is still open.
+            ``session.not_open``: the session is still open.
         """
         if self._gathered is None:
-            raise SessionNotOpen(
-                "the bundle is made when the session is closed", expected="leave the block first"
+            raise StateError(
+                "the bundle is made when the session is closed",
+                expected="leave the block first",
+                code="session.not_open",
             )
         return self._gathered.bundle
 
@@ -187,11 +188,13 @@ class Session:
             timeout_s: after that, SIGTERM, and five seconds later the end.
 
         Raises:
-            SessionNotOpen: the session has run its command, or is closed.
-            SessionRefused, SupervisorLost: as named.
+            ``session.not_open``: the session has run its command, or is closed.
+            ``session.supervisor_lost``: as named. StateError: the supervisor's error, under its code.
         """
         if self._used:
-            raise SessionNotOpen("a session runs one command", expected="a session for each")
+            raise StateError(
+                "a session runs one command", expected="a session for each", code="session.not_open"
+            )
         self._used = True
         with ExitStack() as stack:
             if stdin is None:
@@ -309,8 +312,9 @@ class Session:
                 await self._opened.link.tell({"op": "finish", "why": why})
                 await self._opened.link.expect({"finished"}, self._progress)
         except TimeoutError as error:
-            raise ServiceSilent(
-                f"the session was not closed within {_FINISHED_WITHIN_S:g} s; its supervisor was ended"
+            raise UnreachableError(
+                f"the session was not closed within {_FINISHED_WITHIN_S:g} s; its supervisor was ended",
+                code="service.silent",
             ) from error
 
     def _take_bundle(self) -> None:

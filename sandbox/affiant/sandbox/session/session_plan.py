@@ -26,7 +26,6 @@ from affiant.policy.loading.policy_file import read_policy_file
 from affiant.policy.loading.profile_set import Profile, ProfileSet
 from affiant.policy.signing.signature_file import read_signature, signature_beside
 from affiant.policy.signing.signatures import require_about
-from affiant.sandbox.base.errors import InputRefused
 from affiant.sandbox.isolation.backends.backend import Availability, choose
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, SandboxPlan
@@ -36,18 +35,6 @@ from affiant.sandbox.supervisor.launch.sandbox_plan import session_sandbox
 __all__ = ["SessionPlan", "SessionRequest", "VaultChoice", "plan_session"]
 
 _PEM_LIMIT: Final = 1 << 20
-
-
-class RootsRefused(ConfigurationError):
-    """A file of extra certificate authorities is none."""
-
-    code = "session.extra_ca"
-
-
-class HostRefusedHere(ConfigurationError):
-    """A host-to-address entry is malformed."""
-
-    code = "session.host"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +194,11 @@ def _read_roots(path: Path) -> tuple[bytes, ...]:
         with open(path, "rb") as file:
             found = x509.load_pem_x509_certificates(file.read(_PEM_LIMIT))
     except (OSError, ValueError) as error:
-        raise RootsRefused(
-            "not a file of certificates", where=str(path), expected="one or more certificates in PEM"
+        raise ConfigurationError(
+            "not a file of certificates",
+            where=str(path),
+            expected="one or more certificates in PEM",
+            code="session.extra_ca",
         ) from error
     return tuple(certificate.public_bytes(Encoding.DER) for certificate in found)
 
@@ -220,8 +210,12 @@ def _addresses(name: str, given: Sequence[str]) -> tuple[str, ...]:
             for address in given
         )
     except ValueError as error:
-        raise HostRefusedHere(
-            "not an address for a host", where=name, expected="NAME=ADDRESS", found=", ".join(given)[:120]
+        raise ConfigurationError(
+            "not an address for a host",
+            where=name,
+            expected="NAME=ADDRESS",
+            found=", ".join(given)[:120],
+            code="session.host",
         ) from error
 
 
@@ -231,9 +225,11 @@ def _check_folder(path: Path | None, what: str) -> None:
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
-        raise InputRefused(f"the {what} cannot be read", where=str(path), found=error.strerror) from error
+        raise ConfigurationError(
+            f"the {what} cannot be read", where=str(path), found=error.strerror, code="session.input"
+        ) from error
     if not stat.S_ISDIR(mode):
-        raise InputRefused(f"the {what} is no folder", where=str(path))
+        raise ConfigurationError(f"the {what} is no folder", where=str(path), code="session.input")
 
 
 def _rootfs(given: Path | None, folder: Path) -> tuple[Path | None, Path | None]:
@@ -252,7 +248,7 @@ def _place(request: SessionRequest, sandbox: SandboxPlan) -> str | None:
     """Where the input lies inside, and where the output is taken from.
 
     Raises:
-        InputRefused: there is no such place, or more than one.
+        ``session.input``: there is no such place, or more than one.
     """
     listed = tuple(bind.target for bind in sandbox.workspaces)
     wanted = request.input is not None or request.output is not None
@@ -264,12 +260,13 @@ def _place(request: SessionRequest, sandbox: SandboxPlan) -> str | None:
     elif not wanted:
         return None
     else:
-        raise InputRefused(
+        raise ConfigurationError(
             "the profile does not say where the files belong",
             where=request.profile.name,
             expected="one path under filesystem_access",
             found=", ".join(listed) or "none",
             hint="Name one: --input DIR:PATH" if listed else "List a path, such as read-write:/workspace",
+            code="session.input",
         )
     if request.output is not None and not any(
         bind.writable
@@ -279,10 +276,11 @@ def _place(request: SessionRequest, sandbox: SandboxPlan) -> str | None:
         )
         for bind in sandbox.binds
     ):
-        raise InputRefused(
+        raise ConfigurationError(
             "the profile lets the agent change nothing there",
             where=str(place),
             expected="read-write",
             hint="Leave --output out, or let the profile grant read-write",
+            code="session.input",
         )
     return place

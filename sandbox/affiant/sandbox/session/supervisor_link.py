@@ -19,13 +19,12 @@ from contextlib import suppress
 from typing import Final
 
 from affiant.attestation.release.boot import Image
-from affiant.errors import AffiantError
-from affiant.sandbox.base.errors import ControlRefused, SessionRefused, SupervisorLost
+from affiant.errors import AffiantError, MalformedError, StateError
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.service_process import ServiceProcess, ServiceSpec, start_service
 from affiant.sandbox.session.session_plan import SessionPlan
-from affiant.sandbox.supervisor.launch.control import ControlChannel
+from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
 
 __all__ = ["Progress", "SupervisorLink", "start_supervisor"]
 
@@ -125,8 +124,8 @@ class SupervisorLink:
         """The next event of a kind in ``events``; progress on the way is passed on, anything else passed over.
 
         Raises:
-            SessionRefused: the supervisor refused, under its own code.
-            SupervisorLost: it is gone without a word.
+            StateError: the supervisor's error, under its own code.
+            ``session.supervisor_lost``: it is gone without a word.
         """
         try:
             return await self._expected(events, progress)
@@ -148,25 +147,21 @@ class SupervisorLink:
                 detail = message.get("detail")
                 progress(str(message.get("step")), detail if isinstance(detail, dict) else {})
             elif event == "refused":
-                hint = message.get("hint")
-                raise SessionRefused(
-                    str(message.get("code")),
-                    str(message.get("message")),
-                    hint=None if hint is None else str(hint),
-                )
+                raise sent_error(message)
             elif event in ("narrowed", "narrow-refused"):
                 number = message.get("id")
                 answer = self._asked.get(number) if isinstance(number, int) else None
                 if answer is not None and not answer.done():
                     answer.set_result(message)
             elif not isinstance(event, str):
-                raise ControlRefused("a message without an event")
+                raise MalformedError("a message without an event", code="session.control")
 
-    async def _lost(self) -> SupervisorLost:
+    async def _lost(self) -> StateError:
         code = await self._service.stop(grace_s=_LEAVES_WITHIN_S)
-        return SupervisorLost(
+        return StateError(
             "the supervisor ended without saying why",
             found=f"exit status {code}: {self._service.last_words or 'it said nothing'}",
+            code="session.supervisor_lost",
         )
 
     async def stop(self) -> None:

@@ -28,7 +28,6 @@ from affiant.sandbox.supervisor.records.spool import SpoolEntry, read_signed
 
 __all__ = [
     "SealedBundle",
-    "SealedBundleMalformed",
     "close_of",
     "open_bundle",
     "open_counted",
@@ -40,12 +39,6 @@ __all__ = [
 ]
 
 _LIMIT: Final = 2 * MAX_BUNDLE
-
-
-class SealedBundleMalformed(MalformedError):
-    """What came for a session is not a bundle and its sealed openings."""
-
-    code = "session.bundle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +53,17 @@ def read_sealed_bundle(path: Path) -> SealedBundle:
     """What the supervisor left at ``path``. No link is followed; anything but a plain file is refused.
 
     Raises:
-        SealedBundleMalformed, BundleMalformed: it is not what it should be.
+        ``session.bundle``, BundleMalformed: it is not what it should be.
     """
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise SealedBundleMalformed("the session's bundle is no plain file")
+                raise MalformedError("the session's bundle is no plain file", code="session.bundle")
             return parse_sealed_bundle(file.read(_LIMIT + 1))
     except OSError as error:
-        raise SealedBundleMalformed("the session left no bundle", found=error.strerror) from error
+        raise MalformedError(
+            "the session left no bundle", found=error.strerror, code="session.bundle"
+        ) from error
 
 
 def parse_sealed_bundle(data: bytes) -> SealedBundle:
@@ -77,27 +72,31 @@ def parse_sealed_bundle(data: bytes) -> SealedBundle:
     match value:
         case {"bundle": dict() as bundle, "openings": dict() as openings}:
             if not all(isinstance(text, str) for text in openings.values()):
-                raise SealedBundleMalformed("an opening is no text")
+                raise MalformedError("an opening is no text", code="session.bundle")
             return SealedBundle(parse_bundle(json.dumps(bundle).encode("ascii")), openings)
         case _:
-            raise SealedBundleMalformed("not a session's bundle", expected="bundle and sealed disclosures")
+            raise MalformedError(
+                "not a session's bundle", expected="bundle and sealed disclosures", code="session.bundle"
+            )
 
 
 def read_spooled(path: Path) -> tuple[SpoolEntry, ...]:
     """The records that a supervisor's journal at ``path`` holds, in chain order; none where there is no journal.
 
     Raises:
-        SealedBundleMalformed: it is no plain file.
+        ``session.bundle``: it is no plain file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise SealedBundleMalformed("the session's journal cannot be read", found=error.strerror) from error
+        raise MalformedError(
+            "the session's journal cannot be read", found=error.strerror, code="session.bundle"
+        ) from error
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise SealedBundleMalformed("the session's journal is no plain file")
+            raise MalformedError("the session's journal is no plain file", code="session.bundle")
         return read_signed(file.read(_LIMIT))
 
 
@@ -179,7 +178,7 @@ def write_bundle(path: Path, bundle: Bundle, *, stream: bool = False) -> None:
 
     Raises:
         BundleMalformed: it could not be read back.
-        OutputPlaceRefused: the machine did not let us write there.
+        OutputPlaceError: the machine did not let us write there.
     """
     data = bundle.to_bytes()
     parse_bundle(data)

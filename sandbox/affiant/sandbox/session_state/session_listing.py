@@ -18,15 +18,9 @@ from affiant.sandbox.processes.launch_records import Launch, live_launches
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, read_note
 from affiant.sandbox.session_state.session_folder import BUNDLE, KEPT, RECORDS
 
-__all__ = ["SessionEntry", "SessionNotHere", "find_session", "list_sessions"]
+__all__ = ["SessionEntry", "find_session", "list_sessions"]
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{21}")
-
-
-class SessionNotHere(ConfigurationError):
-    """This state folder has no session of that id."""
-
-    code = "session.not_here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +66,17 @@ def find_session(home: Home, session: str) -> SessionEntry:
     """The session with this id.
 
     Raises:
-        SessionNotHere: there is none.
+        ``session.not_here``: there is none.
     """
     running = {launch.session: launch for launch in live_launches(home)}
     entry = _entry(home, session, running) if _ID.fullmatch(session) else None
     if entry is None:
-        raise SessionNotHere(
+        raise ConfigurationError(
             "no such session in this state folder",
             where=str(home.path),
             found=ascii(session[:60]),
             hint="See: affiant session list",
+            code="session.not_here",
         )
     return entry
 

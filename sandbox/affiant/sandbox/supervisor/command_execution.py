@@ -20,7 +20,7 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import AffiantError
-from affiant.sandbox.isolation.plan.errors import CommandNotRun, LimitExceeded, SandboxFailed, StepRefused
+from affiant.sandbox.isolation.plan.errors import CommandNotRun, LimitExceeded, SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.plan import Command
 from affiant.sandbox.isolation.runner.client import RunnerClient
 from affiant.sandbox.supervisor.launch.user_streams import UserOutput, UserStreams, feed_input
@@ -104,7 +104,7 @@ class AgentRun:
                 await self.services.runner.signal(number)
                 if number not in _HARMLESS:
                     self._delivered = number
-            except StepRefused:  # no process yet, or none any more
+            except StepError:  # no process yet, or none any more
                 await asyncio.sleep(_DELIVERY_STEP_S)
             except AffiantError:
                 return

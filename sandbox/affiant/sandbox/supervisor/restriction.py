@@ -30,19 +30,14 @@ from affiant.attestation.statements.evidence_source import QuoteSource
 from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.attestation.statements.statement import KeysetStatement
 from affiant.attestation.tdx.event_log.eventlog import EventLog, LoggedEvent
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, NotAuthenticError, StateError
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.proxy import EgressProxy
 from affiant.sandbox.egress.records_of_egress import EgressRecords, PolicyFacts
 from affiant.sandbox.supervisor.gateway.admission import SessionIdentity, make_evidence
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
-from affiant.sandbox.supervisor.launch.errors import (
-    AdmissionMismatch,
-    AdmissionRefused,
-    NarrowingBusy,
-    NarrowingFailed,
-)
+from affiant.sandbox.supervisor.launch.errors import AdmissionError, RestrictionError
 from affiant.sandbox.supervisor.launch.grants import kept_grants
 from affiant.sandbox.supervisor.launch.launch_check import Launch
 from affiant.sandbox.supervisor.launch.restriction_request import Narrowed, NarrowRequest
@@ -114,12 +109,15 @@ class Narrower:
         """Narrow the profile, or find that it allows the same.
 
         Raises:
-            NarrowingFailed: it began and was not completed: the session must be ended. The gate stays held.
-            NarrowingBusy: requests under way do not end. AffiantError: as the steps say; everything is as it was.
+            RestrictionError: it began and was not completed: the session must be ended. The gate stays held.
+            ``session.narrowing_busy``: requests under way do not end.
+            AffiantError: as the steps say; everything is as it was.
         """
         async with self._turn:
             if self.committing:
-                raise NarrowingBusy("a restriction failed, and the session is being ended")
+                raise StateError(
+                    "a restriction failed, and the session is being ended", code="session.narrowing_busy"
+                )
             planned = await asyncio.to_thread(self._plan, request)
             if planned is None:
                 return Narrowed(self._epoch, self.policy.digest, changed=False)
@@ -156,13 +154,17 @@ class Narrower:
         gate.hold()
         try:
             if not await gate.empty(within_s=times.drain) and not await session.proxy.cut(within_s=times.cut):
-                raise NarrowingBusy("requests under way do not end", hint="Ask again")
+                raise StateError(
+                    "requests under way do not end", hint="Ask again", code="session.narrowing_busy"
+                )
             await session.records.settled(times.cut)  # the gateway knows what they did, if that can be had
             async with asyncio.timeout(times.nonce):
                 return await session.gateway.nonce()
         except TimeoutError as error:
             gate.release()
-            raise NarrowingBusy("the gateway gives no nonce in time", hint="Ask again") from error
+            raise StateError(
+                "the gateway gives no nonce in time", hint="Ask again", code="session.narrowing_busy"
+            ) from error
         except BaseException:  # whatever happened, nothing was changed; raised again
             gate.release()
             raise
@@ -207,7 +209,11 @@ class Narrower:
         assert key is not None
         found = verify_ear(result, key)
         if (found.peer, found.evd) != ("session", evidence_digest(evidence)):
-            raise AdmissionMismatch("the gateway's result is not of this evidence", found=found.evd)
+            raise NotAuthenticError(
+                "the gateway's result is not of this evidence",
+                found=found.evd,
+                code="session.admission_mismatch",
+            )
 
     async def _record(self, planned: PlannedRestriction, facts: PolicyFacts, evd: str) -> None:
         members = {
@@ -249,10 +255,10 @@ def _narrower(forwarder: Forwarder, policy: CompiledPolicy, kept: Sequence[KeptG
     )
 
 
-def _failed(error: BaseException) -> NarrowingFailed:
+def _failed(error: BaseException) -> RestrictionError:
     code = error.code if isinstance(error, AffiantError) else type(error).__name__
-    if isinstance(error, AdmissionRefused):
+    if isinstance(error, AdmissionError):
         code = error.gateway_code
-    return NarrowingFailed(
+    return RestrictionError(
         "the profile could not be narrowed once that had begun, so the session is ended", found=code
     )

@@ -13,6 +13,7 @@ from affiant.attestation.signatures.profiles.accepted_signers import AcceptedSig
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureMissing
 from affiant.attestation.signatures.profiles.verification import parse_profile_signature, verify_by_one_of
 from affiant.attestation.statements.restriction import MAX_NARROWINGS, Narrowing
+from affiant.errors import StateError
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.diff.restriction import (
     compare_restriction,
@@ -22,7 +23,6 @@ from affiant.policy.diff.restriction import (
     restriction_document,
 )
 from affiant.policy.signing.signatures import require_profile
-from affiant.sandbox.supervisor.launch.errors import NarrowingBusy
 from affiant.sandbox.supervisor.launch.restriction_request import NarrowRequest
 
 __all__ = ["PlannedRestriction", "plan_restriction"]
@@ -64,9 +64,10 @@ def plan_restriction(
     require_restriction(differences)
     require_enforced(now, policy, differences)
     if epoch > MAX_NARROWINGS:
-        raise NarrowingBusy(
+        raise StateError(
             "the session's profile was restricted as often as it can be",
             expected=f"at most {MAX_NARROWINGS} times",
+            code="session.narrowing_busy",
         )
     _require_signed(request, policy, signers, at)
     narrowing = Narrowing(epoch, policy.digest, request.file_digest, old=now.digest)

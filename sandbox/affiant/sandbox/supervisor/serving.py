@@ -15,23 +15,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, MalformedError, NotFreshError, StateError, UnreachableError
 from affiant.policy.decision.limit_errors import WallSpent
 from affiant.policy.decision.limit_words import most_words
 from affiant.policy.model.limits import Bound
-from affiant.sandbox.base.errors import ControlRefused
 from affiant.sandbox.isolation.plan.plan import Command
 from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.command_execution import AgentRun, RunServices
 from affiant.sandbox.supervisor.context import Surroundings
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message
 from affiant.sandbox.supervisor.launch.environment import agent_environment
-from affiant.sandbox.supervisor.launch.errors import (
-    BrokerLost,
-    NarrowingBusy,
-    NarrowingFailed,
-    SessionExpired,
-)
+from affiant.sandbox.supervisor.launch.errors import RestrictionError
 from affiant.sandbox.supervisor.launch.restriction_request import (
     narrow_id,
     parse_narrow_request,
@@ -121,7 +115,9 @@ class Serving:
                     return Ending(why if isinstance(why, str) and why in _WHY else "killed")
                 case other:
                     message.close()
-                    refusal = ControlRefused("unknown operation", found=ascii(str(other)[:40]))
+                    refusal = MalformedError(
+                        "unknown operation", found=ascii(str(other)[:40]), code="session.control"
+                    )
                     return Ending("killed", refusal)
         return Ending("killed", orphaned=True)
 
@@ -137,7 +133,12 @@ class Serving:
         descriptors = message.descriptors
         if self._running is not None or not {"stdout", "stderr"} <= set(descriptors):
             message.close()
-            self._fail(Ending("killed", ControlRefused("a session runs one command, with its streams")))
+            self._fail(
+                Ending(
+                    "killed",
+                    MalformedError("a session runs one command, with its streams", code="session.control"),
+                )
+            )
             return
         user = UserStreams(descriptors.get("stdin"), descriptors["stdout"], descriptors["stderr"])
         session = self._session
@@ -168,7 +169,9 @@ class Serving:
         argv, env, cwd = members.get("argv"), members.get("env"), members.get("cwd")
         texts = isinstance(argv, list) and all(isinstance(word, str) for word in argv)
         if not texts or not isinstance(argv, list) or not isinstance(env, Mapping):
-            raise ControlRefused("not a command", expected="argv, env and cwd", where="run")
+            raise MalformedError(
+                "not a command", expected="argv, env and cwd", where="run", code="session.control"
+            )
         random = self._around.random_bytes
         environment = agent_environment(
             proxy_url=self._session.proxy_url,
@@ -202,19 +205,25 @@ class Serving:
     async def _narrowed(self, number: int, members: Mapping[str, object]) -> None:
         try:
             if len(self._narrowing) > _NARROWINGS_AT_ONCE:
-                raise NarrowingBusy("too many requests to restrict at once", expected=_NARROWINGS_AT_ONCE)
+                raise StateError(
+                    "too many requests to restrict at once",
+                    expected=_NARROWINGS_AT_ONCE,
+                    code="session.narrowing_busy",
+                )
             narrowed = await self._session.narrower.narrow(parse_narrow_request(members))
-        except NarrowingFailed as failed:
+        except RestrictionError as failed:
             await self._not_narrowed(number, failed)
         except AffiantError as refusal:
             await self._tell(refused_answer(number, refusal))
         except Exception as error:  # noqa: BLE001 - a mistake of ours: what is in force now is not known for sure
             name = type(error).__name__
-            await self._not_narrowed(number, NarrowingFailed("the profile could not be narrowed", found=name))
+            await self._not_narrowed(
+                number, RestrictionError("the profile could not be narrowed", found=name)
+            )
         else:
             await self._tell(narrowed.to_json(number))
 
-    async def _not_narrowed(self, number: int, failed: NarrowingFailed) -> None:
+    async def _not_narrowed(self, number: int, failed: RestrictionError) -> None:
         await self._tell(refused_answer(number, failed))
         self._fail(Ending("policy", failed))
 
@@ -248,7 +257,7 @@ class Serving:
 
     async def _broker(self) -> Ending:
         await self._session.broker.gone()
-        return Ending("killed", BrokerLost("the secret broker is gone"))
+        return Ending("killed", UnreachableError("the secret broker is gone", code="session.broker_lost"))
 
     async def _wall(self) -> Ending:
         """The profile's own bound, from when commands can be run; one that comes later counts from there too."""
@@ -271,4 +280,4 @@ class Serving:
     async def _expiry(self) -> Ending:
         left = (self._session.expires - self._around.clock()).total_seconds() - _BEFORE_EXPIRY_S
         await asyncio.sleep(max(left, 0.0))
-        return Ending("killed", SessionExpired("the activation's time is over"))
+        return Ending("killed", NotFreshError("the activation's time is over", code="session.expired"))

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from affiant.errors import NotAuthenticError
 from affiant.sandbox.base.privileges import SUPERVISOR_USER, drop_privileges
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, SandboxPlan
 from affiant.sandbox.isolation.runner.client import RunnerClient
 from affiant.sandbox.supervisor.context import Opening
 from affiant.sandbox.supervisor.gateway.gateway_pins import GatewayPins, pinned_gateway
 from affiant.sandbox.supervisor.launch.children import spawn_children
-from affiant.sandbox.supervisor.launch.errors import ProvisionMismatch
 from affiant.sandbox.supervisor.launch.grants import broker_parts
 from affiant.sandbox.supervisor.launch.input_tree import check_input
 from affiant.sandbox.supervisor.launch.launch_check import Launch, check_launch
@@ -72,6 +72,9 @@ def _check_trees(provision: Provision, launch: Launch) -> None:
         trees.append(("root file system", provision.rootfs.path, launch.manifest.rootfs))
     for what, place, named in trees:
         if place is not None and (found := runtime_digest(Path(place))) != named:
-            raise ProvisionMismatch(
-                f"the {what} is not the one that the manifest names", expected=named, found=found
+            raise NotAuthenticError(
+                f"the {what} is not the one that the manifest names",
+                expected=named,
+                found=found,
+                code="session.provision_mismatch",
             )

@@ -32,12 +32,6 @@ _ORPHANED_BUNDLE_S: Final = 1.0
 """When the launcher is gone: with the agent's end they stay below the five seconds of the wire specification."""
 
 
-class _NotClosedInTime(UnreachableError):
-    """The gateway did not close the session in time."""
-
-    code = "session.not_closed"
-
-
 async def supervise(channel: ControlChannel, look_around: Callable[[], Surroundings]) -> int:
     """Serve one launcher's session; the process's exit status.
 
@@ -89,7 +83,9 @@ async def _close(channel: ControlChannel, session: OpenSession, ending: Ending) 
     try:
         bundle = await close_session(session, ending, chain_s=chain_s, bundle_s=bundle_s)
     except TimeoutError as error:
-        raise ending.refusal or _NotClosedInTime("the gateway did not close the session in time") from error
+        raise ending.refusal or UnreachableError(
+            "the gateway did not close the session in time", code="session.not_closed"
+        ) from error
     except GatewayLost as lost:
         first = ending.refusal
         raise lost if first is None or isinstance(first, GatewayLost) else first from lost

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from affiant.errors import NotAllowedError
 from affiant.sandbox.base.privileges import Owner
-from affiant.sandbox.workspace.errors import OutputConflict, TreeUnreadable
+from affiant.sandbox.workspace.errors import TreeUnreadable
 from affiant.sandbox.workspace.tree import Entry, Kind, tree_digest
 from affiant.sandbox.workspace.walk import (
     WHOLE,
@@ -61,9 +62,9 @@ def copy_in(
         progress: called now and then with files and bytes copied so far.
 
     Raises:
-        SpecialFile, NameRefused, TreeTooLarge: the tree holds what cannot be copied.
-        PrivateExposed: the tree is, or holds, what is private.
-        OutputConflict: ``target`` is not empty.
+        SpecialFile, FileNameError, TreeTooLarge: the tree holds what cannot be copied.
+        ``session.input_private``: the tree is, or holds, what is private.
+        ``workspace.output``: ``target`` is not empty.
         TreeUnreadable: the machine did not let us.
     """
     entries: list[Entry] = []
@@ -72,7 +73,9 @@ def copy_in(
         target.mkdir(mode=0o755, parents=True, exist_ok=True)
         with open_directory(source.resolve()) as origin, open_directory(target) as copy:
             if os.listdir(copy):
-                raise OutputConflict("the copy's directory is not empty", where=escaped(target.name))
+                raise NotAllowedError(
+                    "the copy's directory is not empty", where=escaped(target.name), code="workspace.output"
+                )
             _give(copy, owner)
             for found in walk(origin, limits=limits, exclude=exclude, private=private):
                 entry, size = _copy(found, copy, limits.total_bytes - total, owner)

@@ -23,7 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.workspace.errors import OutputConflict, OutputUnwritable, TreeUnreadable
+from affiant.errors import NotAllowedError, UnreachableError
+from affiant.sandbox.workspace.errors import TreeUnreadable
 from affiant.sandbox.workspace.tree import (
     Changes,
     Entry,
@@ -76,10 +77,10 @@ def copy_out(
         exclude: the profile's carve-outs: never copied, whatever the agent made there.
 
     Raises:
-        OutputConflict: the output holds a link or file where a directory is needed, or the reverse.
+        ``workspace.output``: the output holds a link or file where a directory is needed, or the reverse.
         TreeTooLarge: the agent left more than the limits; nothing was written.
         TreeUnreadable: the machine did not let us read what the agent left.
-        OutputUnwritable: the machine did not let us write; the files written before are whole.
+        ``workspace.unwritable``: the machine did not let us write; the files written before are whole.
     """
     skipped: list[Skipped] = []
     try:
@@ -100,8 +101,11 @@ def copy_out(
                 elif entry.path in wanted:
                     _write(entry, tree, place, limits, draft)
     except OSError as error:
-        raise OutputUnwritable(
-            "the output cannot be written", where=escaped(str(output)), found=error.strerror
+        raise UnreachableError(
+            "the output cannot be written",
+            where=escaped(str(output)),
+            found=error.strerror,
+            code="workspace.unwritable",
         ) from error
     kept = Changes(
         added=tuple(path for path in changes.added if path in wanted),
@@ -145,8 +149,10 @@ def _write(entry: Entry, tree: int, output: int, limits: Limits, draft: str) -> 
         except BaseException as error:  # raised again, or as what it means
             _clear(draft, place)
             if isinstance(error, (IsADirectoryError, NotADirectoryError, FileExistsError)):
-                raise OutputConflict(
-                    "the output has a directory where the session made a file", where=escaped(entry.path)
+                raise NotAllowedError(
+                    "the output has a directory where the session made a file",
+                    where=escaped(entry.path),
+                    code="workspace.output",
                 ) from error
             raise
 
@@ -187,6 +193,9 @@ def _step(parent: int, name: str, path: str, *, make: bool) -> int:
     try:
         return os.open(name, _DIRECTORY, dir_fd=parent)
     except OSError as error:
-        raise OutputConflict(
-            "a link or file stands where a directory is needed", where=escaped(path), found=error.strerror
+        raise NotAllowedError(
+            "a link or file stands where a directory is needed",
+            where=escaped(path),
+            found=error.strerror,
+            code="workspace.output",
         ) from error

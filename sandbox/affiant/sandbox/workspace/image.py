@@ -25,7 +25,8 @@ from typing import IO, Final
 
 from affiant.attestation.encoding.binary_text import is_sha256_name
 from affiant.attestation.encoding.canonical import JSONError, parse_object
-from affiant.sandbox.workspace.errors import ImageRefused, TreeTooLarge, TreeUnreadable
+from affiant.errors import MalformedError
+from affiant.sandbox.workspace.errors import TreeTooLarge, TreeUnreadable
 from affiant.sandbox.workspace.tree import tree_digest
 from affiant.sandbox.workspace.walk import Limits, escaped, open_directory, read_tree
 
@@ -50,14 +51,16 @@ def unpack_image(source: Path, target: Path, *, limits: Limits = IMAGE_LIMITS) -
         source: a directory with an ``oci-layout``, or a tar archive (plain, gzip, bzip2 or xz).
 
     Raises:
-        ImageRefused: it is neither, a digest does not hold, or an entry leads elsewhere.
+        ``workspace.image``: it is neither, a digest does not hold, or an entry leads elsewhere.
         TreeTooLarge: more files or bytes than the limits.
         TreeUnreadable: the machine did not let us read or write.
     """
     try:
         target.mkdir(mode=0o755, parents=True, exist_ok=True)
         if any(target.iterdir()):
-            raise ImageRefused("the image's directory is not empty", where=escaped(target.name))
+            raise MalformedError(
+                "the image's directory is not empty", where=escaped(target.name), code="workspace.image"
+            )
         with open_directory(target) as root:
             unpacking = _Unpacking(root, limits)
             for layer in _oci_layers(source) if source.is_dir() else (source,):
@@ -70,7 +73,9 @@ def unpack_image(source: Path, target: Path, *, limits: Limits = IMAGE_LIMITS) -
 def _oci_layers(layout: Path) -> Iterator[Path]:
     """The layers of the one image for this machine, lowest first, each checked against its digest."""
     if not (layout / "oci-layout").is_file():
-        raise ImageRefused("neither an archive nor an OCI layout", expected="a file named oci-layout")
+        raise MalformedError(
+            "neither an archive nor an OCI layout", expected="a file named oci-layout", code="workspace.image"
+        )
     manifest = _document((layout / "index.json").read_bytes())
     for _ in range(3):  # an index may name an index; ours never nest deeper
         if "layers" in manifest:
@@ -79,10 +84,11 @@ def _oci_layers(layout: Path) -> Iterator[Path]:
     for layer in _objects(manifest, "layers"):
         kind = str(layer.get("mediaType"))
         if kind.removesuffix("+gzip").removesuffix(".gzip") not in _LAYERS:
-            raise ImageRefused(
+            raise MalformedError(
                 "a layer of a kind that is not read here",
                 expected="tar, or tar with gzip",
                 found=escaped(kind),
+                code="workspace.image",
             )
         yield _blob(layout, layer)
 
@@ -91,13 +97,13 @@ def _document(data: bytes) -> Mapping[str, object]:
     try:
         return parse_object(data, limit=_DOCUMENT_BYTES, strict_form=False)
     except JSONError as error:
-        raise ImageRefused("a document of the OCI layout is not JSON") from error
+        raise MalformedError("a document of the OCI layout is not JSON", code="workspace.image") from error
 
 
 def _objects(document: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
     found = document.get(name)
     if not isinstance(found, list) or not found or not all(isinstance(item, dict) for item in found):
-        raise ImageRefused("a document of the OCI layout lacks a list", where=name)
+        raise MalformedError("a document of the OCI layout lacks a list", where=name, code="workspace.image")
     return found
 
 
@@ -110,20 +116,25 @@ def _for_this_machine(manifests: list[Mapping[str, object]]) -> Mapping[str, obj
         about = manifest.get("platform")
         if isinstance(about, dict) and (about.get("os"), about.get("architecture")) == ("linux", wanted):
             return manifest
-    raise ImageRefused("the OCI layout has no image for this machine", expected=f"linux/{wanted}")
+    raise MalformedError(
+        "the OCI layout has no image for this machine", expected=f"linux/{wanted}", code="workspace.image"
+    )
 
 
 def _blob(layout: Path, descriptor: Mapping[str, object]) -> Path:
     """The blob's path, once its content has the digest that names it."""
     name = str(descriptor.get("digest"))
     if not is_sha256_name(name):
-        raise ImageRefused("a blob without a SHA-256 digest", found=escaped(name))
+        raise MalformedError("a blob without a SHA-256 digest", found=escaped(name), code="workspace.image")
     path = layout / "blobs" / "sha256" / name.removeprefix("sha256:")
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if f"sha256:{found}" != name:
-        raise ImageRefused(
-            "a blob has another content than its name says", expected=name, found=f"sha256:{found}"
+        raise MalformedError(
+            "a blob has another content than its name says",
+            expected=name,
+            found=f"sha256:{found}",
+            code="workspace.image",
         )
     return path
 
@@ -145,7 +156,9 @@ class _Unpacking:
                     self._count(member.size if member.isreg() else 0)
                     self._member(archive, member)
         except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
-            raise ImageRefused("not a tar archive, or a broken one", where=escaped(layer.name)) from error
+            raise MalformedError(
+                "not a tar archive, or a broken one", where=escaped(layer.name), code="workspace.image"
+            ) from error
 
     def _count(self, size: int) -> None:
         self.files, self.total = self.files + 1, self.total + size
@@ -176,10 +189,12 @@ class _Unpacking:
 
     def _hard_link(self, to: list[str], name: str, parent: int) -> None:
         if not to:
-            raise ImageRefused("a hard link to nothing", where=escaped(name))
+            raise MalformedError("a hard link to nothing", where=escaped(name), code="workspace.image")
         with self._directory(to[:-1]) as there:
             if not stat.S_ISREG(os.stat(to[-1], dir_fd=there, follow_symlinks=False).st_mode):
-                raise ImageRefused("a hard link to something else than a file", where=escaped(name))
+                raise MalformedError(
+                    "a hard link to something else than a file", where=escaped(name), code="workspace.image"
+                )
             if (there, to[-1]) != (parent, name):
                 _remove(name, parent)
                 os.link(to[-1], name, src_dir_fd=there, dst_dir_fd=parent, follow_symlinks=False)
@@ -202,11 +217,13 @@ def _segments(path: str) -> list[str]:
     """The names in an entry's path.
 
     Raises:
-        ImageRefused: it climbs, or holds a NUL.
+        ``workspace.image``: it climbs, or holds a NUL.
     """
     segments = [segment for segment in path.split("/") if segment not in {"", "."}]
     if ".." in segments or "\0" in path or len(segments) > IMAGE_LIMITS.depth:
-        raise ImageRefused("an entry of the image leads elsewhere", found=escaped(path))
+        raise MalformedError(
+            "an entry of the image leads elsewhere", found=escaped(path), code="workspace.image"
+        )
     return segments
 
 
@@ -214,11 +231,11 @@ def _whited_out(name: str) -> str:
     """The name that a whiteout removes.
 
     Raises:
-        ImageRefused: none, or the directory itself or the one above.
+        ``workspace.image``: none, or the directory itself or the one above.
     """
     removed = name.removeprefix(_WHITEOUT)
     if removed in {"", ".", ".."}:
-        raise ImageRefused("a whiteout of nothing", found=escaped(name))
+        raise MalformedError("a whiteout of nothing", found=escaped(name), code="workspace.image")
     return removed
 
 
@@ -228,7 +245,9 @@ def _enter(name: str, parent: int) -> int:
         os.mkdir(name, 0o755, dir_fd=parent)
     mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
     if stat.S_ISLNK(mode):
-        raise ImageRefused("an entry of the image lies below a link", where=escaped(name))
+        raise MalformedError(
+            "an entry of the image lies below a link", where=escaped(name), code="workspace.image"
+        )
     if not stat.S_ISDIR(mode):
         os.unlink(name, dir_fd=parent)
         os.mkdir(name, 0o755, dir_fd=parent)

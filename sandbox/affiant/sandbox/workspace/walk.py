@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.base.errors import PrivateExposed
-from affiant.sandbox.workspace.errors import NameRefused, SpecialFile, TreeTooLarge, TreeUnreadable
+from affiant.errors import ConfigurationError
+from affiant.sandbox.workspace.errors import FileNameError, SpecialFile, TreeTooLarge, TreeUnreadable
 from affiant.sandbox.workspace.tree import Entry, Kind, Skipped, tree_digest
 
 __all__ = [
@@ -63,7 +63,7 @@ class Found:
 Inodes = frozenset[tuple[int, int]]
 """Files and directories by device and inode."""
 
-Refusal = NameRefused | SpecialFile | TreeUnreadable
+Refusal = FileNameError | SpecialFile | TreeUnreadable
 Refuse = Callable[[str, Refusal], None]
 """What to do with an entry that cannot be copied, other than to raise: note it and go on."""
 
@@ -89,9 +89,9 @@ def walk(
             directories; None: they are raised.
 
     Raises:
-        SpecialFile, NameRefused, TreeUnreadable: such an entry, unless ``refuse`` takes it.
+        SpecialFile, FileNameError, TreeUnreadable: such an entry, unless ``refuse`` takes it.
         TreeTooLarge: more entries or levels than the limits.
-        PrivateExposed: the tree is, or holds, what is private.
+        ``session.input_private``: the tree is, or holds, what is private.
     """
     _require_public(os.fstat(root), "", private)
     steps = _walk(root, "", limits.depth, exclude=exclude, private=private, refuse=refuse)
@@ -128,7 +128,7 @@ def _walk(
                     )
         except FileNotFoundError:  # it was removed while we looked: then it is not there
             continue
-        except (NameRefused, SpecialFile, TreeUnreadable) as error:
+        except (FileNameError, SpecialFile, TreeUnreadable) as error:
             if refuse is None:
                 raise
             refuse(path, error)
@@ -141,7 +141,7 @@ def _walk(
 
 def _judge(parent: int, name: str, path: str, private: Inodes) -> Found:
     if not name.isprintable():
-        raise NameRefused("a file's name is not printable Unicode", where=escaped(path))
+        raise FileNameError("a file's name is not printable Unicode", where=escaped(path))
     facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
     _require_public(facts, path, private)
     if stat.S_ISDIR(facts.st_mode):
@@ -158,10 +158,11 @@ def _judge(parent: int, name: str, path: str, private: Inodes) -> Found:
 
 def _require_public(facts: os.stat_result, path: str, private: Inodes) -> None:
     if (facts.st_dev, facts.st_ino) in private:
-        raise PrivateExposed(
+        raise ConfigurationError(
             "this is the state folder, a secret store or a key under another name, and no agent may reach that",
             where=escaped(path) or ".",
             hint="Give the session a folder without it",
+            code="session.input_private",
         )
 
 
@@ -243,7 +244,7 @@ def read_tree(
         for found in walk(root, limits=limits, exclude=exclude, private=private, refuse=note):
             try:
                 content, size = _content(found, left)
-            except (NameRefused, SpecialFile, TreeUnreadable) as error:
+            except (FileNameError, SpecialFile, TreeUnreadable) as error:
                 note(found.path, error)
                 continue
             left -= size
@@ -270,11 +271,11 @@ def link_target(found: Found) -> str:
     """Where a link points, as text.
 
     Raises:
-        NameRefused: the target is not Unicode.
+        FileNameError: the target is not Unicode.
     """
     target = os.readlink(found.name, dir_fd=found.parent)
     if not target.isprintable():
-        raise NameRefused("a link's target is not printable Unicode", where=escaped(found.path))
+        raise FileNameError("a link's target is not printable Unicode", where=escaped(found.path))
     return target
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.errors import AffiantError
 from affiant.sandbox.egress.http.client_hello import ClientHello
-from affiant.sandbox.egress.http.errors import HostMismatch, RequestMalformed, ServerNameMissing
+from affiant.sandbox.egress.http.errors import ServerNameMissing
 from affiant.sandbox.egress.http.origin import (
     Origin,
     check_server_name,
@@ -63,7 +64,7 @@ def test_an_absolute_target_and_its_host_header_agree() -> None:
     ],
 )
 def test_E14_an_absolute_target_with_another_host_header_is_refused(target: str, host: str) -> None:
-    with pytest.raises(HostMismatch):
+    with raises_code("egress.host_mismatch"):
         proxied_target(head(target, host))
 
 
@@ -76,7 +77,7 @@ def test_only_http_is_asked_of_a_proxy_in_absolute_form(target: str) -> None:
 
 
 def test_a_request_without_a_host_header_is_refused() -> None:
-    with pytest.raises(RequestMalformed):
+    with raises_code("egress.request"):
         proxied_target(head("http://api.example.com/", None))
 
 
@@ -114,24 +115,24 @@ def test_what_is_judged_is_what_is_sent() -> None:
 
 @pytest.mark.parametrize("host", ["evil.example", "api.example.com:8443", "api.example.com.evil.example"])
 def test_E9_an_inner_host_other_than_the_tunnels_is_refused(host: str) -> None:
-    with pytest.raises(HostMismatch):
+    with raises_code("egress.host_mismatch"):
         inner_target(head("/", host), HTTPS)
 
 
 @pytest.mark.parametrize("target", ["https://api.example.com/", "http://evil.example/", "*"])
 def test_only_origin_form_inside_a_tunnel(target: str) -> None:
-    with pytest.raises(RequestMalformed):
+    with raises_code("egress.request"):
         inner_target(head(target), HTTPS)
 
 
 def test_connect_inside_a_tunnel_is_refused() -> None:
-    with pytest.raises(RequestMalformed):
+    with raises_code("egress.request"):
         inner_target(head("/x", method="CONNECT"), HTTPS)
 
 
 def test_E9_sni_must_be_the_connect_host() -> None:
     check_server_name(HTTPS, ClientHello("API.example.com", hidden=False))
-    with pytest.raises(HostMismatch):
+    with raises_code("egress.host_mismatch"):
         check_server_name(HTTPS, ClientHello("evil.example", hidden=False))
 
 

@@ -7,15 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.errors import AffiantError
-from affiant.sandbox.egress.http.errors import (
-    MethodRefused,
-    RequestAmbiguous,
-    RequestMalformed,
-    RequestTooLarge,
-    UpgradeRefused,
-)
+from affiant.sandbox.egress.http.errors import RequestTooLarge
 from affiant.sandbox.egress.http.request import BodyData, EndOfRequest, NeedData, RequestReader
 from affiant.sandbox.egress.http.request_head import MAX_HEAD, RequestHead
 
@@ -99,7 +94,7 @@ AMBIGUOUS = {
 
 @pytest.mark.parametrize("fields", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
 def test_what_two_servers_could_read_differently_is_refused(fields: bytes) -> None:
-    with pytest.raises(RequestAmbiguous):
+    with raises_code("egress.ambiguous"):
         read_all(b"POST / HTTP/1.1\r\n" + HOST + fields + b"\r\nhello")
 
 
@@ -113,7 +108,7 @@ BARE = {
 
 @pytest.mark.parametrize("data", BARE.values(), ids=BARE.keys())
 def test_a_line_ends_with_cr_lf_and_nothing_else(data: bytes) -> None:
-    with pytest.raises(RequestAmbiguous):
+    with raises_code("egress.ambiguous"):
         read_all(data)
 
 
@@ -139,13 +134,13 @@ MALFORMED = {
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
 def test_what_is_no_request_is_refused(data: bytes) -> None:
-    with pytest.raises(RequestMalformed):
+    with raises_code("egress.request"):
         read_all(data)
 
 
 @pytest.mark.parametrize("method", [b"TRACE", b"TRACK", b"get", b"Get", b"PRI", b"FOO"])
 def test_E15_a_method_that_is_never_forwarded_is_refused(method: bytes) -> None:
-    with pytest.raises(MethodRefused):
+    with raises_code("egress.method"):
         read_all(get(first=method + b" / HTTP/1.1"))
 
 
@@ -161,7 +156,7 @@ def test_E15_a_method_that_is_never_forwarded_is_refused(method: bytes) -> None:
     ],
 )
 def test_E15_a_header_that_changes_the_request_behind_the_decision_is_refused(name: str) -> None:
-    with pytest.raises(MethodRefused):
+    with raises_code("egress.method"):
         read_all(get(name.encode() + b": DELETE"))
 
 
@@ -178,7 +173,7 @@ def test_E15_a_header_that_changes_the_request_behind_the_decision_is_refused(na
     ],
 )
 def test_E16_an_upgrade_is_refused(fields: tuple[bytes, ...]) -> None:
-    with pytest.raises(UpgradeRefused):
+    with raises_code("egress.upgrade"):
         read_all(get(*fields))
 
 
@@ -188,19 +183,19 @@ def test_E16_an_upgrade_is_refused(fields: tuple[bytes, ...]) -> None:
      b"FFFFFFFFF\r\n", b"\r\nhello", b"5\r\nhelloX", b"7FFFFFFF\r\n", b"0\r\nX-Trailer: 1\r\n\r\n"],
 )  # fmt: skip
 def test_E16_a_chunk_of_another_than_the_plain_form_is_refused(chunk: bytes) -> None:
-    with pytest.raises(RequestAmbiguous):
+    with raises_code("egress.ambiguous"):
         read_all(
             b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n" + chunk + b"\r\n0\r\n\r\n"
         )
 
 
 def test_chunked_is_for_http_1_1_only() -> None:
-    with pytest.raises(RequestAmbiguous):
+    with raises_code("egress.ambiguous"):
         read_all(b"POST / HTTP/1.0\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
 
 
 def test_connect_has_no_body() -> None:
-    with pytest.raises(RequestAmbiguous):
+    with raises_code("egress.ambiguous"):
         read_all(b"CONNECT a.b:443 HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\n\r\nx")
 
 
@@ -219,9 +214,9 @@ def test_too_many_fields_are_refused() -> None:
 def test_after_a_refusal_the_connection_is_of_no_more_use() -> None:
     reader = RequestReader()
     reader.feed(b"TRACE / HTTP/1.1\r\n\r\n" + get())
-    with pytest.raises(MethodRefused):
+    with raises_code("egress.method"):
         reader.next_event()
-    with pytest.raises(RequestMalformed):
+    with raises_code("egress.request"):
         reader.next_event()
 
 

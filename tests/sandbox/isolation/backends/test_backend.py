@@ -3,9 +3,9 @@
 import os
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.sandbox.isolation.backends.backend import Availability, choose, file_owner, probe
-from affiant.sandbox.isolation.plan.errors import IsolationUnavailable
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 
 GVISOR = Availability(BackendName.GVISOR, "runsc 2024", ())
@@ -25,7 +25,7 @@ def test_the_strongest_is_chosen():
 
 def test_bubblewrap_is_chosen_only_when_the_floor_allows_it():
     assert choose(IsolationClass.NAMESPACE, found(NO_GVISOR, BWRAP)).backend is BackendName.BUBBLEWRAP
-    with pytest.raises(IsolationUnavailable) as refused:
+    with raises_code("isolation.unavailable") as refused:
         choose(IsolationClass.USERSPACE_KERNEL, found(NO_GVISOR, BWRAP))
     assert refused.value.code == "isolation.unavailable"
     assert "--min-isolation namespace" in str(refused.value)
@@ -33,7 +33,7 @@ def test_bubblewrap_is_chosen_only_when_the_floor_allows_it():
 
 
 def test_without_the_fallback_it_is_not_recommended():
-    with pytest.raises(IsolationUnavailable) as refused:
+    with raises_code("isolation.unavailable") as refused:
         choose(IsolationClass.USERSPACE_KERNEL, found(NO_GVISOR, NO_BWRAP))
     assert "--min-isolation" not in str(refused.value)
 
@@ -41,7 +41,7 @@ def test_without_the_fallback_it_is_not_recommended():
 @pytest.mark.parametrize("nothing", [{}, found(NO_GVISOR, NO_BWRAP)])
 def test_nothing_usable_is_a_refusal_at_every_floor(nothing):
     for floor in IsolationClass:
-        with pytest.raises(IsolationUnavailable):
+        with raises_code("isolation.unavailable"):
             choose(floor, nothing)
 
 

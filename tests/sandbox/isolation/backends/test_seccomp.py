@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.sandbox.isolation.backends import seccomp
 from affiant.sandbox.isolation.backends.seccomp import NAMESPACE_FLAGS, seccomp_program, supported_machines
-from affiant.sandbox.isolation.plan.errors import IsolationUnavailable
 
 ALLOW = 0x7FFF0000
 KILL = 0x80000000
@@ -106,5 +106,5 @@ def test_the_second_spelling_of_x86_calls_is_closed():
 
 
 def test_an_unknown_machine_is_refused():
-    with pytest.raises(IsolationUnavailable):
+    with raises_code("isolation.unavailable"):
         seccomp_program("pdp11")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
 
-from affiant.sandbox.isolation.plan.errors import PlanRefused
+from affiant.errors import ConfigurationError
 from affiant.sandbox.isolation.plan.paths import RESERVED, checked_path, covers, listed_path, outermost
 
 SPELLINGS = st.lists(
@@ -20,7 +20,8 @@ SPELLINGS = st.lists(
 def test_what_is_accepted_is_its_own_normal_form(path):
     try:
         checked_path(path)
-    except PlanRefused:
+    except ConfigurationError as error:
+        assert error.code == "isolation.plan"
         return
     assert posixpath.normpath(path) == path
     assert path.startswith("/")
@@ -33,7 +34,8 @@ def test_what_is_accepted_is_its_own_normal_form(path):
 def test_what_may_be_listed_never_touches_the_system(path):
     try:
         listed_path(path)
-    except PlanRefused:
+    except ConfigurationError as error:
+        assert error.code == "isolation.plan"
         return
     assert not any(covers(reserved, path) or covers(path, reserved) for reserved in RESERVED)
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
+from tests.raising import raises_code
 
 from affiant.sandbox.isolation.plan import plan as module
-from affiant.sandbox.isolation.plan.errors import PlanRefused
 from affiant.sandbox.isolation.plan.plan import (
     Access,
     Bind,
@@ -82,7 +82,7 @@ def test_directories_above_a_carve_out_become_mount_points():
 )
 def test_a_path_that_is_not_canonical_is_refused(path):
     for access in Access:
-        with pytest.raises(PlanRefused):
+        with raises_code("isolation.plan"):
             made((path, access))
 
 
@@ -91,13 +91,13 @@ def test_a_path_that_is_not_canonical_is_refused(path):
 )
 def test_the_systems_own_paths_are_refused(path):
     for access in Access:
-        with pytest.raises(PlanRefused, match="own system"):
+        with raises_code("isolation.plan", match="own system"):
             made((path, access))
 
 
 @pytest.mark.parametrize("path", ["/run", "/opt", "/run/affiant/x"])
 def test_a_path_above_the_systems_own_is_refused(path):
-    with pytest.raises(PlanRefused):
+    with raises_code("isolation.plan"):
         made((path, WRITE))
 
 
@@ -112,13 +112,13 @@ def test_source_of_finds_the_sessions_directory():
     assert plan.source_of("/b") == "files/1"
     assert plan.source_of("/a/x/y") == "files/0/x/y"
     for path in ("/c", "/ab", "/a/hole", "/a/hole/x", "/a/../b"):
-        with pytest.raises(PlanRefused):
+        with raises_code("isolation.plan"):
             plan.source_of(path)
 
 
 @pytest.mark.parametrize("session", ["", "a/b", "..", "a b", "x" * 65, "a\n"])
 def test_a_session_id_is_never_a_path(session):
-    with pytest.raises(PlanRefused):
+    with raises_code("isolation.plan"):
         plan_sandbox(session, ())
 
 
@@ -126,7 +126,7 @@ def test_a_session_id_is_never_a_path(session):
     "limits", [{"memory_bytes": 1}, {"tmp_bytes": 0}, {"processes": 1}, {"open_files": 3}, {"cpus": 0}]
 )
 def test_limits_that_let_nothing_run_are_refused(limits):
-    with pytest.raises(PlanRefused):
+    with raises_code("isolation.plan"):
         plan_sandbox("s", (), limits=Limits(**limits))
 
 
@@ -145,7 +145,7 @@ def test_limits_that_let_nothing_run_are_refused(limits):
     ],
 )
 def test_a_command_that_execve_cannot_carry_is_refused(command):
-    with pytest.raises(PlanRefused):
+    with raises_code("isolation.plan"):
         Command(**command)
 
 

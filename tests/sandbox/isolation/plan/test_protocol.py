@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from affiant.sandbox.isolation.plan.errors import FrameRefused
+from affiant.sandbox.isolation.plan.errors import FrameError
 from affiant.sandbox.isolation.plan.protocol import MAX_FRAME, control_pair, receive_frame, send_frame
 
 
@@ -45,7 +45,7 @@ def test_the_largest_frame_fits_and_a_larger_one_is_refused(pair):
     ours, theirs = pair
     send_frame(ours, {"x": "a" * (MAX_FRAME - 8)})
     assert len(receive_frame(theirs)[0]["x"]) == MAX_FRAME - 8
-    with pytest.raises(FrameRefused):
+    with pytest.raises(FrameError):
         send_frame(ours, {"x": "a" * MAX_FRAME})
 
 
@@ -66,7 +66,7 @@ def test_what_is_not_canonical_is_refused_and_its_descriptors_are_closed(pair, d
     ours, theirs = pair
     before = open_descriptors()
     ours.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1]))])
-    with pytest.raises(FrameRefused):
+    with pytest.raises(FrameError):
         receive_frame(theirs)
     assert open_descriptors() == before
 
@@ -75,6 +75,6 @@ def test_too_many_descriptors_are_refused_and_closed(pair):
     ours, theirs = pair
     before = open_descriptors()
     ours.sendmsg([b"{}"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 9))])
-    with pytest.raises(FrameRefused, match="incomplete"):
+    with pytest.raises(FrameError, match="incomplete"):
         receive_frame(theirs)
     assert open_descriptors() == before

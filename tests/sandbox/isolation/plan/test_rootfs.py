@@ -3,13 +3,14 @@
 import os
 
 import pytest
+from tests.raising import raises_code
 
+from affiant.errors import ConfigurationError
 from affiant.sandbox.isolation.plan.errors import (
     CommandNotRun,
     LimitExceeded,
-    PlanRefused,
     SandboxFailed,
-    refusal_from_json,
+    error_from_json,
 )
 from affiant.sandbox.isolation.plan.etc_files import CA_BUNDLE_AT, etc_files
 from affiant.sandbox.isolation.plan.plan import Access, DirectoryRoot, FileGrant, plan_sandbox
@@ -68,7 +69,7 @@ def test_a_carve_out_covers_a_file_of_the_image(tmp_path, image):
 
 def test_a_link_of_the_image_is_no_mount_point(tmp_path, image):
     (image / "data").symlink_to("/etc")
-    with pytest.raises(PlanRefused, match="link of the root"):
+    with raises_code("isolation.plan", match="link of the root"):
         built(tmp_path, ("/data/x", Access.READ_WRITE), rootfs=DirectoryRoot(str(image)))
 
 
@@ -80,13 +81,13 @@ def test_pipes_and_devices_of_an_image_are_not_shown(tmp_path, image):
 
 @pytest.mark.parametrize("root", ["/", "relative", "/nowhere", "/proc"])
 def test_what_is_no_unpacked_system_is_no_root(tmp_path, root):
-    with pytest.raises(PlanRefused):
+    with raises_code("isolation.plan"):
         built(tmp_path, rootfs=DirectoryRoot(root))
 
 
 @pytest.mark.parametrize("path", ["/", "/usr", "/nowhere", "/proc"])
 def test_a_system_is_no_runtime(path):
-    with pytest.raises(PlanRefused):
+    with raises_code("isolation.plan"):
         check_runtime(path)
 
 
@@ -98,8 +99,12 @@ def test_a_runtime_is_shown_where_it_was_promised(tmp_path):
 
 
 def test_a_refusal_crosses_the_socket_with_its_class_and_facts():
-    sent = CommandNotRun("m", expected="e", found="f", hint="h", where="w", exit_code=126)
-    back = refusal_from_json(sent.to_json())
+    sent = CommandNotRun("m", exit_code=126)
+    back = error_from_json(sent.to_json())
     assert (type(back), str(back), back.exit_code) == (CommandNotRun, str(sent), 126)
-    assert isinstance(refusal_from_json(LimitExceeded("m").to_json()), LimitExceeded)
-    assert isinstance(refusal_from_json({"code": "no.such", "message": 7}), SandboxFailed)
+    for kind, code in ((LimitExceeded, None), (ConfigurationError, "isolation.plan")):
+        fact = kind("m", code=code, expected="e", found="f", hint="h", where="w")
+        there = error_from_json(fact.to_json())
+        assert (type(there), there.code, str(there)) == (kind, fact.code, str(fact))
+    unknown = error_from_json({"code": "no.such", "message": 7})
+    assert (type(unknown), unknown.code) == (SandboxFailed, "isolation.failed")

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 from tests.sandbox.isolation.conftest import (
     ENV,
     GVISOR,
@@ -27,12 +28,10 @@ from tests.sandbox.isolation.conftest import (
 
 from affiant.sandbox.isolation.plan.errors import (
     CommandNotRun,
-    FrameRefused,
+    FrameError,
     LimitExceeded,
-    PlanRefused,
-    RunnerLost,
     SandboxFailed,
-    StepRefused,
+    StepError,
 )
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import read_record
@@ -189,7 +188,7 @@ def test_kill_ends_a_command_that_ignores_every_signal(backend, tmp_path):
             read, waiting = await begin(client, Command((SHELL, "-c", trapped), ENV))
             await client.signal(signal.SIGTERM)
             for number in (0, 64, -1, signal.SIGSEGV):
-                with pytest.raises(FrameRefused):
+                with pytest.raises(FrameError):
                     await client.signal(number)
             assert not waiting.done()
             await client.kill()
@@ -235,7 +234,7 @@ def test_an_output_stream_that_is_a_regular_file_is_refused(backend, tmp_path):
                     stderr=log.fileno(),
                 )
 
-    with pytest.raises(PlanRefused, match="regular file"):
+    with raises_code("isolation.plan", match="regular file"):
         asyncio.run(go())
 
 
@@ -247,13 +246,13 @@ def test_steps_out_of_turn_are_refused_and_change_nothing(backend, tmp_path):
                 client.checkpoint("snapshot"),
                 client.prepare(plan_sandbox("s", ()), ca_bundle=b""),
             ):
-                with pytest.raises(StepRefused):
+                with pytest.raises(StepError):
                     await step
             ended, output = await communicate(client, Command((SHELL, "-c", "echo fine"), ENV))
-            with pytest.raises(StepRefused):
+            with pytest.raises(StepError):
                 await communicate(client, Command((SHELL, "-c", "echo again"), ENV))
             await client.cleanup()
-            with pytest.raises(RunnerLost):
+            with raises_code("isolation.runner_lost"):
                 await client.wait()
             return ended.code, output
 
@@ -347,7 +346,7 @@ def test_killing_the_runner_kills_the_sandbox(backend, tmp_path):
             scores = [Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in inside if pid != process.pid]
             assert scores.count("500\n") >= 2
             process.kill()
-            with pytest.raises(RunnerLost):
+            with raises_code("isolation.runner_lost"):
                 await waiting
             assert await rest_of(read) == b""
             return namespaces
@@ -366,7 +365,7 @@ def test_a_closed_control_socket_ends_everything_within_five_seconds(backend, tm
             trapped = "trap '' 15 1 2; echo up; sleep 100"
             read, waiting = await begin(client, Command((SHELL, "-c", trapped), ENV))
             client.close()
-            with pytest.raises(RunnerLost):
+            with raises_code("isolation.runner_lost"):
                 await waiting
             assert await rest_of(read) == b""
             process.wait(5)
@@ -437,7 +436,7 @@ def test_the_plan_must_name_the_root_that_the_launcher_fixed(backend, tmp_path):
             pytest.fail("the runner took another root than its launcher's")
 
     for arguments in ({"rootfs": DirectoryRoot("/")}, {"runtime": "/root"}):
-        with pytest.raises(PlanRefused, match="another root or runtime"):
+        with raises_code("isolation.plan", match="another root or runtime"):
             asyncio.run(go(**arguments))
 
 
@@ -516,7 +515,7 @@ def test_an_image_is_the_root_and_is_never_written(backend, tmp_path):
     )
     arguments = {"rootfs": DirectoryRoot(str(image)), "files": files}
     if backend is BackendName.BUBBLEWRAP:
-        with pytest.raises(PlanRefused, match="needs Python"):
+        with raises_code("isolation.plan", match="needs Python"):
             run(session, backend, SHELL, "-c", script, **arguments)
         return
     output = run(session, backend, SHELL, "-c", script, **arguments).output
@@ -555,7 +554,7 @@ def test_a_memory_image_is_written_into_the_session_only(tmp_path, folder):
         async with sandbox(tmp_path, BackendName.GVISOR, plan_sandbox("s", ())) as (client, _, _):
             await client.checkpoint(folder)
 
-    with pytest.raises((FrameRefused, StepRefused)):
+    with pytest.raises((FrameError, StepError)):
         asyncio.run(go())
 
 
@@ -587,5 +586,5 @@ def test_a_client_whose_runner_is_gone_says_so(backend, tmp_path):
             process.wait()
             await client.wait()
 
-    with pytest.raises(RunnerLost):
+    with raises_code("isolation.runner_lost"):
         asyncio.run(go())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.raising import raises_code
 
-from affiant.sandbox.supervisor.launch.environment import VariableRefused, agent_environment
+from affiant.sandbox.supervisor.launch.environment import agent_environment
 
 TRACE = f"00-{'1' * 32}-{'2' * 16}-01"
 
@@ -39,7 +40,7 @@ def test_nothing_of_the_machines_environment_is_in_it(monkeypatch: pytest.Monkey
     "name", ["HTTP_PROXY", "no_proxy", "SSL_CERT_FILE", "OPENAI_API_KEY", "OPENAI_BASE_URL", "TOKEN"]
 )
 def test_the_user_does_not_set_what_the_supervisor_sets(name: str) -> None:
-    with pytest.raises(VariableRefused):
+    with raises_code("session.environment"):
         environment({name: "x"}, placeholders={"TOKEN": "affiant-ph-x"})
 
 
@@ -48,7 +49,7 @@ def test_the_user_does_not_set_what_the_supervisor_sets(name: str) -> None:
     [("A-B", "x"), ("", "x"), ("1A", "x"), ("A=B", "x"), ("A", "x\0"), ("TRACEPARENT", "x")],
 )
 def test_what_is_no_variable_is_refused(name: str, value: str) -> None:
-    with pytest.raises(VariableRefused):
+    with raises_code("session.environment"):
         environment({name: value})
 
 

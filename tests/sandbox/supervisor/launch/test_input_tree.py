@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 
-from affiant.sandbox.supervisor.launch.errors import ProvisionMismatch
 from affiant.sandbox.supervisor.launch.input_tree import check_input
 from affiant.sandbox.workspace.copy_in import copy_in
 
@@ -41,14 +41,14 @@ def test_any_change_is_refused(tmp_path: Path, source: Path, change: str) -> Non
             (session / "files/1").mkdir()
         case "executable":
             (session / "files/0/agent.py").chmod(0o755)
-    with pytest.raises(ProvisionMismatch):
+    with raises_code("session.provision_mismatch"):
         check_input(session, copied.digest)
 
 
 def test_without_an_input_there_are_no_files(tmp_path: Path, source: Path) -> None:
     check_input(tmp_path, None)
     copy_in(source, tmp_path / "files/0")
-    with pytest.raises(ProvisionMismatch):
+    with raises_code("session.provision_mismatch"):
         check_input(tmp_path, None)
 
 
@@ -56,10 +56,10 @@ def test_a_link_in_the_place_of_the_copy_is_refused(tmp_path: Path, source: Path
     copied = copy_in(source, tmp_path / "elsewhere")
     (tmp_path / "session/files").mkdir(parents=True)
     (tmp_path / "session/files/0").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ProvisionMismatch):
+    with raises_code("session.provision_mismatch"):
         check_input(tmp_path / "session", copied.digest)
 
 
 def test_an_input_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProvisionMismatch):
+    with raises_code("session.provision_mismatch"):
         check_input(tmp_path, "sha256:" + "0" * 64)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.attestation.signatures.approvers.signing_identity import root_of
+from tests.raising import raises_code
 from tests.sigstore_authority.authority import Authority
 
 from affiant.attestation.encoding.binary_text import b64u, sha256_name
@@ -31,12 +32,6 @@ from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr
 from affiant.sandbox.supervisor.gateway.gateway_pins import pinned_gateway
-from affiant.sandbox.supervisor.launch.errors import (
-    MRCONFIGIDMismatch,
-    ProfileMismatch,
-    ProvisionMismatch,
-    SessionExpired,
-)
 from affiant.sandbox.supervisor.launch.launch_check import check_launch, extend_session_events
 from affiant.sandbox.supervisor.launch.provision import Agent, Provision, Vault
 
@@ -102,7 +97,7 @@ def test_what_agrees_is_a_launch() -> None:
 
 
 def test_a_policy_swapped_after_launch_is_refused() -> None:
-    with pytest.raises(ProfileMismatch) as refused:
+    with raises_code("session.profile_mismatch") as refused:
         checked(provision(policy=OTHER.normal_form))
     assert refused.value.code == "session.profile_mismatch"
 
@@ -127,9 +122,9 @@ def test_a_host_adds_no_trusted_root_and_exchanges_none() -> None:
     """Whoever could, would say who the approvers are."""
     own, theirs = (by_identity(root_of(Authority())) for _ in range(2))
     assert launched_by(own, own).policy.policy.approval.identities.names == own.approval.kids
-    with pytest.raises(ProfileMismatch):
+    with raises_code("session.profile_mismatch"):
         launched_by(own, theirs)
-    with pytest.raises(ProfileMismatch):
+    with raises_code("session.profile_mismatch"):
         launched_by(PROFILE, theirs)
 
 
@@ -149,14 +144,14 @@ def test_a_session_whose_approvers_could_not_be_verified_does_not_begin(
 
 @pytest.mark.parametrize("value", [bytes(48), b"\1" * 48, mrconfigid(manifest(rootfs=DIGEST))])
 def test_L3_another_or_no_mrconfigid_is_refused(value: bytes) -> None:
-    with pytest.raises(MRCONFIGIDMismatch) as refused:
+    with raises_code("session.mrconfigid_mismatch") as refused:
         checked(found=registers(mrconfigid=value))
     assert refused.value.code == "session.mrconfigid_mismatch"
 
 
 def test_a_manifest_changed_together_with_its_policy_is_refused_by_the_register() -> None:
     swapped = manifest(profile_digest=OTHER.digest)
-    with pytest.raises(MRCONFIGIDMismatch):
+    with raises_code("session.mrconfigid_mismatch"):
         checked(provision(manifest=swapped.raw, policy=OTHER.normal_form))
 
 
@@ -183,13 +178,13 @@ MISMATCHES = {
 
 @pytest.mark.parametrize("wrong", MISMATCHES.values(), ids=MISMATCHES.keys())
 def test_one_wrong_fact_is_refused(wrong) -> None:
-    with pytest.raises(ProvisionMismatch) as refused:
+    with raises_code("session.provision_mismatch") as refused:
         checked(wrong.get("given"), wrong.get("found"), build=wrong.get("build", BUILD))
     assert refused.value.code == "session.provision_mismatch"
 
 
 def test_an_expired_activation_is_refused() -> None:
-    with pytest.raises(SessionExpired):
+    with raises_code("session.expired"):
         checked(provision(activation=activation(expires=int(NOW.timestamp())).raw))
 
 
@@ -204,7 +199,7 @@ def test_other_pins_than_the_manifests_are_refused(what: str) -> None:
     given = {"config": b"x", "reference": b"y"}
     names = {name: sha256_name(data) for name, data in given.items()}
     named = manifest(gateway=GatewayIdentity("log.example", names["reference"], names["config"], "simulated"))
-    with pytest.raises(ProvisionMismatch):
+    with raises_code("session.provision_mismatch"):
         pinned_gateway(named, **{**given, what: os.urandom(8)})
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.raising import raises_code
 
-from affiant.sandbox.supervisor.launch.errors import TransitionRefused
 from affiant.sandbox.supervisor.launch.lifecycle import TRANSITIONS, Lifecycle, State
 
 PATH = [State.ATTESTING, State.ACTIVATING, State.RUNNING, State.STOPPING, State.TERMINATED]
@@ -31,7 +31,7 @@ def test_only_the_tables_steps_can_be_taken(before: State, after: State) -> None
     if after in TRANSITIONS[before]:
         at(before).to(after, code=code)
     else:
-        with pytest.raises(TransitionRefused):
+        with raises_code("session.transition"):
             at(before).to(after, code=code)
 
 
@@ -43,13 +43,13 @@ def test_no_step_leads_back() -> None:
 
 
 def test_a_failure_has_a_code_and_nothing_else_has() -> None:
-    with pytest.raises(TransitionRefused):
+    with raises_code("session.transition"):
         at(State.RUNNING).to(State.FAILED)
-    with pytest.raises(TransitionRefused):
+    with raises_code("session.transition"):
         at(State.RUNNING).to(State.STOPPING, code="x.y")
 
 
 def test_a_required_state_is_required() -> None:
     at(State.RUNNING).require(State.RUNNING)
-    with pytest.raises(TransitionRefused):
+    with raises_code("session.transition"):
         at(State.STOPPING).require(State.RUNNING)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.binary_text import b64u
-from affiant.errors import AffiantError
-from affiant.sandbox.base.errors import ControlRefused
-from affiant.sandbox.supervisor.launch.errors import NarrowingBusy
+from affiant.errors import AffiantError, StateError
 from affiant.sandbox.supervisor.launch.restriction_request import (
     Narrowed,
     NarrowRequest,
@@ -43,13 +42,13 @@ def test_anything_else_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(AffiantError):
         parse_narrow_request({**GOOD, **changes})
     for name in GOOD:
-        with pytest.raises(ControlRefused):
+        with raises_code("session.control"):
             parse_narrow_request({key: value for key, value in GOOD.items() if key != name})
 
 
 @pytest.mark.parametrize("number", [None, "1", -1, True, 1.0, 1 << 31])
 def test_a_request_without_a_number_cannot_be_answered(number: object) -> None:
-    with pytest.raises(ControlRefused):
+    with raises_code("session.control"):
         narrow_id({**GOOD, "id": number})
 
 
@@ -57,7 +56,7 @@ def test_answers_name_the_request() -> None:
     assert Narrowed(2, "sha384:x", changed=True).to_json(7) == {
         "event": "narrowed", "id": 7, "epoch": 2, "digest": "sha384:x", "changed": True,
     }  # fmt: skip
-    answer = refused_answer(7, NarrowingBusy("not now", hint="Ask again"))
+    answer = refused_answer(7, StateError("not now", hint="Ask again", code="session.narrowing_busy"))
     assert answer == {
         "event": "narrow-refused",
         "id": 7,

@@ -23,7 +23,7 @@ from affiant.attestation.records.sealed_disclosures import open_sealed, recipien
 from affiant.attestation.statements.statement import KeysetStatement, parse_statement, session_statement
 from affiant.errors import UnreachableError
 from affiant.sandbox.egress.http.errors import RecordsUnavailable
-from affiant.sandbox.supervisor.launch.errors import AdmissionRefused, GatewayLost
+from affiant.sandbox.supervisor.launch.errors import AdmissionError, GatewayLost
 from affiant.sandbox.supervisor.records.epoch import keep_epochs
 from affiant.sandbox.supervisor.records.records import BOUND, AgentFacts, SessionRecords, Submission
 from affiant.sandbox.supervisor.records.spool import Spool, SpoolEntry, read_unacknowledged
@@ -48,7 +48,7 @@ class Gateway:
         self.calls += 1
         await asyncio.sleep(0)
         if self.refuses:
-            raise AdmissionRefused("no", gateway_code="record.out_of_place")
+            raise AdmissionError("no", gateway_code="record.out_of_place")
         if self.away:
             raise UnreachableError("away")
         record = verify_receipt(parse_receipt(submission.jws + "~"), self.statement)

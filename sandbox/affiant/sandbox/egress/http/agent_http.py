@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, MalformedError
 from affiant.sandbox.egress.http.denial import Denial
-from affiant.sandbox.egress.http.errors import PeerSilent, RequestMalformed, RequestTooLarge
+from affiant.sandbox.egress.http.errors import PeerSilent, RequestTooLarge
 from affiant.sandbox.egress.http.request import BodyData, EndOfRequest, NeedData, RequestEvent, RequestReader
 from affiant.sandbox.egress.http.request_head import MAX_HEAD, HeaderField, RequestHead
 from affiant.sandbox.egress.http.streams import ByteStream
@@ -99,7 +99,7 @@ class AgentHTTP:
         if event is None:
             return None
         if not isinstance(event, RequestHead):
-            raise RequestMalformed("not a request's head")
+            raise MalformedError("not a request's head", code="egress.request")
         self._body_done = False
         self._continue_owed = event.expects_continue
         self._bodiless = event.method == "HEAD"
@@ -121,7 +121,7 @@ class AgentHTTP:
             elif isinstance(event, EndOfRequest):
                 self._body_done = True
             else:
-                raise RequestMalformed("the body ends before its announced end")
+                raise MalformedError("the body ends before its announced end", code="egress.request")
 
     async def whole_body(self, limit: int, memory: Memory) -> bytes:
         """The body of the request at hand, all of it. Its bytes stay taken from ``memory``: give them back.

@@ -1,29 +1,6 @@
-"""What the egress proxy refuses, each with its stable code.
+"""The egress proxy's errors that programs catch by name.
 
-::
-
-    MalformedError
-    +-- RequestMalformed       egress.request          not an HTTP/1.1 request that every server reads alike
-    +-- RequestAmbiguous       egress.ambiguous        two servers could read it as two different requests
-    +-- RequestTooLarge        egress.too_large        head or body beyond its bound
-    +-- ClientHelloMalformed   egress.client_hello     not a TLS ClientHello, or one that cannot be judged
-    NotAllowedError
-    +-- MethodRefused          egress.method           TRACE, CONNECT inside, lower case, or an override header
-    +-- UpgradeRefused         egress.upgrade          a protocol that is not judged
-    +-- HostMismatch           egress.host_mismatch    Host, target, CONNECT and SNI do not name one host
-    +-- ServerNameMissing      egress.sni_missing      no SNI, or one that is hidden (ECH)
-    +-- EgressDenied           egress.denied           the profile says no; carries its reason and rules
-    |   +-- ApprovalNeeded     egress.denied           an approver must agree first; names what to wait for
-    +-- AddressForbidden       egress.address          a name leads to an address that is never dialled
-    +-- NameBudgetSpent        egress.name_budget      too many different names were asked for
-    UnreachableError
-    +-- NameUnresolved         egress.name_unresolved  an allowed name has no address
-    +-- PeerSilent             egress.timeout          the agent sent nothing for too long
-    StateError
-    +-- RecordsUnavailable     egress.no_record        an action whose record cannot be kept does not happen
-    +-- RequestCut             egress.cut              broken off before it went out: a narrowing, or the end
-
-A text here quotes at most a short excerpt of what the agent sent, and no header value or query at all.
+Their texts quote at most a short excerpt of what the agent sent, and no header value or query at all.
 """
 
 from __future__ import annotations
@@ -31,37 +8,16 @@ from __future__ import annotations
 from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError, UnreachableError
 
 __all__ = [
-    "AddressForbidden",
     "ApprovalNeeded",
     "ClientHelloMalformed",
     "EgressDenied",
-    "HostMismatch",
-    "MethodRefused",
-    "NameBudgetSpent",
-    "NameUnresolved",
     "PeerSilent",
     "RecordsUnavailable",
-    "RequestAmbiguous",
-    "RequestCut",
-    "RequestMalformed",
     "RequestTooLarge",
     "ServerNameMissing",
-    "UpgradeRefused",
     "excerpt",
     "reason_of",
 ]
-
-
-class RequestMalformed(MalformedError):
-    """Not an HTTP/1.1 request in the one form that every server reads alike."""
-
-    code = "egress.request"
-
-
-class RequestAmbiguous(MalformedError):
-    """Two servers could take the bytes for two different requests (smuggling)."""
-
-    code = "egress.ambiguous"
 
 
 class RequestTooLarge(MalformedError):
@@ -74,24 +30,6 @@ class ClientHelloMalformed(MalformedError):
     """Bytes are no TLS ClientHello, or one whose server name cannot be judged."""
 
     code = "egress.client_hello"
-
-
-class MethodRefused(NotAllowedError):
-    """A method that is never forwarded, or a header that would change the method behind the decision."""
-
-    code = "egress.method"
-
-
-class UpgradeRefused(NotAllowedError):
-    """The request asks for a protocol that the proxy does not judge."""
-
-    code = "egress.upgrade"
-
-
-class HostMismatch(NotAllowedError):
-    """What names the host (CONNECT, SNI, request target, ``Host``) does not agree."""
-
-    code = "egress.host_mismatch"
 
 
 class ServerNameMissing(NotAllowedError):
@@ -131,24 +69,6 @@ class ApprovalNeeded(EgressDenied):
         self.not_after = not_after
 
 
-class AddressForbidden(NotAllowedError):
-    """An allowed name leads to an address that must not be dialled; one such answer refuses all."""
-
-    code = "egress.address"
-
-
-class NameBudgetSpent(NotAllowedError):
-    """The session has asked for too many different names: under a wildcard they could carry data out."""
-
-    code = "egress.name_budget"
-
-
-class NameUnresolved(UnreachableError):
-    """An allowed name has no address."""
-
-    code = "egress.name_unresolved"
-
-
 class PeerSilent(UnreachableError):
     """The agent sent nothing for too long."""
 
@@ -159,12 +79,6 @@ class RecordsUnavailable(StateError):
     """The action's record cannot be kept or acknowledged; so the action does not happen."""
 
     code = "egress.no_record"
-
-
-class RequestCut(StateError):
-    """The request was broken off before it went out: the profile is being narrowed, or the session ends."""
-
-    code = "egress.cut"
 
 
 def excerpt(text: str | bytes, limit: int = 60) -> str:

@@ -14,10 +14,11 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from affiant.errors import MalformedError, NotAllowedError
 from affiant.policy.canonical.hosts import canonical_host
 from affiant.policy.canonical.targets import canonical_target
 from affiant.sandbox.egress.http.client_hello import ClientHello
-from affiant.sandbox.egress.http.errors import HostMismatch, RequestMalformed, ServerNameMissing, excerpt
+from affiant.sandbox.egress.http.errors import ServerNameMissing, excerpt
 from affiant.sandbox.egress.http.request_head import RequestHead
 
 __all__ = ["Origin", "check_server_name", "connect_origin", "inner_target", "proxied_target"]
@@ -49,7 +50,9 @@ def _authority(text: str, scheme: str, *, port_required: bool = False) -> Origin
     host, colon, port = text.partition(":")
     if colon or port_required:
         if _PORT.match(port) is None or int(port) > 65535:
-            raise RequestMalformed("not host:port", expected="a host name and a port", found=excerpt(text))
+            raise MalformedError(
+                "not host:port", expected="a host name and a port", found=excerpt(text), code="egress.request"
+            )
         number = int(port)
     else:
         number = _DEFAULT_PORTS[scheme]
@@ -60,7 +63,7 @@ def connect_origin(target: str) -> Origin:
     """The origin of a CONNECT target: what is asked for is TLS to it.
 
     Raises:
-        RequestMalformed: no port. HostRefused: not a host name (addresses included).
+        ``egress.request``: no port. HostRefused: not a host name (addresses included).
     """
     return _authority(target, "https", port_required=True)
 
@@ -78,8 +81,11 @@ def check_server_name(origin: Origin, hello: ClientHello) -> None:
     if hello.server_name is None:
         raise ServerNameMissing("the ClientHello names no server", expected=origin.host)
     if canonical_host(hello.server_name) != origin.host:
-        raise HostMismatch(
-            "SNI and CONNECT name different hosts", expected=origin.host, found=excerpt(hello.server_name)
+        raise NotAllowedError(
+            "SNI and CONNECT name different hosts",
+            expected=origin.host,
+            found=excerpt(hello.server_name),
+            code="egress.host_mismatch",
         )
 
 
@@ -89,8 +95,8 @@ def proxied_target(head: RequestHead) -> tuple[Origin, str]:
     In absolute form, or in origin form for the one service that answers here by its ``Host``.
 
     Raises:
-        RequestMalformed, RequestAmbiguous, HostMismatch, HostRefused, TargetRefused: they do not agree, or
-            have no canonical form.
+        ``egress.request``, ``egress.ambiguous``, ``egress.host_mismatch``, HostRefused, TargetRefused: they do not
+            agree, or have no canonical form.
     """
     match = _ABSOLUTE.match(head.target)
     if match is None:
@@ -98,8 +104,10 @@ def proxied_target(head: RequestHead) -> tuple[Origin, str]:
         return origin, canonical_target(head.target)
     scheme, authority, target = match.groups()
     if scheme.lower() != "http":
-        raise RequestMalformed(
-            "only http is asked of a proxy in this form", hint="For https, open a tunnel with CONNECT"
+        raise MalformedError(
+            "only http is asked of a proxy in this form",
+            hint="For https, open a tunnel with CONNECT",
+            code="egress.request",
         )
     origin = _authority(authority, "http")
     _agree(origin, head)
@@ -110,10 +118,12 @@ def inner_target(head: RequestHead, origin: Origin) -> str:
     """Canonical target of a request inside the tunnel to ``origin``, whose ``Host`` must name it (E9).
 
     Raises:
-        RequestMalformed, HostMismatch, HostRefused, TargetRefused: as for :func:`proxied_target`.
+        ``egress.request``, ``egress.host_mismatch``, HostRefused, TargetRefused: as for :func:`proxied_target`.
     """
     if head.method == "CONNECT" or not head.target.startswith("/"):
-        raise RequestMalformed("not an origin-form target inside a tunnel", found=excerpt(head.target))
+        raise MalformedError(
+            "not an origin-form target inside a tunnel", found=excerpt(head.target), code="egress.request"
+        )
     _agree(origin, head)
     return canonical_target(head.target)
 
@@ -121,13 +131,16 @@ def inner_target(head: RequestHead, origin: Origin) -> str:
 def _host_header(head: RequestHead) -> str:
     value = head.value(b"host")
     if value is None:
-        raise RequestMalformed("no Host header")
+        raise MalformedError("no Host header", code="egress.request")
     return value.decode("ascii")
 
 
 def _agree(origin: Origin, head: RequestHead) -> None:
     named = _authority(_host_header(head), origin.scheme)
     if named != origin:
-        raise HostMismatch(
-            "Host names another origin than the request", expected=origin.authority, found=named.authority
+        raise NotAllowedError(
+            "Host names another origin than the request",
+            expected=origin.authority,
+            found=named.authority,
+            code="egress.host_mismatch",
         )

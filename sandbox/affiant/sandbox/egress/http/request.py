@@ -20,7 +20,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.sandbox.egress.http.errors import RequestAmbiguous, RequestMalformed, RequestTooLarge
+from affiant.errors import MalformedError
+from affiant.sandbox.egress.http.errors import RequestTooLarge
 from affiant.sandbox.egress.http.request_head import MAX_HEAD, RequestHead, parse_head, refuse_foreign_bytes
 
 __all__ = ["BodyData", "EndOfRequest", "NeedData", "RequestEvent", "RequestReader"]
@@ -90,7 +91,8 @@ class RequestReader:
         """What the bytes so far say.
 
         Raises:
-            RequestMalformed, RequestAmbiguous, RequestTooLarge, MethodRefused, UpgradeRefused: as the module says.
+            ``egress.request``, ``egress.ambiguous``, RequestTooLarge, ``egress.method``, ``egress.upgrade``:
+                as the module says.
         """
         state, self._state = self._state, _State.BROKEN  # whatever raises leaves the reader unusable
         match state:
@@ -109,7 +111,7 @@ class RequestReader:
             case _State.END:
                 event, self._state = EndOfRequest(), _State.HEAD
             case _State.BROKEN:
-                raise RequestMalformed("the connection carries no more requests")
+                raise MalformedError("the connection carries no more requests", code="egress.request")
         return event
 
     def _head(self) -> tuple[RequestEvent, _State]:
@@ -142,7 +144,11 @@ class RequestReader:
         end = self._buffer.find(b"\r\n", 0, limit + 2)
         if end < 0:
             if len(self._buffer) > limit + 1 or b"\n" in self._buffer:
-                raise RequestAmbiguous("not a chunk of the plain form", expected="hexadecimal size, CR LF")
+                raise MalformedError(
+                    "not a chunk of the plain form",
+                    expected="hexadecimal size, CR LF",
+                    code="egress.ambiguous",
+                )
             return None
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 2]
@@ -153,7 +159,11 @@ class RequestReader:
         if line is None:
             return NeedData(), _State.CHUNK_SIZE
         if _CHUNK_SIZE.match(line) is None or (size := int(line, 16)) > _MAX_CHUNK:
-            raise RequestAmbiguous("not a chunk size", expected="1 to 8 hexadecimal digits, no extension")
+            raise MalformedError(
+                "not a chunk size",
+                expected="1 to 8 hexadecimal digits, no extension",
+                code="egress.ambiguous",
+            )
         self._left = size
         return self._last() if size == 0 else self._chunk_data()
 

@@ -16,15 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from affiant.errors import MalformedError, NotAllowedError
 from affiant.policy.canonical.targets import METHODS
-from affiant.sandbox.egress.http.errors import (
-    MethodRefused,
-    RequestAmbiguous,
-    RequestMalformed,
-    RequestTooLarge,
-    UpgradeRefused,
-    excerpt,
-)
+from affiant.sandbox.egress.http.errors import RequestTooLarge, excerpt
 
 __all__ = ["MAX_HEAD", "HeaderField", "RequestHead", "parse_head", "refuse_foreign_bytes"]
 
@@ -78,11 +72,13 @@ class RequestHead:
         """The only value of the header ``name`` (lower case).
 
         Raises:
-            RequestAmbiguous: it stands more than once.
+            ``egress.ambiguous``: it stands more than once.
         """
         values = self.values(name)
         if len(values) > 1:
-            raise RequestAmbiguous("a header stands more than once", where=name.decode("ascii"))
+            raise MalformedError(
+                "a header stands more than once", where=name.decode("ascii"), code="egress.ambiguous"
+            )
         return values[0] if values else None
 
 
@@ -90,7 +86,8 @@ def parse_head(raw: bytes) -> RequestHead:
     """The head in ``raw``: request line and fields with CR LF between them, without the empty line.
 
     Raises:
-        RequestMalformed, RequestAmbiguous, RequestTooLarge, MethodRefused, UpgradeRefused: as the module says.
+        ``egress.request``, ``egress.ambiguous``, RequestTooLarge, ``egress.method``, ``egress.upgrade``:
+            as the module says.
     """
     if len(raw) > MAX_HEAD:
         raise RequestTooLarge("request head too large", expected=f"at most {MAX_HEAD} bytes")
@@ -98,7 +95,12 @@ def parse_head(raw: bytes) -> RequestHead:
     first, *lines = raw.split(b"\r\n")
     line = _REQUEST_LINE.match(first)
     if line is None:
-        raise RequestMalformed("not a request line", expected="METHOD target HTTP/1.1", found=excerpt(first))
+        raise MalformedError(
+            "not a request line",
+            expected="METHOD target HTTP/1.1",
+            found=excerpt(first),
+            code="egress.request",
+        )
     if len(lines) > _MAX_FIELDS:
         raise RequestTooLarge("too many header fields", expected=f"at most {_MAX_FIELDS}")
     headers = tuple(_field(text) for text in lines)
@@ -120,21 +122,27 @@ def parse_head(raw: bytes) -> RequestHead:
 def refuse_foreign_bytes(raw: bytes | bytearray) -> None:
     """Bare CR or LF, and every byte that has no place in a head (E1, E16)."""
     if (found := _CONTROL.search(raw)) is not None:
-        raise RequestMalformed("a byte that has no place in a request head", found=f"0x{found[0][0]:02x}")
+        raise MalformedError(
+            "a byte that has no place in a request head", found=f"0x{found[0][0]:02x}", code="egress.request"
+        )
     text = raw[:-1] if raw.endswith(b"\r") else raw  # its LF may still be on the way
     if text.count(b"\r") != text.count(b"\r\n") or text.count(b"\n") != text.count(b"\r\n"):
-        raise RequestAmbiguous("a line does not end with CR LF")
+        raise MalformedError("a line does not end with CR LF", code="egress.ambiguous")
 
 
 def _field(line: bytes) -> HeaderField:
     if line[:1] in (b" ", b"\t"):
-        raise RequestAmbiguous("a folded header line")
+        raise MalformedError("a folded header line", code="egress.ambiguous")
     match = _FIELD.match(line)
     if match is None:
-        raise RequestMalformed("not a header field", expected="name: value, visible ASCII")
+        raise MalformedError(
+            "not a header field", expected="name: value, visible ASCII", code="egress.request"
+        )
     name, value = match.groups()
     if b"_" in name and name.lower().replace(b"_", b"-") in _FRAMING:
-        raise RequestAmbiguous("a header that some servers read as another", found=excerpt(name))
+        raise MalformedError(
+            "a header that some servers read as another", found=excerpt(name), code="egress.ambiguous"
+        )
     return name, value.strip(b" \t")
 
 
@@ -143,19 +151,25 @@ def _by_name(headers: tuple[HeaderField, ...]) -> Mapping[bytes, list[bytes]]:
     for name, value in headers:
         fields.setdefault(name.lower(), []).append(value)
     if steering := _STEERING & set(fields):
-        raise MethodRefused(
-            "a header that would change the request behind the decision", found=excerpt(min(steering))
+        raise NotAllowedError(
+            "a header that would change the request behind the decision",
+            found=excerpt(min(steering)),
+            code="egress.method",
         )
     if b"upgrade" in fields or b"http2-settings" in fields:
-        raise UpgradeRefused("upgrades are not forwarded", hint="Use plain HTTP/1.1 requests")
+        raise NotAllowedError(
+            "upgrades are not forwarded", hint="Use plain HTTP/1.1 requests", code="egress.upgrade"
+        )
     if b"trailer" in fields:
-        raise RequestAmbiguous("trailers are not forwarded")
+        raise MalformedError("trailers are not forwarded", code="egress.ambiguous")
     return fields
 
 
 def _check_method(method: str) -> None:
     if method not in METHODS and method != "CONNECT":
-        raise MethodRefused("a method that is never forwarded", found=excerpt(method, 16))
+        raise NotAllowedError(
+            "a method that is never forwarded", found=excerpt(method, 16), code="egress.method"
+        )
 
 
 def _connection(fields: Mapping[bytes, list[bytes]]) -> frozenset[bytes]:
@@ -167,7 +181,11 @@ def _connection(fields: Mapping[bytes, list[bytes]]) -> frozenset[bytes]:
         for option in value.split(b",")
     )
     if not options <= _CONNECTION_OPTIONS:
-        raise RequestAmbiguous("a connection option that is not forwarded", expected="close or keep-alive")
+        raise MalformedError(
+            "a connection option that is not forwarded",
+            expected="close or keep-alive",
+            code="egress.ambiguous",
+        )
     return options
 
 
@@ -175,17 +193,26 @@ def _length(method: str, version: int, fields: Mapping[bytes, list[bytes]]) -> i
     """Bytes of the body, or None for chunked (RFC 9112, section 6.3)."""
     lengths, codings = fields.get(b"content-length", []), fields.get(b"transfer-encoding", [])
     if len(lengths) + len(codings) > 1:
-        raise RequestAmbiguous("Content-Length and Transfer-Encoding: more than one gives the body's end")
+        raise MalformedError(
+            "Content-Length and Transfer-Encoding: more than one gives the body's end",
+            code="egress.ambiguous",
+        )
     if method == "CONNECT" and (lengths or codings):
-        raise RequestAmbiguous("CONNECT with a body")
+        raise MalformedError("CONNECT with a body", code="egress.ambiguous")
     if codings:
         if codings[0].lower() != b"chunked" or version == 0:
-            raise RequestAmbiguous("a transfer coding that is not forwarded", expected="chunked, in HTTP/1.1")
+            raise MalformedError(
+                "a transfer coding that is not forwarded",
+                expected="chunked, in HTTP/1.1",
+                code="egress.ambiguous",
+            )
         return None
     if not lengths:
         return 0
     if _LENGTH.match(lengths[0]) is None:
-        raise RequestAmbiguous("not a length", expected="decimal digits without a leading zero")
+        raise MalformedError(
+            "not a length", expected="decimal digits without a leading zero", code="egress.ambiguous"
+        )
     return int(lengths[0])
 
 
@@ -194,5 +221,7 @@ def _expectation(version: int, fields: Mapping[bytes, list[bytes]]) -> bool:
     if not expectations:
         return False
     if len(expectations) > 1 or expectations[0].lower() != b"100-continue":
-        raise RequestMalformed("an expectation that cannot be met", expected="100-continue")
+        raise MalformedError(
+            "an expectation that cannot be met", expected="100-continue", code="egress.request"
+        )
     return version == 1

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from affiant.errors import ConfigurationError
 from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.isolation.backends import confine
 from affiant.sandbox.isolation.backends.bubblewrap import bwrap_program
@@ -25,7 +26,6 @@ from affiant.sandbox.isolation.backends.gvisor import (
     runsc_release,
 )
 from affiant.sandbox.isolation.backends.seccomp import supported_machines
-from affiant.sandbox.isolation.plan.errors import IsolationUnavailable
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.isolation.plan.linux import landlock_version
 from affiant.sandbox.isolation.plan.plan import AGENT_GID, AGENT_UID
@@ -67,7 +67,7 @@ def choose(minimum: IsolationClass, found: Mapping[BackendName, Availability]) -
     """The strongest usable backend at or above ``minimum``.
 
     Raises:
-        IsolationUnavailable: there is none; the text says what is missing.
+        ``isolation.unavailable``: there is none; the text says what is missing.
     """
     eligible = [name for name in BackendName if name.isolation.reaches(minimum)]
     for name in eligible:
@@ -83,11 +83,12 @@ def choose(minimum: IsolationClass, found: Mapping[BackendName, Availability]) -
     hint = "gVisor needs root. Run as root" if only_root else f"{_INSTALL} as root"
     if minimum is IsolationClass.USERSPACE_KERNEL and lower is not None and lower.usable:
         hint += ", or add --min-isolation namespace (weaker; the receipts say so)"
-    raise IsolationUnavailable(
+    raise ConfigurationError(
         "no isolation on this machine is strong enough",
         expected=minimum.value,
         found=missing or "nothing",
         hint=f"{hint}.",
+        code="isolation.unavailable",
     )
 
 

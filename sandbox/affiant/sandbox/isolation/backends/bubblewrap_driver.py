@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from affiant.errors import ConfigurationError
 from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.isolation.backends.bubblewrap import Launch, close_all, open_launch
 from affiant.sandbox.isolation.backends.enclosure import Enclosure
 from affiant.sandbox.isolation.plan.driver import FOR_ALL, Exit, Prepared, Stdio
-from affiant.sandbox.isolation.plan.errors import CommandNotRun, PlanRefused, SandboxFailed, StepRefused
+from affiant.sandbox.isolation.plan.errors import CommandNotRun, SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.linux import die_with_parent
 from affiant.sandbox.isolation.plan.plan import Command, DirectoryRoot
 
@@ -83,7 +84,7 @@ class BubblewrapDriver:
             _send(self._pid, target, number) for target in (targets if number in FOR_ALL else targets[:1])
         ]
         if not any(reached):
-            raise StepRefused(
+            raise StepError(
                 "the signal found no process", expected="a command that has started and still runs"
             )
 
@@ -117,7 +118,7 @@ class BubblewrapDriver:
         raise SandboxFailed("bubblewrap ended before the command did")
 
     def checkpoint(self, image: Path, *, leave_running: bool) -> tuple[str, ...]:
-        raise StepRefused(
+        raise StepError(
             "bubblewrap has no memory snapshots",
             expected="gvisor",
             found=f"bwrap-landlock, {image.name}, leave_running={leave_running}",
@@ -144,10 +145,11 @@ def _require_python(prepared: Prepared) -> None:
     root = prepared.plan.rootfs
     base = Path(root.path) if isinstance(root, DirectoryRoot) else Path("/")
     if not (base / "usr/bin/python3").exists():
-        raise PlanRefused(
+        raise ConfigurationError(
             "bubblewrap needs Python in the sandbox's root to apply Landlock",
             expected="/usr/bin/python3",
             hint="Install it there, or use gVisor.",
+            code="isolation.plan",
         )
 
 

@@ -17,7 +17,7 @@ from affiant.sandbox.isolation.backends.gvisor import (
     write_bundle,
 )
 from affiant.sandbox.isolation.plan.driver import FOR_ALL, Exit, Prepared, Stdio
-from affiant.sandbox.isolation.plan.errors import CommandNotRun, SandboxFailed, StepRefused
+from affiant.sandbox.isolation.plan.errors import CommandNotRun, SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.plan import Command
 
 __all__ = ["GVisorDriver"]
@@ -68,7 +68,7 @@ class GVisorDriver:
                 timeout=_SIGNAL_SECONDS,
             )
         except subprocess.SubprocessError as error:
-            raise StepRefused(
+            raise StepError(
                 "the signal found no process", expected="a command that has started and still runs"
             ) from error
 

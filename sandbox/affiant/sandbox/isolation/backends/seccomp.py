@@ -16,7 +16,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from affiant.sandbox.isolation.plan.errors import IsolationUnavailable
+from affiant.errors import ConfigurationError
 
 __all__ = ["NAMESPACE_FLAGS", "seccomp_program", "supported_machines"]
 
@@ -120,13 +120,14 @@ def seccomp_program(machine: str) -> bytes:
     """The filter for ``machine``: 8 bytes an instruction, ready for seccomp(2).
 
     Raises:
-        IsolationUnavailable: no system call numbers are known for the machine.
+        ``isolation.unavailable``: no system call numbers are known for the machine.
     """
     if machine not in _AUDIT_ARCH:
-        raise IsolationUnavailable(
+        raise ConfigurationError(
             "no system call filter for this kind of machine",
             expected=" or ".join(_AUDIT_ARCH),
             found=machine,
+            code="isolation.unavailable",
         )
     program = [_step(_LOAD, _ARCH), *_unless_equal(_AUDIT_ARCH[machine], _KILL_PROCESS), _step(_LOAD, _NR)]
     if machine == "x86_64":

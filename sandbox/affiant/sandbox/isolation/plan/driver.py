@@ -64,7 +64,7 @@ class Driver(Protocol):
         """Deliver a signal: one of :data:`ENDING` to every process of the agent's, another to its first.
 
         Raises:
-            StepRefused: there is no such process (any more).
+            StepError: there is no such process (any more).
         """
         ...
 
@@ -81,7 +81,7 @@ class Driver(Protocol):
         """The program that writes the memory image, to be run in the enclosure.
 
         Raises:
-            StepRefused: this backend has no memory snapshots.
+            StepError: this backend has no memory snapshots.
         """
         ...
 

@@ -1,54 +1,16 @@
-"""What isolation refuses, each with its stable code.
-
-::
-
-    ConfigurationError
-    +-- IsolationUnavailable   isolation.unavailable    no backend of this machine reaches the minimum
-    +-- PlanRefused            isolation.plan           the plan asks for what no sandbox may have
-    StateError
-    +-- StepRefused            isolation.step           a command that does not fit the runner's present state
-    +-- SandboxFailed          isolation.failed         the sandbox could not be set up or was lost
-    +-- CommandNotRun          isolation.command        the agent's command could not be executed (126, 127)
-    +-- LimitExceeded          isolation.limit          a limit of the plan ended the sandbox
-    MalformedError
-    +-- FrameRefused           isolation.frame          a control message that is not one of the protocol's
-    UnreachableError
-    +-- RunnerLost             isolation.runner_lost    the runner process does not answer any more
-"""
+"""The errors of isolation that programs catch by name, and how the runner's errors reach the supervisor."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from affiant.errors import AffiantError, ConfigurationError, MalformedError, StateError, UnreachableError
+from affiant.errors import AffiantError, ConfigurationError, MalformedError, StateError
 
-__all__ = [
-    "CommandNotRun",
-    "FrameRefused",
-    "IsolationUnavailable",
-    "LimitExceeded",
-    "PlanRefused",
-    "RunnerLost",
-    "SandboxFailed",
-    "StepRefused",
-    "refusal_from_json",
-]
+__all__ = ["CommandNotRun", "FrameError", "LimitExceeded", "SandboxFailed", "StepError", "error_from_json"]
 
 
-class IsolationUnavailable(ConfigurationError):
-    """No backend on this machine reaches the minimum isolation."""
-
-    code = "isolation.unavailable"
-
-
-class PlanRefused(ConfigurationError):
-    """The plan asks for a path, source or size that no sandbox may have."""
-
-    code = "isolation.plan"
-
-
-class StepRefused(StateError):
+class StepError(StateError):
     """The command does not fit the runner's present state."""
 
     code = "isolation.step"
@@ -65,17 +27,8 @@ class CommandNotRun(StateError):
 
     code = "isolation.command"
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        expected: object = None,
-        found: object = None,
-        hint: str | None = None,
-        where: str | None = None,
-        exit_code: int = 127,
-    ) -> None:
-        super().__init__(message, expected=expected, found=found, hint=hint, where=where)
+    def __init__(self, message: str, *, exit_code: int) -> None:
+        super().__init__(message)
         self.exit_code = exit_code
 
     def to_json(self) -> Mapping[str, object]:
@@ -88,45 +41,34 @@ class LimitExceeded(StateError):
     code = "isolation.limit"
 
 
-class FrameRefused(MalformedError):
+class FrameError(MalformedError):
     """A control message that is not one of the protocol's."""
 
     code = "isolation.frame"
 
 
-class RunnerLost(UnreachableError):
-    """The runner process does not answer any more."""
-
-    code = "isolation.runner_lost"
-    retryable = False
-
-
-_BY_CODE: Final[Mapping[str, type[AffiantError]]] = {
-    kind.code: kind
-    for kind in (
-        CommandNotRun,
-        FrameRefused,
-        IsolationUnavailable,
-        LimitExceeded,
-        PlanRefused,
-        SandboxFailed,
-        StepRefused,
-    )
+_KINDS: Final[Mapping[str, type[AffiantError]]] = {
+    **{kind.code: kind for kind in (FrameError, LimitExceeded, SandboxFailed, StepError)},
+    "isolation.plan": ConfigurationError,
+    "isolation.unavailable": ConfigurationError,
 }
 
 
-def refusal_from_json(members: Mapping[str, object]) -> AffiantError:
-    """The refusal that the runner sent (``AffiantError.to_json``); an unknown code is a lost sandbox."""
-    kind = _BY_CODE.get(str(members.get("code")), SandboxFailed)
+def error_from_json(members: Mapping[str, object]) -> AffiantError:
+    """The error that the runner sent (``AffiantError.to_json``); an unknown code is a lost sandbox."""
     message = str(members.get("message", "the runner refused without a reason"))
-    expected, found = members.get("expected"), members.get("found")
-    hint, where = _text(members.get("hint")), _text(members.get("where"))
-    if kind is CommandNotRun:
-        exit_code = 126 if members.get("exit_code") == 126 else 127
-        return CommandNotRun(
-            message, expected=expected, found=found, hint=hint, where=where, exit_code=exit_code
-        )
-    return kind(message, expected=expected, found=found, hint=hint, where=where)
+    code = str(members.get("code"))
+    if code == CommandNotRun.code:
+        return CommandNotRun(message, exit_code=126 if members.get("exit_code") == 126 else 127)
+    kind = _KINDS.get(code, SandboxFailed)
+    return kind(
+        message,
+        code=code if code in _KINDS else None,
+        expected=members.get("expected"),
+        found=members.get("found"),
+        hint=_text(members.get("hint")),
+        where=_text(members.get("where")),
+    )
 
 
 def _text(value: object) -> str | None:

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
-from affiant.sandbox.isolation.plan.errors import PlanRefused
+from affiant.errors import ConfigurationError
 
 __all__ = ["RESERVED", "RUNTIME_AT", "checked_path", "covers", "listed_path", "outer_first", "outermost"]
 
@@ -29,15 +29,23 @@ def checked_path(path: str) -> str:
     """``path``, which must be absolute and canonical.
 
     Raises:
-        PlanRefused: relative, the root itself, ``.``, ``..`` or empty segments, controls, or not NFC.
+        ``isolation.plan``: relative, the root itself, ``.``, ``..`` or empty segments, controls, or not NFC.
     """
     segments = path.split("/")
     if not path.startswith("/") or len(path) > 1024:
-        raise PlanRefused("not an absolute path of at most 1024 characters", found=repr(path[:80]))
+        raise ConfigurationError(
+            "not an absolute path of at most 1024 characters", found=repr(path[:80]), code="isolation.plan"
+        )
     if any(segment in {"", ".", ".."} or len(segment.encode()) > 255 for segment in segments[1:]):
-        raise PlanRefused("not a canonical path below the root", found=repr(path[:80]))
+        raise ConfigurationError(
+            "not a canonical path below the root", found=repr(path[:80]), code="isolation.plan"
+        )
     if any(not char.isprintable() for char in path) or unicodedata.normalize("NFC", path) != path:
-        raise PlanRefused("a path with invisible characters, or not in Unicode NFC", found=ascii(path[:80]))
+        raise ConfigurationError(
+            "a path with invisible characters, or not in Unicode NFC",
+            found=ascii(path[:80]),
+            code="isolation.plan",
+        )
     return path
 
 
@@ -45,15 +53,16 @@ def listed_path(path: str) -> str:
     """A path that a profile may list.
 
     Raises:
-        PlanRefused: not canonical, or the system's own, or above what is the system's own.
+        ``isolation.plan``: not canonical, or the system's own, or above what is the system's own.
     """
     checked_path(path)
     for reserved in RESERVED:
         if covers(reserved, path) or covers(path, reserved):
-            raise PlanRefused(
+            raise ConfigurationError(
                 "the path belongs to the sandbox's own system",
                 where=path,
                 hint=f"{reserved} cannot be listed in filesystem_access; the root is readable as it is",
+                code="isolation.plan",
             )
     return path
 

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.sandbox.isolation.plan.errors import PlanRefused
+from affiant.errors import ConfigurationError
 from affiant.sandbox.isolation.plan.paths import (
     RUNTIME_AT,
     checked_path,
@@ -143,15 +143,21 @@ class Command:
     def __post_init__(self) -> None:
         """Refuse what execve(2) cannot carry."""
         if not self.argv or not self.argv[0]:
-            raise PlanRefused("there is no command to run")
+            raise ConfigurationError("there is no command to run", code="isolation.plan")
         for text in (*self.argv, *self.env, *self.env.values(), self.cwd):
             if "\0" in text:
-                raise PlanRefused("the command holds a NUL character")
+                raise ConfigurationError("the command holds a NUL character", code="isolation.plan")
             if any("\ud800" <= char <= "\udfff" for char in text):
-                raise PlanRefused("the command holds bytes that are not UTF-8", found=ascii(text[:80]))
+                raise ConfigurationError(
+                    "the command holds bytes that are not UTF-8",
+                    found=ascii(text[:80]),
+                    code="isolation.plan",
+                )
         for name in self.env:
             if not name or "=" in name:
-                raise PlanRefused("not a name for an environment variable", found=repr(name[:40]))
+                raise ConfigurationError(
+                    "not a name for an environment variable", found=repr(name[:40]), code="isolation.plan"
+                )
         if self.cwd != "/":
             checked_path(self.cwd)
 
@@ -178,18 +184,21 @@ class SandboxPlan:
         """Where ``path``, at or below a listed entry, lies in the session's folder.
 
         Raises:
-            PlanRefused: no entry covers the path, or a carve-out does.
+            ``isolation.plan``: no entry covers the path, or a carve-out does.
         """
         wanted = checked_path(path)
         if any(covers(mask.target, wanted) for mask in self.masks):
-            raise PlanRefused("the path is carved out of the profile", where=path)
+            raise ConfigurationError(
+                "the path is carved out of the profile", where=path, code="isolation.plan"
+            )
         for bind in self.workspaces:
             if covers(bind.target, wanted):
                 return bind.source + wanted[len(bind.target) :]
-        raise PlanRefused(
+        raise ConfigurationError(
             "no file entry of the profile covers the path",
             where=path,
             expected=", ".join(bind.target for bind in self.workspaces) or "nothing: no entry lists a path",
+            code="isolation.plan",
         )
 
     def carved_out(self, path: str) -> tuple[str, ...]:
@@ -219,12 +228,17 @@ def plan_sandbox(
         runtime: a prepared environment on this machine, shown read-only at ``/opt/runtime``.
 
     Raises:
-        PlanRefused: a path is not canonical or is the system's own, or a limit is out of range.
+        ``isolation.plan``: a path is not canonical or is the system's own, or a limit is out of range.
     """
     _check_scalars(session, hostname, limits)
     grants = tuple(files)
     if len(grants) > _MAX_ENTRIES:
-        raise PlanRefused("too many file entries", expected=f"at most {_MAX_ENTRIES}", found=str(len(grants)))
+        raise ConfigurationError(
+            "too many file entries",
+            expected=f"at most {_MAX_ENTRIES}",
+            found=str(len(grants)),
+            code="isolation.plan",
+        )
     carved = outermost(listed_path(grant.path) for grant in grants if grant.access is Access.NONE)
     listed = _effective(grants, carved)
     binds = _binds(listed)
@@ -243,9 +257,14 @@ def plan_sandbox(
 
 def _check_scalars(session: str, hostname: str, limits: Limits) -> None:
     if _SESSION.match(session) is None:
-        raise PlanRefused("not a session id", expected="1 to 64 of A-Z a-z 0-9 _ -", found=repr(session[:80]))
+        raise ConfigurationError(
+            "not a session id",
+            expected="1 to 64 of A-Z a-z 0-9 _ -",
+            found=repr(session[:80]),
+            code="isolation.plan",
+        )
     if _HOSTNAME.match(hostname) is None:
-        raise PlanRefused("not a host name", found=repr(hostname[:80]))
+        raise ConfigurationError("not a host name", found=repr(hostname[:80]), code="isolation.plan")
     for name, value, least in (
         ("memory_bytes", limits.memory_bytes, 64 * _MIB),
         ("tmp_bytes", limits.tmp_bytes, _MIB),
@@ -255,8 +274,11 @@ def _check_scalars(session: str, hostname: str, limits: Limits) -> None:
         ("cpus", 1 if limits.cpus is None else limits.cpus, 1),
     ):
         if value < least:
-            raise PlanRefused(
-                "a limit is too small to run anything", where=name, expected=f"at least {least}"
+            raise ConfigurationError(
+                "a limit is too small to run anything",
+                where=name,
+                expected=f"at least {least}",
+                code="isolation.plan",
             )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 
-from affiant.sandbox.isolation.plan.errors import FrameRefused
+from affiant.sandbox.isolation.plan.errors import FrameError
 from affiant.sandbox.isolation.plan.plan import (
     Access,
     Command,
@@ -45,13 +45,13 @@ def plan_from_json(members: object) -> SandboxPlan:
     """The plan that ``members`` describe, derived through :func:`plan_sandbox`.
 
     Raises:
-        FrameRefused: other members or types than :func:`plan_to_json` writes.
+        FrameError: other members or types than :func:`plan_to_json` writes.
         PlanRefused: the plan itself is refused.
     """
     plan = _exact(members, "session", "files", "rootfs", "runtime", "hostname", "limits")
     files = plan["files"]
     if not isinstance(files, list):
-        raise FrameRefused("the plan's files are not a list")
+        raise FrameError("the plan's files are not a list")
     rootfs: RootFS = HostUsr() if plan["rootfs"] is None else DirectoryRoot(_text(plan["rootfs"]))
     return plan_sandbox(
         _text(plan["session"]),
@@ -72,13 +72,13 @@ def command_from_json(members: object) -> Command:
     """The command that ``members`` describe.
 
     Raises:
-        FrameRefused: other members or types than :func:`command_to_json` writes.
+        FrameError: other members or types than :func:`command_to_json` writes.
         PlanRefused: nothing to run, a NUL, or a working directory that is not canonical.
     """
     command = _exact(members, "argv", "env", "cwd")
     argv, env = command["argv"], command["env"]
     if not isinstance(argv, list) or not isinstance(env, dict):
-        raise FrameRefused("a command is an argument list and an environment object")
+        raise FrameError("a command is an argument list and an environment object")
     return Command(
         tuple(_text(item) for item in argv),
         {name: _text(value) for name, value in env.items()},
@@ -91,9 +91,7 @@ def _grant(entry: object) -> FileGrant:
     try:
         return FileGrant(_text(members["path"]), Access(members["access"]))
     except ValueError as error:
-        raise FrameRefused(
-            "unknown access of a file entry", found=repr(str(members["access"])[:40])
-        ) from error
+        raise FrameError("unknown access of a file entry", found=repr(str(members["access"])[:40])) from error
 
 
 def _limits(value: object) -> Limits:
@@ -111,17 +109,17 @@ def _limits(value: object) -> Limits:
 
 def _exact(value: object, *names: str) -> Mapping[str, object]:
     if not isinstance(value, dict) or set(value) != set(names):
-        raise FrameRefused("an object with other members than its own", expected=", ".join(names))
+        raise FrameError("an object with other members than its own", expected=", ".join(names))
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise FrameRefused("a member is not text", found=type(value).__name__)
+        raise FrameError("a member is not text", found=type(value).__name__)
     return value
 
 
 def _count(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise FrameRefused("a member is not an integer", found=type(value).__name__)
+        raise FrameError("a member is not an integer", found=type(value).__name__)
     return value

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
-from affiant.sandbox.isolation.plan.errors import FrameRefused
+from affiant.sandbox.isolation.plan.errors import FrameError
 
 __all__ = ["MAX_FRAME", "control_pair", "receive_frame", "send_frame"]
 
@@ -38,12 +38,12 @@ def send_frame(
     """Send one frame; the descriptors stay open here.
 
     Raises:
-        FrameRefused: the frame is larger than one packet may be.
+        FrameError: the frame is larger than one packet may be.
         OSError: the other end is gone.
     """
     frame = canonical(members)
     if len(frame) > MAX_FRAME:
-        raise FrameRefused(
+        raise FrameError(
             "a control message is too large",
             expected=f"at most {MAX_FRAME} bytes",
             found=f"{len(frame)} bytes",
@@ -56,7 +56,7 @@ def receive_frame(control: socket.socket) -> tuple[Mapping[str, object], tuple[i
     """The next frame and its descriptors (which the caller now owns); None: the other end is closed.
 
     Raises:
-        FrameRefused: not a frame of this protocol; its descriptors are closed.
+        FrameError: not a frame of this protocol; its descriptors are closed.
     """
     room = socket.CMSG_SPACE(_MAX_DESCRIPTORS * array.array("i").itemsize)
     data, ancillary, flags, _ = control.recvmsg(MAX_FRAME + 1, room, socket.MSG_CMSG_CLOEXEC)
@@ -68,11 +68,11 @@ def receive_frame(control: socket.socket) -> tuple[Mapping[str, object], tuple[i
         return None
     try:
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
-            raise FrameRefused("a control message is incomplete")
+            raise FrameError("a control message is incomplete")
         return parse_object(data, limit=MAX_FRAME), tuple(received)
-    except (JSONError, FrameRefused) as error:
+    except (JSONError, FrameError) as error:
         for fd in received:
             os.close(fd)
-        if isinstance(error, FrameRefused):
+        if isinstance(error, FrameError):
             raise
-        raise FrameRefused("a control message is not canonical JSON") from error
+        raise FrameError("a control message is not canonical JSON") from error

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.isolation.plan.errors import PlanRefused, SandboxFailed
+from affiant.errors import ConfigurationError
+from affiant.sandbox.isolation.plan.errors import SandboxFailed
 from affiant.sandbox.isolation.plan.etc_files import etc_files, etc_links
 from affiant.sandbox.isolation.plan.plan import RUNTIME_AT, DirectoryRoot, HostUsr, SandboxPlan, covers
 
@@ -42,7 +43,7 @@ def build_root(plan: SandboxPlan, *, at: Path, ca_bundle: bytes) -> tuple[Shown,
         ca_bundle: PEM certificates that programs inside trust.
 
     Raises:
-        PlanRefused: the root or the runtime is not what it has to be.
+        ``isolation.plan``: the root or the runtime is not what it has to be.
         SandboxFailed: the skeleton could not be written.
     """
     try:
@@ -67,15 +68,22 @@ def check_runtime(path: str) -> str:
     """``path`` with links resolved, if it is a prepared environment (``bin`` or ``lib`` in a directory).
 
     Raises:
-        PlanRefused: it is none, or it is a directory that holds much more than an environment.
+        ``isolation.plan``: it is none, or it is a directory that holds much more than an environment.
     """
     real = Path(path).resolve()
     if not real.is_dir() or not ((real / "bin").is_dir() or (real / "lib").is_dir()):
-        raise PlanRefused(
-            "not a prepared environment", where="--runtime", expected="a directory with bin/ or lib/"
+        raise ConfigurationError(
+            "not a prepared environment",
+            where="--runtime",
+            expected="a directory with bin/ or lib/",
+            code="isolation.plan",
         )
     if real in {Path("/"), Path("/usr"), Path("/usr/local")} or (real / "proc").is_dir():
-        raise PlanRefused("a whole system is no prepared environment; use --rootfs", where="--runtime")
+        raise ConfigurationError(
+            "a whole system is no prepared environment; use --rootfs",
+            where="--runtime",
+            code="isolation.plan",
+        )
     return str(real)
 
 
@@ -103,10 +111,11 @@ def _host_usr(at: Path) -> tuple[Shown, ...]:
             if target.parts[:1] == ("usr",) or target.parts[:2] == ("/", "usr"):
                 (at / name).symlink_to(target)
         elif entry.exists():
-            raise PlanRefused(
+            raise ConfigurationError(
                 f"/{name} is not a link into /usr on this machine",
                 where="host-usr",
                 hint="give an unpacked image with --rootfs DIR",
+                code="isolation.plan",
             )
     return (Shown("/usr", "/usr"),)
 
@@ -114,8 +123,11 @@ def _host_usr(at: Path) -> tuple[Shown, ...]:
 def _image(image: Path, at: Path, points: tuple[str, ...]) -> tuple[Shown, ...]:
     """The image's top-level entries, except those that are the system's (``/proc``, ``/etc`` ...)."""
     if not image.is_absolute() or not (image / "usr").is_dir() or image == Path("/"):
-        raise PlanRefused(
-            "not an unpacked root file system", where="--rootfs", expected="a directory with usr/ in it"
+        raise ConfigurationError(
+            "not an unpacked root file system",
+            where="--rootfs",
+            expected="a directory with usr/ in it",
+            code="isolation.plan",
         )
     shown: list[Shown] = []
     for entry in sorted(os.scandir(image), key=lambda item: item.name):
@@ -165,7 +177,9 @@ def _make_mount_point(at: Path, point: str, shown: tuple[Shown, ...]) -> None:
     for segment in point.strip("/").split("/"):
         path /= segment
         if path.is_symlink():
-            raise PlanRefused("a link of the root stands where the profile lists a path", where=point)
+            raise ConfigurationError(
+                "a link of the root stands where the profile lists a path", where=point, code="isolation.plan"
+            )
         path.mkdir(mode=0o755, exist_ok=True)
 
 

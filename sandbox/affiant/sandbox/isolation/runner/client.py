@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from affiant.attestation.release.running import memory_descriptors
-from affiant.errors import AffiantError
-from affiant.sandbox.isolation.plan.errors import FrameRefused, RunnerLost, refusal_from_json
+from affiant.errors import AffiantError, UnreachableError
+from affiant.sandbox.isolation.plan.errors import FrameError, error_from_json
 from affiant.sandbox.isolation.plan.plan import Command, SandboxPlan
 from affiant.sandbox.isolation.plan.plan_wire import command_to_json, plan_to_json
 from affiant.sandbox.isolation.plan.protocol import control_pair, receive_frame, send_frame
@@ -92,7 +92,7 @@ class RunnerClient:
         if self._control.fileno() >= 0:
             self._loop.remove_reader(self._control)
             self._control.close()
-        lost = RunnerLost("the control socket was closed")
+        lost = UnreachableError("the control socket was closed", code="isolation.runner_lost")
         for future in self._open.values():
             if not future.done():
                 future.set_exception(lost)
@@ -102,7 +102,7 @@ class RunnerClient:
         """Make the sandbox; ``ca_bundle`` is the PEM that programs inside shall trust.
 
         Raises:
-            PlanRefused: the plan does not fit what the launcher fixed.
+            ``isolation.plan``: the plan does not fit what the launcher fixed.
             SandboxFailed: the machine refused a step.
         """
         bundle = os.memfd_create("affiant-ca-bundle", os.MFD_CLOEXEC)
@@ -113,7 +113,7 @@ class RunnerClient:
             os.close(bundle)
         if len(descriptors) != 1:
             _close(descriptors)
-            raise FrameRefused("the runner sent another number of sockets than one")
+            raise FrameError("the runner sent another number of sockets than one")
         return ProxySocket(
             endpoint=Endpoint(str(facts["host"]), _integer(facts, "port")),
             listener=socket.socket(fileno=descriptors[0]),
@@ -135,7 +135,7 @@ class RunnerClient:
             CommandNotRun: it could not be executed.
             LimitExceeded: a limit of the plan ended it.
             SandboxFailed: the sandbox did not come up, or was lost.
-            RunnerLost: the runner is gone, and the sandbox with it.
+            ``isolation.runner_lost``: the runner is gone, and the sandbox with it.
         """
         facts, _ = await self._ask("wait", {})
         names = ("code", "wall_ms", "memory_peak_bytes")
@@ -163,7 +163,7 @@ class RunnerClient:
         self, command: str, members: Mapping[str, object], descriptors: Sequence[int] = ()
     ) -> tuple[Mapping[str, object], tuple[int, ...]]:
         if self._control.fileno() < 0:
-            raise RunnerLost("the control socket is closed")
+            raise UnreachableError("the control socket is closed", code="isolation.runner_lost")
         number, self._next = self._next, self._next + 1
         future = self._loop.create_future()
         self._open[number] = future
@@ -171,13 +171,15 @@ class RunnerClient:
             send_frame(self._control, {"id": number, "do": command, **members}, descriptors)
             answer, received = await future
         except OSError as error:
-            raise RunnerLost("the runner does not take commands any more") from error
+            raise UnreachableError(
+                "the runner does not take commands any more", code="isolation.runner_lost"
+            ) from error
         finally:
             self._open.pop(number, None)
         refused = answer.get("refused")
         if isinstance(refused, dict):
             _close(received)
-            raise refusal_from_json(refused)
+            raise error_from_json(refused)
         facts = answer.get("ok")
         return (facts if isinstance(facts, dict) else {}), received
 
@@ -205,7 +207,7 @@ class RunnerClient:
 def _integer(facts: Mapping[str, object], name: str) -> int:
     value = facts.get(name)
     if not isinstance(value, int):
-        raise FrameRefused("the runner's answer lacks a number", where=name)
+        raise FrameError("the runner's answer lacks a number", where=name)
     return value
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, ConfigurationError
 from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.isolation.backends.backend import file_owner
 from affiant.sandbox.isolation.backends.bubblewrap import bwrap_program
@@ -33,7 +33,7 @@ from affiant.sandbox.isolation.backends.gvisor_driver import GVisorDriver
 from affiant.sandbox.isolation.backends.mounts import show_image, show_session
 from affiant.sandbox.isolation.backends.seccomp import seccomp_program
 from affiant.sandbox.isolation.plan.driver import Driver, Exit, Prepared, Stdio
-from affiant.sandbox.isolation.plan.errors import IsolationUnavailable, PlanRefused, StepRefused
+from affiant.sandbox.isolation.plan.errors import StepError
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import write_file
 from affiant.sandbox.isolation.plan.plan import Command, Limits, SandboxPlan
@@ -80,10 +80,10 @@ class Sandbox:
         """The namespaces, once prepared.
 
         Raises:
-            StepRefused: not prepared yet, or cleaned up.
+            StepError: not prepared yet, or cleaned up.
         """
         if self._enclosure is None:
-            raise StepRefused("there is no sandbox", expected="prepare comes first", found=self.state.value)
+            raise StepError("there is no sandbox", expected="prepare comes first", found=self.state.value)
         return self._enclosure
 
     @property
@@ -106,9 +106,13 @@ class Sandbox:
         """
         self._expect(State.NEW)
         if plan.rootfs != self.settings.rootfs or plan.runtime != self.settings.runtime:
-            raise PlanRefused("the plan names another root or runtime than the launcher did")
+            raise ConfigurationError(
+                "the plan names another root or runtime than the launcher did", code="isolation.plan"
+            )
         if self.settings.session_dir.is_relative_to(_NEW_MOUNTS_AT):
-            raise PlanRefused("the session's folder may not lie in /run", where="--session-dir")
+            raise ConfigurationError(
+                "the session's folder may not lie in /run", where="--session-dir", code="isolation.plan"
+            )
         self.state = State.ENDED
         gvisor = self.settings.backend is BackendName.GVISOR
         owner = file_owner(self.settings.backend, plan.session) if os.geteuid() == 0 else None
@@ -147,14 +151,15 @@ class Sandbox:
         self._expect(State.PREPARED)
         for name, fd in (("stdout", stdio.stdout), ("stderr", stdio.stderr)):
             if stat.S_ISREG(os.fstat(fd).st_mode):
-                raise PlanRefused(
+                raise ConfigurationError(
                     "an output stream of the sandbox may not be a regular file",
                     where=name,
                     expected="a pipe, a socket or a terminal: gVisor would overwrite the file from its start",
+                    code="isolation.plan",
                 )
         self.state = State.ENDED
         if self._driver is None or self._prepared is None:  # pragma: no cover - PREPARED means both are there
-            raise StepRefused("there is no sandbox")
+            raise StepError("there is no sandbox")
         self.pid = self._driver.start(self._prepared, command, stdio)
         self._started_at = time.monotonic()
         self.state = State.RUNNING
@@ -169,7 +174,7 @@ class Sandbox:
         """The program that writes a memory image."""
         self._expect(State.RUNNING)
         if self._driver is None:  # pragma: no cover - RUNNING means it is there
-            raise StepRefused("there is no sandbox")
+            raise StepError("there is no sandbox")
         return self._driver.checkpoint(image, leave_running=leave_running)
 
     def watch(self) -> Usage:
@@ -240,7 +245,7 @@ class Sandbox:
 
     def _expect(self, state: State) -> None:
         if self.state is not state:
-            raise StepRefused(
+            raise StepError(
                 "the step does not fit the sandbox's state", expected=state.value, found=self.state.value
             )
 
@@ -255,7 +260,9 @@ def _keep_to(cpus: int | None, *, session: str) -> None:
 
 def _found(program: str | None, name: str) -> str:
     if program is None:
-        raise IsolationUnavailable(
-            f"{name} is not installed", hint="Run scripts/install_sandbox_runtime.sh as root."
+        raise ConfigurationError(
+            f"{name} is not installed",
+            hint="Run scripts/install_sandbox_runtime.sh as root.",
+            code="isolation.unavailable",
         )
     return program

@@ -19,7 +19,7 @@ from typing import Final
 from affiant.errors import AffiantError
 from affiant.sandbox.isolation.backends.mounts import open_beneath
 from affiant.sandbox.isolation.plan.driver import Exit, Stdio
-from affiant.sandbox.isolation.plan.errors import FrameRefused, SandboxFailed, StepRefused
+from affiant.sandbox.isolation.plan.errors import FrameError, SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.leftover_record import (
     ProcessName,
     RunnerRecord,
@@ -152,7 +152,7 @@ class Runner:
                 self._clean_up()
                 return Reply()
             case other:
-                raise FrameRefused("unknown command", found=repr(str(other)[:40]))
+                raise FrameError("unknown command", found=repr(str(other)[:40]))
 
     def _prepare(self, members: Mapping[str, object], descriptors: Sequence[int]) -> Reply:
         (ca_bundle,) = _exactly(descriptors, 1)
@@ -178,7 +178,7 @@ class Runner:
     def _signal(self, members: Mapping[str, object]) -> Reply:
         number = members.get("number")
         if not isinstance(number, int) or number not in _SIGNALS:
-            raise FrameRefused("not a signal that may be sent", found=repr(str(number)[:20]))
+            raise FrameError("not a signal that may be sent", found=repr(str(number)[:20]))
         self.sandbox.signal(number)
         return Reply()
 
@@ -194,11 +194,9 @@ class Runner:
         """Write the memory image into a new folder of the session; the answer comes when it is written."""
         name, leave_running = members.get("dir"), members.get("leave_running")
         if not isinstance(name, str) or not isinstance(leave_running, bool):
-            raise FrameRefused("checkpoint takes dir and leave_running")
+            raise FrameError("checkpoint takes dir and leave_running")
         if any(segment in {"", ".", ".."} for segment in name.split("/")):
-            raise FrameRefused(
-                "not a folder of the session", expected="a relative path", found=repr(name[:80])
-            )
+            raise FrameError("not a folder of the session", expected="a relative path", found=repr(name[:80]))
         place = open_beneath(self.sandbox.settings.session_dir, name, owner=None)
         try:
             child = subprocess.Popen(
@@ -233,7 +231,7 @@ class Runner:
         outcome = self.sandbox.outcome
         if outcome is None and self.sandbox.state in {State.RUNNING, State.PREPARED, State.NEW}:
             return
-        refusal = StepRefused("no command was run in this sandbox") if outcome is None else outcome
+        refusal = StepError("no command was run in this sandbox") if outcome is None else outcome
         for request in self._waiting:
             match refusal:
                 case Exit(code):
@@ -271,13 +269,13 @@ class Runner:
 def _request_number(members: Mapping[str, object]) -> int:
     request = members.get("id")
     if not isinstance(request, int) or isinstance(request, bool):
-        raise FrameRefused("a request has no number")
+        raise FrameError("a request has no number")
     return request
 
 
 def _exactly(descriptors: Sequence[int], count: int) -> Sequence[int]:
     if len(descriptors) != count:
-        raise FrameRefused("another number of descriptors", expected=str(count), found=str(len(descriptors)))
+        raise FrameError("another number of descriptors", expected=str(count), found=str(len(descriptors)))
     return descriptors
 
 
@@ -287,5 +285,5 @@ def _read_all(fd: int) -> bytes:
     while chunk := os.pread(fd, 1 << 20, len(data)):
         data += chunk
         if len(data) > _MAX_CA_BUNDLE:
-            raise FrameRefused("the trust bundle is too large", expected=f"at most {_MAX_CA_BUNDLE} bytes")
+            raise FrameError("the trust bundle is too large", expected=f"at most {_MAX_CA_BUNDLE} bytes")
     return bytes(data)

@@ -30,10 +30,11 @@ from affiant.attestation.statements.statement import (
     session_statement,
 )
 from affiant.attestation.tdx.event_log.eventlog import EventLog
+from affiant.errors import NotAuthenticError
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.gateway.appraise_gateway import AppraisedGateway
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, GatewayReply
-from affiant.sandbox.supervisor.launch.errors import AdmissionMismatch, AdmissionRefused
+from affiant.sandbox.supervisor.launch.errors import AdmissionError
 from affiant.sandbox.supervisor.launch.launch_check import Launch
 
 __all__ = [
@@ -74,7 +75,7 @@ async def fetch_nonce(client: GatewayClient) -> str:
     """The gateway's single-use nonce (43 characters).
 
     Raises:
-        GatewayUnreachable, AdmissionRefused: none was given.
+        GatewayUnreachable, AdmissionError: none was given.
     """
     members = await _answer(await client.request("POST", "/v1/sessions/nonce", (_JSON,), b"{}"))
     nonce = members.get("nonce")
@@ -127,15 +128,17 @@ async def admit(
     """Ask for admission; the gateway's head for this session once it is granted.
 
     Raises:
-        AdmissionRefused: the gateway refuses; with its code.
-        AdmissionMismatch: it answers with something that is not its record of this admission.
+        AdmissionError: the gateway refuses; with its code.
+        ``session.admission_mismatch``: it answers with something that is not its record of this admission.
         GatewayUnreachable: no answer.
     """
     body = wrap_admission(Admission(identity.evidence, launch.policy.normal_form, launch.signature))
     members = await _answer(await client.request("POST", "/v1/sessions", (ADMISSION_TYPE,), body))
     start = members.get("start")
     if members.get("ksd") != gateway.keyset_digest or not isinstance(start, str):
-        raise AdmissionMismatch("the admission is not by the keyset that was appraised")
+        raise NotAuthenticError(
+            "the admission is not by the keyset that was appraised", code="session.admission_mismatch"
+        )
     record = verify_receipt(parse_receipt(start), gateway.statement)
     _check_start(record, launch, identity)
     return Head(record.chn, record.seq, record.rh)
@@ -153,8 +156,11 @@ def _check_start(record: VerifiedReceipt, launch: Launch, identity: SessionIdent
     )
     for what, expected, found in facts:
         if expected != found:
-            raise AdmissionMismatch(
-                f"the admission names another {what}", expected=expected, found=str(found)
+            raise NotAuthenticError(
+                f"the admission names another {what}",
+                expected=expected,
+                found=str(found),
+                code="session.admission_mismatch",
             )
 
 
@@ -175,12 +181,12 @@ async def _answer(reply: GatewayReply) -> Mapping[str, object]:
     raise gateway_refusal(members, reply.status)
 
 
-def gateway_refusal(members: Mapping[str, object], status: int) -> AdmissionRefused:
+def gateway_refusal(members: Mapping[str, object], status: int) -> AdmissionError:
     """The gateway's error body as a refusal."""
     error = members.get("error")
     shown = error if isinstance(error, Mapping) else {}
     code, message = shown.get("code"), shown.get("message")
-    return AdmissionRefused(
+    return AdmissionError(
         f"the gateway refuses: {str(message)[:300]}"
         if message
         else f"the gateway refuses with status {status}",

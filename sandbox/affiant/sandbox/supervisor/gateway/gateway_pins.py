@@ -8,7 +8,7 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.statements.gateway_config import GatewayConfig, parse_gateway_config
 from affiant.attestation.statements.manifest import Manifest
 from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
-from affiant.sandbox.supervisor.launch.errors import ProvisionMismatch
+from affiant.errors import NotAuthenticError
 
 __all__ = ["GatewayPins", "pinned_gateway"]
 
@@ -26,21 +26,26 @@ def pinned_gateway(manifest: Manifest, *, config: bytes, reference: bytes) -> Ga
     """The documents, if they are those that the manifest names.
 
     Raises:
-        ProvisionMismatch: other bytes than the manifest names. JSONError, ShapeMismatch: not such documents.
+        ``session.provision_mismatch``: other bytes than the manifest names.
+        JSONError, ShapeMismatch: not such documents.
     """
     for what, data, named in (
         ("gateway configuration", config, manifest.gateway.config),
         ("reference values", reference, manifest.gateway.reference),
     ):
         if sha256_name(data) != named:
-            raise ProvisionMismatch(
-                f"the {what} is not the one that the manifest names", expected=named, found=sha256_name(data)
+            raise NotAuthenticError(
+                f"the {what} is not the one that the manifest names",
+                expected=named,
+                found=sha256_name(data),
+                code="session.provision_mismatch",
             )
     pins = GatewayPins(parse_gateway_config(config), parse_reference_values(reference), manifest.gateway.cls)
     if pins.config.origin != manifest.gateway.origin:
-        raise ProvisionMismatch(
+        raise NotAuthenticError(
             "the gateway writes another log than the manifest names",
             expected=manifest.gateway.origin,
             found=pins.config.origin,
+            code="session.provision_mismatch",
         )
     return pins

@@ -105,7 +105,7 @@ class SessionGateway:
 
         Raises:
             GatewayUnreachable: no answer, or one that says to try again.
-            AdmissionRefused: the gateway does not take the record.
+            AdmissionError: the gateway does not take the record.
         """
         headers: tuple[HeaderField, ...] = ((b"Content-Type", b"application/jose"),)
         if submission.openings is not None:
@@ -121,7 +121,7 @@ class SessionGateway:
         """A nonce for fresh evidence of this session (43 characters).
 
         Raises:
-            GatewayUnreachable, AdmissionRefused: none was given.
+            GatewayUnreachable, AdmissionError: none was given.
         """
         return await fetch_nonce(self._client)
 
@@ -132,7 +132,7 @@ class SessionGateway:
             admission: a collection of that evidence and the new profile's normal form.
 
         Raises:
-            AdmissionRefused: it is not narrowed. GatewayUnreachable: nobody knows.
+            AdmissionError: it is not narrowed. GatewayUnreachable: nobody knows.
         """
         members = await self._asked("narrow", (ADMISSION_TYPE,), admission)
         result = members.get("result")
@@ -144,7 +144,7 @@ class SessionGateway:
         """Close the session; the gateway's close record. Idempotent.
 
         Raises:
-            GatewayUnreachable, AdmissionRefused: it was not closed.
+            GatewayUnreachable, AdmissionError: it was not closed.
         """
         json_body = ((b"Content-Type", b"application/json"),)
         members = await self._asked("close", json_body, canonical({"why": why}))
@@ -157,7 +157,7 @@ class SessionGateway:
         """The session's bundle with its sealed openings, as the gateway gives it, piece by piece.
 
         Raises:
-            GatewayUnreachable: no answer, or a larger one than any bundle. AdmissionRefused: refused.
+            GatewayUnreachable: no answer, or a larger one than any bundle. AdmissionError: refused.
         """
         reply = await self.send("GET", f"/v1/sessions/{self._session}/bundle", (), b"", cseq=None)
         size = 0

@@ -22,11 +22,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.attestation.encoding.canonical import canonical, parse_object
-from affiant.errors import AffiantError
-from affiant.sandbox.base.errors import ControlRefused
+from affiant.errors import AffiantError, MalformedError, StateError
 from affiant.whole_sending import WholeSender
 
-__all__ = ["ControlChannel", "Message", "Messages", "receive_first", "refusal_members"]
+__all__ = ["ControlChannel", "Message", "Messages", "receive_first", "refusal_members", "sent_error"]
 
 _LENGTH: Final = struct.Struct(">I")
 _MAX_MESSAGE: Final = 1 << 20
@@ -45,11 +44,11 @@ class Message:
         """A member that must be text.
 
         Raises:
-            ControlRefused: it is not there, or something else.
+            ``session.control``: it is not there, or something else.
         """
         value = self.members.get(name)
         if not isinstance(value, str):
-            raise ControlRefused("a member is missing, or is not text", where=name)
+            raise MalformedError("a member is missing, or is not text", where=name, code="session.control")
         return value
 
     def close(self) -> None:
@@ -64,6 +63,16 @@ def refusal_members(refusal: AffiantError) -> Mapping[str, object]:
     if hint is not None:
         message = message.removesuffix(f". {hint}")
     return {"code": refusal.code, "message": message, "hint": hint}
+
+
+def sent_error(members: Mapping[str, object]) -> StateError:
+    """The error whose :func:`refusal_members` the other end sent, under the code that it has there."""
+    hint = members.get("hint")
+    return StateError(
+        str(members.get("message")),
+        code=str(members.get("code")),
+        hint=None if hint is None else str(hint),
+    )
 
 
 class Messages:
@@ -84,14 +93,18 @@ class Messages:
         """The next complete message.
 
         Raises:
-            ControlRefused: not a message of this protocol, or without the descriptors that it names.
+            ``session.control``: not a message of this protocol, or without the descriptors that it names.
             JSONError: not canonical JSON.
         """
         if len(self._buffer) < _LENGTH.size:
             return None
         (size,) = _LENGTH.unpack(self._buffer[: _LENGTH.size])
         if size > _MAX_MESSAGE:
-            raise ControlRefused("a control message is too large", expected=f"at most {_MAX_MESSAGE} bytes")
+            raise MalformedError(
+                "a control message is too large",
+                expected=f"at most {_MAX_MESSAGE} bytes",
+                code="session.control",
+            )
         if len(self._buffer) < _LENGTH.size + size:
             return None
         members = dict(parse_object(bytes(self._buffer[_LENGTH.size : _LENGTH.size + size])))
@@ -100,9 +113,11 @@ class Messages:
 
     def _named(self, names: object) -> Mapping[str, int]:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ControlRefused("fds is not a list of names", where="fds")
+            raise MalformedError("fds is not a list of names", where="fds", code="session.control")
         if len(names) > len(self._descriptors) or len(set(names)) != len(names):
-            raise ControlRefused("a control message without the descriptors that it names", where="fds")
+            raise MalformedError(
+                "a control message without the descriptors that it names", where="fds", code="session.control"
+            )
         return {name: self._descriptors.popleft() for name in names}
 
     def close(self) -> None:
@@ -119,7 +134,7 @@ def _receive(control: socket.socket) -> tuple[bytes, tuple[int, ...]]:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             received.frombytes(payload[: len(payload) - len(payload) % received.itemsize])
     if flags & socket.MSG_CTRUNC:
-        raise ControlRefused("descriptors were lost on the control socket")
+        raise MalformedError("descriptors were lost on the control socket", code="session.control")
     return data, tuple(received)
 
 
@@ -146,7 +161,7 @@ class ControlChannel:
         """The next message; None: the other end closed.
 
         Raises:
-            ControlRefused, JSONError: not a message of this protocol.
+            ``session.control``, JSONError: not a message of this protocol.
         """
         while (message := self._messages.next()) is None:
             try:

@@ -17,18 +17,12 @@ from affiant.errors import ConfigurationError
 from affiant.sandbox.isolation.plan.etc_files import CA_BUNDLE_AT
 from affiant.sandbox.isolation.plan.plan import RUNTIME_AT
 
-__all__ = ["VariableRefused", "agent_environment"]
+__all__ = ["agent_environment"]
 
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _PROXY: Final = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 _TRUST: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
-
-
-class VariableRefused(ConfigurationError):
-    """A variable of the user's that the supervisor sets itself, or that is none."""
-
-    code = "session.environment"
 
 
 def agent_environment(
@@ -49,7 +43,7 @@ def agent_environment(
         user: what the launcher adds; it may set ``PATH``, ``HOME``, ``LANG`` and ``TRACEPARENT``, not the rest.
 
     Raises:
-        VariableRefused: a name that is reserved, or no name.
+        ``session.environment``: a name that is reserved, or no name.
     """
     ours: dict[str, str] = {
         **dict.fromkeys(_PROXY, proxy_url),
@@ -68,9 +62,13 @@ def agent_environment(
     }
     for name, value in user.items():
         if _NAME.match(name) is None or "\0" in value:
-            raise VariableRefused("not an environment variable", found=ascii(name[:40]))
+            raise ConfigurationError(
+                "not an environment variable", found=ascii(name[:40]), code="session.environment"
+            )
         if name in ours:
-            raise VariableRefused("the supervisor sets this variable itself", found=name)
+            raise ConfigurationError(
+                "the supervisor sets this variable itself", found=name, code="session.environment"
+            )
         if name == "TRACEPARENT" and trace_of([value.encode("utf-8", "replace")]) is None:
-            raise VariableRefused("not a W3C trace context", where=name)
+            raise ConfigurationError("not a W3C trace context", where=name, code="session.environment")
     return {**defaults, **user, **ours}

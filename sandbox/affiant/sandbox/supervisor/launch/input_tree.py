@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.supervisor.launch.errors import ProvisionMismatch
+from affiant.errors import NotAuthenticError
 from affiant.sandbox.workspace.tree import tree_digest
 from affiant.sandbox.workspace.walk import read_tree
 
@@ -27,12 +27,14 @@ def check_input(session_dir: Path, digest: str | None) -> None:
     """Return if the session's files are exactly the input with ``digest`` (``sha256:`` name), or none.
 
     Raises:
-        ProvisionMismatch: another tree, or anything beside it.
+        ``session.provision_mismatch``: another tree, or anything beside it.
     """
     place = session_dir / _FILES
     if digest is None:
         if os.path.lexists(place):
-            raise ProvisionMismatch("there are files although the activation names no input")
+            raise NotAuthenticError(
+                "there are files although the activation names no input", code="session.provision_mismatch"
+            )
         return
     for _ in range(_MAX_DEPTH):
         inner = _only_directory(place)
@@ -41,8 +43,10 @@ def check_input(session_dir: Path, digest: str | None) -> None:
         if tree_digest(read_tree(inner)) == digest:
             return
         place = inner
-    raise ProvisionMismatch(
-        "the session's files are not the input that the activation names", expected=digest
+    raise NotAuthenticError(
+        "the session's files are not the input that the activation names",
+        expected=digest,
+        code="session.provision_mismatch",
     )
 
 
@@ -54,5 +58,7 @@ def _only_directory(place: Path) -> Path | None:
         if found is None or not stat.S_ISDIR(os.lstat(found).st_mode):
             return None
     except OSError as error:
-        raise ProvisionMismatch("the session's files cannot be read", found=error.strerror) from error
+        raise NotAuthenticError(
+            "the session's files cannot be read", found=error.strerror, code="session.provision_mismatch"
+        ) from error
     return found

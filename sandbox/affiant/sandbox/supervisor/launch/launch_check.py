@@ -30,16 +30,11 @@ from affiant.attestation.statements.manifest import (
     vault_authority,
 )
 from affiant.attestation.tdx.event_log.eventlog import Event, EventLog, LoggedEvent
+from affiant.errors import NotAuthenticError, NotFreshError
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.sandbox.egress.records_of_egress import PolicyFacts
 from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
 from affiant.sandbox.isolation.plan.plan import HostUsr
-from affiant.sandbox.supervisor.launch.errors import (
-    MRCONFIGIDMismatch,
-    ProfileMismatch,
-    ProvisionMismatch,
-    SessionExpired,
-)
 from affiant.sandbox.supervisor.launch.provision import Provision
 
 __all__ = ["Launch", "check_launch", "extend_session_events"]
@@ -64,29 +59,34 @@ def check_launch(provision: Provision, registers: TDRegisters, *, build: str, no
         build: ``sha256:`` of this installation's release manifest.
 
     Raises:
-        ProfileMismatch, MRCONFIGIDMismatch, ProvisionMismatch, SessionExpired: as the steps say.
+        ``session.profile_mismatch``, ``session.mrconfigid_mismatch``, ``session.provision_mismatch``,
+            ``session.expired``: as the steps say.
         AffiantError: a document is not in its form.
     """
     manifest = parse_manifest(provision.manifest)
     policy = parse_normal_form(provision.policy)
     if policy.digest != manifest.profile_digest:
-        raise ProfileMismatch(
+        raise NotAuthenticError(
             "the policy is not the one that the manifest names",
             expected=manifest.profile_digest,
             found=policy.digest,
+            code="session.profile_mismatch",
         )
     if registers.mrconfigid != mrconfigid(manifest):
-        raise MRCONFIGIDMismatch(
+        raise NotAuthenticError(
             "this TD was launched for another manifest",
             expected=mrconfigid(manifest).hex(),
             found=registers.mrconfigid.hex(),
+            code="session.mrconfigid_mismatch",
         )
     require_verifiable(policy.policy.approval.identities)
     activation = parse_activation(provision.activation)
     _check_manifest(provision, manifest, build)
     _check_activation(provision, activation, now)
     if any(registers.rtmrs[3]):
-        raise ProvisionMismatch("this TD was activated before", expected="RTMR3 of zeros")
+        raise NotAuthenticError(
+            "this TD was activated before", expected="RTMR3 of zeros", code="session.provision_mismatch"
+        )
     facts = PolicyFacts(provision.agent.name, manifest.profile_digest, manifest.file_digest)
     return Launch(manifest, activation, policy, facts, provision.signature)
 
@@ -94,40 +94,57 @@ def check_launch(provision: Provision, registers: TDRegisters, *, build: str, no
 def _check_manifest(provision: Provision, manifest: Manifest, build: str) -> None:
     """Step 3, what is the same for every session of this kind."""
     if manifest.supervisor != build:
-        raise ProvisionMismatch(
-            "this is not the build that the manifest names", expected=manifest.supervisor, found=build
+        raise NotAuthenticError(
+            "this is not the build that the manifest names",
+            expected=manifest.supervisor,
+            found=build,
+            code="session.provision_mismatch",
         )
     roots = tuple(sorted({sha256_name(root) for root in provision.roots}))
     if roots != manifest.upstream_roots:
-        raise ProvisionMismatch("the trust roots are not those that the manifest names")
+        raise NotAuthenticError(
+            "the trust roots are not those that the manifest names", code="session.provision_mismatch"
+        )
     vault = provision.vault
     found = None if vault is None else {"address": vault.address, "ca": vault_authority(vault.roots)}
     if found != manifest.vault:
-        raise ProvisionMismatch("Vault is not the one that the manifest names")
+        raise NotAuthenticError(
+            "Vault is not the one that the manifest names", code="session.provision_mismatch"
+        )
     if isinstance(provision.rootfs, HostUsr) != (manifest.rootfs == "host-usr"):
-        raise ProvisionMismatch("the root file system is not the one that the manifest names")
+        raise NotAuthenticError(
+            "the root file system is not the one that the manifest names", code="session.provision_mismatch"
+        )
     if (provision.runtime is None) != (manifest.runtime is None):
-        raise ProvisionMismatch("the runtime is not the one that the manifest names")
+        raise NotAuthenticError(
+            "the runtime is not the one that the manifest names", code="session.provision_mismatch"
+        )
     if not provision.backend.isolation.reaches(IsolationClass(manifest.isolation_floor)):
-        raise ProvisionMismatch(
+        raise NotAuthenticError(
             "the isolation is below the manifest's minimum",
             expected=manifest.isolation_floor,
             found=provision.backend.value,
+            code="session.provision_mismatch",
         )
 
 
 def _check_activation(provision: Provision, activation: Activation, now: datetime) -> None:
     """Step 3, what is this session's own."""
     if agent_commitment(provision.agent.salt, provision.agent.name) != activation.agent:
-        raise ProvisionMismatch("the agent is not the one that the activation names")
+        raise NotAuthenticError(
+            "the agent is not the one that the activation names", code="session.provision_mismatch"
+        )
     if provision.backend.value != activation.isolation:
-        raise ProvisionMismatch(
+        raise NotAuthenticError(
             "the isolation is not the one that the activation names",
             expected=activation.isolation,
             found=provision.backend.value,
+            code="session.provision_mismatch",
         )
     if now.timestamp() >= activation.expires:
-        raise SessionExpired("the activation's time is over", expected=f"before {activation.expires}")
+        raise NotFreshError(
+            "the activation's time is over", expected=f"before {activation.expires}", code="session.expired"
+        )
 
 
 def extend_session_events(td: QuoteSource, launch: Launch) -> EventLog:

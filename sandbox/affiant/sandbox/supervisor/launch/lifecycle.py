@@ -19,7 +19,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from affiant.sandbox.supervisor.launch.errors import TransitionRefused
+from affiant.errors import StateError
 
 __all__ = ["TRANSITIONS", "Lifecycle", "State"]
 
@@ -62,11 +62,14 @@ class Lifecycle:
         """Go on to ``state``; ``code`` is required for, and only for, FAILED.
 
         Raises:
-            TransitionRefused: the table does not have this step.
+            ``session.transition``: the table does not have this step.
         """
         if state not in TRANSITIONS[self.state] or (code is None) == (state is State.FAILED):
-            raise TransitionRefused(
-                "the session cannot take this step", expected=self._expected(), found=state.value
+            raise StateError(
+                "the session cannot take this step",
+                expected=self._expected(),
+                found=state.value,
+                code="session.transition",
             )
         self.state, self.code = state, code
 
@@ -74,11 +77,14 @@ class Lifecycle:
         """Return if the session is in ``state``.
 
         Raises:
-            TransitionRefused: it is not.
+            ``session.transition``: it is not.
         """
         if self.state is not state:
-            raise TransitionRefused(
-                "the session is not in this state", expected=state.value, found=self.state.value
+            raise StateError(
+                "the session is not in this state",
+                expected=state.value,
+                found=self.state.value,
+                code="session.transition",
             )
 
     def _expected(self) -> str:

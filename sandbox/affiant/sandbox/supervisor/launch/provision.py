@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u, from_hex
-from affiant.sandbox.base.errors import ControlRefused
+from affiant.errors import MalformedError
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, RootFS
 from affiant.sandbox.supervisor.launch.control import Message
@@ -76,10 +76,12 @@ def parse_provision(message: Message) -> Provision:
     """The provision in the launcher's first message.
 
     Raises:
-        ControlRefused: a member is missing or of another type. EncodingError: not base64url.
+        ``session.control``: a member is missing or of another type. EncodingError: not base64url.
     """
     if message.members.get("op") != "provision":
-        raise ControlRefused("the first message is no provision", expected='"op": "provision"')
+        raise MalformedError(
+            "the first message is no provision", expected='"op": "provision"', code="session.control"
+        )
     return Provision(
         manifest=from_b64u(message.text("manifest")),
         activation=from_b64u(message.text("activation")),
@@ -107,7 +109,7 @@ def _signature(value: object) -> bytes | None:
 
 def _agent(value: object) -> Agent:
     if not isinstance(value, Mapping):
-        raise ControlRefused("a member is missing, or no object", where="agent")
+        raise MalformedError("a member is missing, or no object", where="agent", code="session.control")
     return Agent(
         name=_text(value.get("name"), "agent.name"),
         salt=from_hex(_text(value.get("salt"), "agent.salt")),
@@ -121,14 +123,18 @@ def _rootfs(text: str) -> RootFS:
 
 def _backend(text: str) -> BackendName:
     if text not in _BACKENDS:
-        raise ControlRefused("unknown isolation", expected=" or ".join(_BACKENDS), where="isolation")
+        raise MalformedError(
+            "unknown isolation", expected=" or ".join(_BACKENDS), where="isolation", code="session.control"
+        )
     return _BACKENDS[text]
 
 
 def _secrets(descriptors: Mapping[str, int]) -> tuple[int, int] | None:
     store, key = descriptors.get("secret_store"), descriptors.get("secret_key")
     if (store is None) != (key is None):
-        raise ControlRefused("a secret store without its key, or a key without its store", where="fds")
+        raise MalformedError(
+            "a secret store without its key, or a key without its store", where="fds", code="session.control"
+        )
     return None if store is None or key is None else (store, key)
 
 
@@ -136,7 +142,11 @@ def _vault(value: object, token: int | None) -> Vault | None:
     if value is None and token is None:
         return None
     if not isinstance(value, Mapping) or token is None:
-        raise ControlRefused("Vault's address without a token, or a token without an address", where="vault")
+        raise MalformedError(
+            "Vault's address without a token, or a token without an address",
+            where="vault",
+            code="session.control",
+        )
     roots = tuple(from_b64u(_text(root, "vault.roots")) for root in _list(value.get("roots"), "vault.roots"))
     return Vault(_text(value.get("address"), "vault.address"), roots, token)
 
@@ -145,13 +155,17 @@ def _decisions(message: Message) -> int | None:
     """The log's descriptor. One that was asked for and did not come must not become a session without a log."""
     asked, descriptor = message.members.get("decisions", False), message.descriptors.get("decisions")
     if not isinstance(asked, bool) or asked != (descriptor is not None):
-        raise ControlRefused("a decision log without its descriptor, or a descriptor without it", where="fds")
+        raise MalformedError(
+            "a decision log without its descriptor, or a descriptor without it",
+            where="fds",
+            code="session.control",
+        )
     return descriptor
 
 
 def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
-        raise ControlRefused("a member is missing, or is not text", where=where)
+        raise MalformedError("a member is missing, or is not text", where=where, code="session.control")
     return value
 
 
@@ -161,5 +175,5 @@ def _optional(value: object, where: str) -> str | None:
 
 def _list(value: object, where: str) -> list[object]:
     if not isinstance(value, list):
-        raise ControlRefused("a member is missing, or is not a list", where=where)
+        raise MalformedError("a member is missing, or is not a list", where=where, code="session.control")
     return value

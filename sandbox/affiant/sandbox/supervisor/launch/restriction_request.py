@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u
-from affiant.errors import AffiantError
-from affiant.sandbox.base.errors import ControlRefused
+from affiant.errors import AffiantError, MalformedError
 from affiant.sandbox.supervisor.launch.control import refusal_members
 
 __all__ = ["NarrowRequest", "Narrowed", "narrow_id", "parse_narrow_request", "refused_answer"]
@@ -58,11 +57,11 @@ def narrow_id(members: Mapping[str, object]) -> int:
     """The request's number, by which it is answered.
 
     Raises:
-        ControlRefused: it has none.
+        ``session.control``: it has none.
     """
     number = members.get("id")
     if type(number) is not int or not 0 <= number < _MAX_ID:
-        raise ControlRefused("a request without a number", where="id")
+        raise MalformedError("a request without a number", where="id", code="session.control")
     return number
 
 
@@ -70,18 +69,22 @@ def parse_narrow_request(members: Mapping[str, object]) -> NarrowRequest:
     """The request in a control message.
 
     Raises:
-        ControlRefused: a member too many or too few, or of another type. EncodingError: not base64url.
+        ``session.control``: a member too many or too few, or of another type. EncodingError: not base64url.
     """
     policy, file, signature = (members.get(name) for name in ("policy", "file", "signature"))
     if set(members) != _MEMBERS or not isinstance(policy, str) or not isinstance(file, str):
-        raise ControlRefused(
-            "not a request to restrict the profile", expected=", ".join(sorted(_MEMBERS)), where="narrow"
+        raise MalformedError(
+            "not a request to restrict the profile",
+            expected=", ".join(sorted(_MEMBERS)),
+            where="narrow",
+            code="session.control",
         )
     if _FILE.match(file) is None or not isinstance(signature, (str, type(None))):
-        raise ControlRefused(
+        raise MalformedError(
             "not a request to restrict the profile",
             expected="a file's digest, and a signature or none",
             where="narrow",
+            code="session.control",
         )
     return NarrowRequest(from_b64u(policy), file, None if signature is None else from_b64u(signature))
 

@@ -28,9 +28,8 @@ from affiant.attestation.records.chain import ChainSigner, Head
 from affiant.attestation.records.receipt import Issued
 from affiant.attestation.records.sealed_disclosures import seal
 from affiant.attestation.schema.records import KINDS
-from affiant.errors import AffiantError, UnreachableError
+from affiant.errors import AffiantError, StateError, UnreachableError
 from affiant.sandbox.egress.http.errors import RecordsUnavailable
-from affiant.sandbox.supervisor.launch.errors import RecordsStopped
 from affiant.sandbox.supervisor.records.spool import SpoolEntry
 
 __all__ = ["BOUND", "AgentFacts", "RecordSpool", "SessionRecords", "Submission"]
@@ -288,7 +287,11 @@ class SessionRecords:
                     lambda: len(self._pending) < BOUND or self.stopped.done() or self.lost.done()
                 )
         except TimeoutError:
-            self.stop_chain(RecordsStopped("too many records without acknowledgement", expected=BOUND))
+            self.stop_chain(
+                StateError(
+                    "too many records without acknowledgement", expected=BOUND, code="session.records_stopped"
+                )
+            )
         if self.stopped.done():
             raise RecordsUnavailable("the session's chain has stopped", found=self.stopped.result().code)
 
@@ -308,7 +311,11 @@ class SessionRecords:
                 async with self._file:
                     await asyncio.to_thread(self._spool.append, [entry.spooled for entry in batch])
             except OSError as error:
-                self.stop_chain(RecordsStopped("records cannot be written", found=error.strerror))
+                self.stop_chain(
+                    StateError(
+                        "records cannot be written", found=error.strerror, code="session.records_stopped"
+                    )
+                )
                 return
             for entry in batch:
                 if not entry.durable.done():
@@ -358,7 +365,9 @@ class SessionRecords:
                 done = not self._pending and not self._unwritten
                 await asyncio.to_thread(self._spool.acknowledge, entry.issued.rh, all_done=done)
         except OSError as error:
-            self.stop_chain(RecordsStopped("records cannot be written", found=error.strerror))
+            self.stop_chain(
+                StateError("records cannot be written", found=error.strerror, code="session.records_stopped")
+            )
 
 
 def _refuse(future: asyncio.Future[None], reason: AffiantError) -> None:

@@ -1,0 +1,76 @@
+"""Lists the codes of this package's errors that no program catches by a class of their own.
+
+Each is raised as its family with ``code=``. An error that a program catches has a class; its docstring is its meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["ERROR_CODES"]
+
+ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
+    "egress.address": ("NotAllowedError", "An allowed name has an address that must not be dialled."),
+    "egress.ambiguous": ("MalformedError", "Two servers could read the bytes as two requests (smuggling)."),
+    "egress.cut": ("StateError", "The request was interrupted by a restriction or by the session's end."),
+    "egress.host_mismatch": ("NotAllowedError", "CONNECT, SNI, target and ``Host`` do not name one host."),
+    "egress.method": ("NotAllowedError", "A method that is never forwarded, or a header that overrides it."),
+    "egress.name_budget": ("NotAllowedError", "Too many different names, which could carry data out."),
+    "egress.name_unresolved": ("UnreachableError", "An allowed name has no address."),
+    "egress.request": (
+        "MalformedError",
+        "Not an HTTP/1.1 request in the one form that all servers read alike.",
+    ),
+    "egress.upgrade": ("NotAllowedError", "The request asks for a protocol that the proxy does not judge."),
+    "gateway.no_receipt": ("NotAllowedError", "The answer has no receipt: the counter may have no record."),
+    "gateway.proof_refused": (
+        "NotAllowedError",
+        "The gateway rejected the proof: the counter has no record.",
+    ),
+    "home.file": ("MalformedError", "A file of the state folder is not in its form."),
+    "home.refused": (
+        "ConfigurationError",
+        "The state folder is no folder, another user's, or open to others.",
+    ),
+    "isolation.plan": ("ConfigurationError", "The plan has a path, source or size that no sandbox may have."),
+    "isolation.runner_lost": ("UnreachableError", "The runner process does not answer any more."),
+    "isolation.unavailable": ("ConfigurationError", "No backend here reaches the minimum isolation."),
+    "service.failed": ("StateError", "A service ended before it was ready."),
+    "service.silent": ("UnreachableError", "A service did not become ready in time."),
+    "service.unreadable": ("ConfigurationError", "A service's own user cannot read a path that it needs."),
+    "services.other_configuration": ("ConfigurationError", "The running gateway cannot serve this session."),
+    "session.admission_mismatch": ("NotAuthenticError", "The admission has other keys or evidence."),
+    "session.broker_lost": ("UnreachableError", "The secret broker is gone; there is no egress without it."),
+    "session.bundle": ("MalformedError", "What came for a session is not a bundle and its sealed openings."),
+    "session.control": ("MalformedError", "A control message that is not one of the protocol's."),
+    "session.environment": ("ConfigurationError", "A name that is no variable, or one that is set already."),
+    "session.expired": ("NotFreshError", "The activation's time is over."),
+    "session.extra_ca": ("ConfigurationError", "A file of extra certificate authorities is not one."),
+    "session.gateway_address": ("ConfigurationError", "The gateway's address is not one that can be used."),
+    "session.gateway_pin": ("ConfigurationError", "A gateway is named without the configuration to expect."),
+    "session.host": ("ConfigurationError", "A host-to-address entry is malformed."),
+    "session.input": ("ConfigurationError", "The input, its place or the output does not fit the profile."),
+    "session.input_private": ("ConfigurationError", "A folder for the agent overlaps a private one."),
+    "session.mrconfigid_mismatch": ("NotAuthenticError", "MRCONFIGID is not the manifest's digest."),
+    "session.narrowing_busy": ("StateError", "The profile cannot be restricted now; it stays as it was."),
+    "session.not_closed": ("UnreachableError", "The gateway did not close the session in time."),
+    "session.not_gathered": ("StateError", "The session's receipts, or its files, cannot be had from here."),
+    "session.not_here": ("ConfigurationError", "This state folder has no session of that id."),
+    "session.not_open": ("StateError", "The step needs a session that is open, and this one is not."),
+    "session.platform": ("ConfigurationError", "This machine's TD cannot run this session."),
+    "session.profile_mismatch": (
+        "NotAuthenticError",
+        "The policy has another digest than the manifest names.",
+    ),
+    "session.provision_mismatch": ("NotAuthenticError", "Manifest or activation names something else."),
+    "session.records_stopped": ("StateError", "Records can no longer be kept or acknowledged."),
+    "session.running": ("StateError", "The session has not ended: its own launcher hands everything over."),
+    "session.supervisor_lost": ("StateError", "The supervisor ended without saying why."),
+    "session.transition": ("StateError", "A step that the life cycle does not have from its present state."),
+    "store.locked": ("StateError", "Another process holds this part of the state folder."),
+    "workspace.image": ("MalformedError", "An archive or OCI layout that is not what it claims to be."),
+    "workspace.output": ("NotAllowedError", "A link or a file of the output is where a directory is needed."),
+    "workspace.unwritable": ("UnreachableError", "The output cannot be written: a full disk, for example."),
+}
+"""Code -> the family that is raised, and its meaning."""
