@@ -21,7 +21,7 @@ import pytest
 from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import Access, Command, FileGrant, HostUsr, SandboxPlan, plan_sandbox
-from affiant.sandbox.isolation.runner.client import Ended, RunnerClient, spawn_runner
+from affiant.sandbox.isolation.runner.client import RunnerClient, spawn_runner
 from affiant.sandbox.isolation.runner.runner_settings import Settings
 
 FOUND = probe() if platform.system() == "Linux" else {}
@@ -50,7 +50,7 @@ GVISOR = next(item for item in backend_parameters() if item.values[0] is Backend
 class Run:
     """What came out of one command."""
 
-    ended: Ended
+    ended: int
     output: str
     greeted: int
     session_dir: Path
@@ -101,7 +101,7 @@ def greeting(listener: socket.socket) -> Iterator[list[int]]:
         os.close(stop)
 
 
-async def communicate(client: RunnerClient, command: Command, stdin: bytes = b"") -> tuple[Ended, str]:
+async def communicate(client: RunnerClient, command: Command, stdin: bytes = b"") -> tuple[int, str]:
     """Run ``command`` with pipes, as the supervisor does; its output, both streams together."""
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
@@ -120,7 +120,7 @@ async def communicate(client: RunnerClient, command: Command, stdin: bytes = b""
     return await client.wait(), output.decode("utf-8", "replace")
 
 
-async def begin(client: RunnerClient, command: Command) -> tuple[int, asyncio.Task[Ended]]:
+async def begin(client: RunnerClient, command: Command) -> tuple[int, asyncio.Task[int]]:
     """Start ``command`` and return once it has said its first words; the rest of its output, and its end."""
     read, write = os.pipe()
     nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
@@ -170,7 +170,7 @@ def probe_inside(session_dir: Path, backend: BackendName, script: Path, request:
     source = script.read_text().encode("unicode_escape")
     stdin = source + b"\n" + json.dumps(request).encode()
     result = run(session_dir, backend, "python3", "-c", program, stdin=stdin, **more)
-    assert result.ended.code == 0, result.output
+    assert result.ended == 0, result.output
     result.facts = json.loads(result.output.splitlines()[-1])
     return result
 

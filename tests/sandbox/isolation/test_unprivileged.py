@@ -46,7 +46,7 @@ async def go():
         proxy.listener.close()
         await runner.cleanup()
     process.wait()
-    print(json.dumps([ended.code, sorted(os.listdir(sys.argv[1] + "/files/0") + os.listdir(sys.argv[1] + "/files/1"))]))
+    print(json.dumps([ended, sorted(os.listdir(sys.argv[1] + "/files/0") + os.listdir(sys.argv[1] + "/files/1"))]))
 
 asyncio.run(go())
 """

@@ -147,10 +147,10 @@ class AgentRun:
             self.started.set()
             copies = [asyncio.create_task(output.copy()) for output in outputs]
             stack.push_async_callback(_end_all, copies)
-            ended = await self.services.runner.wait()
+            code = await self.services.runner.wait()
             await asyncio.gather(*copies)  # all writers are dead, so this takes as long as the user does
             names = ("stdout", "stderr")
-            return ended.code, {name: output.digest for name, output in zip(names, outputs, strict=True)}
+            return code, {name: output.digest for name, output in zip(names, outputs, strict=True)}
 
     def _stdin(self) -> int:
         """The command's end of its standard input, fed from the user's by a thread."""

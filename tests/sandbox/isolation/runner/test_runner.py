@@ -15,7 +15,6 @@ import pytest
 from tests.raising import raises_code
 from tests.sandbox.isolation.conftest import (
     ENV,
-    GVISOR,
     Held,
     begin,
     communicate,
@@ -72,7 +71,7 @@ def machine_state():
     ],
 )
 def test_the_exit_code_is_the_commands_own(backend, tmp_path, script, code):
-    assert run(tmp_path, backend, SHELL, "-c", script).ended.code == code
+    assert run(tmp_path, backend, SHELL, "-c", script).ended == code
 
 
 @pytest.mark.parametrize(
@@ -109,13 +108,12 @@ def test_output_streams_while_the_command_runs_and_a_signal_reaches_it(backend, 
             )
             read, waiting = await begin(client, Command(("python3", "-c", program), ENV))
             assert not waiting.done()
-            assert (await client.usage())["memory_peak_bytes"] > 1 << 20
             await client.signal(signal.SIGTERM)
             ended = await asyncio.wait_for(waiting, 10)
             os.close(read)
             return ended
 
-    assert asyncio.run(go()).code == 42
+    assert asyncio.run(go()) == 42
 
 
 @pytest.mark.parametrize(
@@ -136,7 +134,7 @@ def test_an_ending_signal_reaches_every_process_of_the_command_as_from_a_termina
             await client.signal(number)
             return await asyncio.wait_for(waiting, 10)
 
-    assert asyncio.run(go()).code == 5
+    assert asyncio.run(go()) == 5
 
 
 def test_a_stopped_command_stands_still_with_all_its_processes_until_it_is_continued(backend, tmp_path):
@@ -176,7 +174,7 @@ def test_any_other_signal_reaches_the_commands_first_process_only(backend, tmp_p
             read, waiting = await begin(client, Command((SHELL, "-c", script), ENV))
             await client.signal(signal.SIGUSR1)
             ended = await asyncio.wait_for(waiting, 10)
-            return ended.code, await rest_of(read)
+            return ended, await rest_of(read)
 
     assert asyncio.run(go()) == (4, b"told\nchild\n")
 
@@ -194,9 +192,9 @@ def test_kill_ends_a_command_that_ignores_every_signal(backend, tmp_path):
             await client.kill()
             ended = await asyncio.wait_for(waiting, 5)
             assert await rest_of(read) == b""
-            assert (await client.wait()).code == ended.code
+            assert await client.wait() == ended
             await client.kill()
-            return ended.code
+            return ended
 
     assert asyncio.run(go()) == 137
 
@@ -213,7 +211,7 @@ def test_two_sandboxes_at_once_have_their_own_proxies_and_files(backend, tmp_pat
                 )
                 ended, output = await communicate(client, Command(("python3", "-c", program, name), ENV))
                 await client.cleanup()
-                return ended.code, output, greeted[0]
+                return ended, output, greeted[0]
 
     async def both():
         return await asyncio.gather(one("first"), one("second"))
@@ -243,7 +241,6 @@ def test_steps_out_of_turn_are_refused_and_change_nothing(backend, tmp_path):
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
             for step in (
                 client.signal(15),
-                client.checkpoint("snapshot"),
                 client.prepare(plan_sandbox("s", ()), ca_bundle=b""),
             ):
                 with pytest.raises(StepError):
@@ -254,7 +251,7 @@ def test_steps_out_of_turn_are_refused_and_change_nothing(backend, tmp_path):
             await client.cleanup()
             with raises_code("isolation.runner_lost"):
                 await client.wait()
-            return ended.code, output
+            return ended, output
 
     assert asyncio.run(go()) == (0, "fine\n")
 
@@ -301,7 +298,7 @@ def test_a_fork_bomb_meets_a_full_table_and_the_runner_lives(backend, tmp_path):
     )
     result = run(tmp_path, backend, "python3", "-c", bomb, limits=Limits(processes=40))
     assert re.match(r"full 3\d\n", result.output)
-    assert result.ended.code == 137
+    assert result.ended == 137
 
 
 def test_the_sandbox_keeps_to_its_processors(backend, tmp_path):
@@ -524,38 +521,6 @@ def test_an_image_is_the_root_and_is_never_written(backend, tmp_path):
     assert output.endswith("/usr/bin/sh\n")
     assert (session / "files" / "1" / "x").exists() or (session / "files" / "0" / "x").exists()
     assert sorted(path.relative_to(image) for path in image.rglob("*")) == before
-
-
-@GVISOR.marks[0]
-@pytest.mark.gvisor
-@pytest.mark.root
-def test_a_memory_image_is_written_and_the_sandbox_goes_on(tmp_path):
-    async def go():
-        async with sandbox(tmp_path, BackendName.GVISOR, plan_sandbox("s", ())) as (client, _, _):
-            program = "import time; print('up', flush=True); time.sleep(1); print('still here')"
-            read, waiting = await begin(client, Command(("python3", "-c", program), ENV))
-            await client.checkpoint("snapshots/one", leave_running=True)
-            assert await rest_of(read) == b"still here\n"
-            assert (await waiting).code == 0
-            await client.cleanup()
-
-    asyncio.run(go())
-    image = tmp_path / "snapshots" / "one"
-    assert {path.name for path in image.iterdir()} >= {"checkpoint.img"}
-    assert sum(path.stat().st_size for path in image.iterdir()) > 1 << 16
-
-
-@GVISOR.marks[0]
-@pytest.mark.gvisor
-@pytest.mark.root
-@pytest.mark.parametrize("folder", ["/etc/x", "../x", "a/../../x", "", "a//b"])
-def test_a_memory_image_is_written_into_the_session_only(tmp_path, folder):
-    async def go():
-        async with sandbox(tmp_path, BackendName.GVISOR, plan_sandbox("s", ())) as (client, _, _):
-            await client.checkpoint(folder)
-
-    with pytest.raises((FrameError, StepError)):
-        asyncio.run(go())
 
 
 def test_frames_that_are_not_the_protocols_are_answered_and_survived(backend, tmp_path):

@@ -15,7 +15,7 @@ from affiant.errors import ConfigurationError
 from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.isolation.backends.bubblewrap import Launch, close_all, open_launch
 from affiant.sandbox.isolation.backends.enclosure import Enclosure
-from affiant.sandbox.isolation.plan.driver import FOR_ALL, Exit, Prepared, Stdio
+from affiant.sandbox.isolation.plan.driver import FOR_ALL, Prepared, Stdio
 from affiant.sandbox.isolation.plan.errors import CommandNotRun, SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.linux import die_with_parent
 from affiant.sandbox.isolation.plan.plan import Command, DirectoryRoot
@@ -88,7 +88,7 @@ class BubblewrapDriver:
                 "the signal found no process", expected="a command that has started and still runs"
             )
 
-    def judge(self, status: int) -> Exit:
+    def judge(self, status: int) -> int:
         said = self._read(None if self._launch is None else self._launch.status)
         confined, _, failure = said.rpartition("confined ")
         step, _, number = failure.partition(" ")
@@ -97,14 +97,14 @@ class BubblewrapDriver:
             text = "was not found" if missing else "cannot be executed"
             raise CommandNotRun(f"the command {text} in the sandbox", exit_code=127 if missing else 126)
         if status < 0:
-            return Exit(128 - status)
+            return 128 - status
         if failure or not said.startswith("confined "):
             raise SandboxFailed(
                 "bubblewrap did not start the sandbox",
                 expected="Landlock, limits and a command confined by them",
                 found=failure[:40] or confined[:40] or "no answer from inside",
             )
-        return Exit(self._reported(status))
+        return self._reported(status)
 
     def _reported(self, status: int) -> int:
         """What bwrap reports as the command's own status; its absence is a sandbox that was lost."""
@@ -116,13 +116,6 @@ class BubblewrapDriver:
         if status >= 128:
             return status
         raise SandboxFailed("bubblewrap ended before the command did")
-
-    def checkpoint(self, image: Path, *, leave_running: bool) -> tuple[str, ...]:
-        raise StepError(
-            "bubblewrap has no memory snapshots",
-            expected="gvisor",
-            found=f"bwrap-landlock, {image.name}, leave_running={leave_running}",
-        )
 
     def log(self) -> bytes:
         return b""

@@ -33,7 +33,6 @@ from affiant.sandbox.isolation.plan.rootfs import Shown
 __all__ = [
     "CONTAINER_ID",
     "OLDEST_RELEASE",
-    "checkpoint_command",
     "command_failure",
     "oci_config",
     "release_year",
@@ -192,18 +191,6 @@ def signal_command(program: str, folder: Path, number: int, *, everyone: bool) -
     """Send a signal to all of the container's processes, or to its first."""
     flags = ("--all",) if everyone else ()
     return (*_global_flags(program, folder, log="control.log"), "kill", *flags, CONTAINER_ID, str(number))
-
-
-def checkpoint_command(program: str, folder: Path, image: Path, *, leave_running: bool) -> tuple[str, ...]:
-    """Write the memory image of the whole sandbox into the folder ``image``."""
-    flags = ("--leave-running",) if leave_running else ()
-    return (
-        *_global_flags(program, folder, log="control.log"),
-        "checkpoint",
-        f"--image-path={image}",
-        *flags,
-        CONTAINER_ID,
-    )
 
 
 def _global_flags(program: str, folder: Path, *, log: str = "runsc.log") -> tuple[str, ...]:

@@ -9,14 +9,13 @@ from typing import Final
 
 from affiant.sandbox.isolation.backends.enclosure import PRIVATE, Enclosure
 from affiant.sandbox.isolation.backends.gvisor import (
-    checkpoint_command,
     command_failure,
     oci_config,
     run_command,
     signal_command,
     write_bundle,
 )
-from affiant.sandbox.isolation.plan.driver import FOR_ALL, Exit, Prepared, Stdio
+from affiant.sandbox.isolation.plan.driver import FOR_ALL, Prepared, Stdio
 from affiant.sandbox.isolation.plan.errors import CommandNotRun, SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.plan import Command
 
@@ -72,11 +71,11 @@ class GVisorDriver:
                 "the signal found no process", expected="a command that has started and still runs"
             ) from error
 
-    def judge(self, status: int) -> Exit:
+    def judge(self, status: int) -> int:
         if status < 0:
-            return Exit(128 - status)
+            return 128 - status
         if status != _FAILED_BY_ITSELF:
-            return Exit(status)
+            return status
         failure = command_failure(self.log())
         if failure is not None:
             text = "was not found" if failure == 127 else "cannot be executed"
@@ -86,10 +85,7 @@ class GVisorDriver:
                 "gVisor did not start the sandbox",
                 hint="The session's isolation/runsc.log says why; nothing was run.",
             )
-        return Exit(status)
-
-    def checkpoint(self, image: Path, *, leave_running: bool) -> tuple[str, ...]:
-        return checkpoint_command(self.program, self.folder, image, leave_running=leave_running)
+        return status
 
     def log(self) -> bytes:
         try:

@@ -30,7 +30,7 @@ from affiant.sandbox.isolation.plan.linux import (
 from affiant.sandbox.isolation.plan.plan import SandboxPlan, covers
 from affiant.sandbox.isolation.plan.rootfs import Shown
 
-__all__ = ["open_beneath", "show_image", "show_session"]
+__all__ = ["show_image", "show_session"]
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -48,11 +48,11 @@ def show_session(plan: SandboxPlan, *, session_dir: Path, at: Path, owner: Owner
         for bind in plan.workspaces:
             if covers(bind.target, mask.target):
                 source = bind.source + mask.target[len(bind.target) :]
-                os.close(open_beneath(session_dir, source, owner=owner))
+                os.close(_open_beneath(session_dir, source, owner=owner))
     shown = []
     for number, bind in enumerate(plan.binds):
         place = at / f"session-{number}"
-        fd = open_beneath(session_dir, bind.source, owner=owner)
+        fd = _open_beneath(session_dir, bind.source, owner=owner)
         try:
             if owner is not None and bind in plan.workspaces:
                 os.fchown(fd, owner.uid, owner.gid)
@@ -69,7 +69,7 @@ def show_session(plan: SandboxPlan, *, session_dir: Path, at: Path, owner: Owner
 
 def _cover(place: Path, hole: str) -> None:
     """An empty, read-only directory over ``hole`` below the mounted ``place``; no link is followed."""
-    fd = open_beneath(place, hole, owner=None)
+    fd = _open_beneath(place, hole, owner=None)
     try:
         flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
         mount("affiant", f"/proc/self/fd/{fd}", "tmpfs", flags, "size=4096,mode=0555")
@@ -92,7 +92,7 @@ def show_image(shown: Sequence[Shown], *, at: Path) -> tuple[Shown, ...]:
     return tuple(moved)
 
 
-def open_beneath(base: Path, relative: str, *, owner: Owner | None) -> int:
+def _open_beneath(base: Path, relative: str, *, owner: Owner | None) -> int:
     """A descriptor of the directory ``relative`` below ``base``, made where it is missing, following no link.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What the runner needs from a backend, and what a sandbox's end looks like."""
+"""What the runner needs from a backend."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from affiant.sandbox.isolation.plan.plan import Command, SandboxPlan
 from affiant.sandbox.isolation.plan.rootfs import Shown
 
-__all__ = ["ENDING", "FOR_ALL", "Driver", "Exit", "Prepared", "Stdio"]
+__all__ = ["ENDING", "FOR_ALL", "Driver", "Prepared", "Stdio"]
 
 ENDING: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 """Signals that every process of the command gets: as from a terminal's keys, and as a service manager ends a service.
@@ -42,13 +42,6 @@ class Prepared:
     root: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
-    """How the agent's command ended: its exit code, or 128 plus the number of the signal that ended it."""
-
-    code: int
-
-
 class Driver(Protocol):
     """One backend, driven by the runner. Every call is made from its one thread."""
 
@@ -68,20 +61,12 @@ class Driver(Protocol):
         """
         ...
 
-    def judge(self, status: int) -> Exit:
-        """What the child's exit status (waitstatus_to_exitcode) says about the agent's command.
+    def judge(self, status: int) -> int:
+        """The agent's exit code, by the child's exit status (waitstatus_to_exitcode); 128 + n: signal n ended it.
 
         Raises:
             CommandNotRun: the command could not be executed.
             SandboxFailed: the sandbox did not come up, or was lost.
-        """
-        ...
-
-    def checkpoint(self, image: Path, *, leave_running: bool) -> tuple[str, ...]:
-        """The program that writes the memory image, to be run in the enclosure.
-
-        Raises:
-            StepError: this backend has no memory snapshots.
         """
         ...
 

@@ -5,7 +5,7 @@ at most 4 descriptors travelling in the very packet that names them. A request i
 ...}``; its answer is ``{"id": n, "ok": {...}}`` or ``{"id": n, "refused": {...}}`` (a refusal's members). No
 frame carries a secret.
 
-Commands: ``prepare``, ``start``, ``signal``, ``wait``, ``usage``, ``checkpoint``, ``kill``, ``cleanup``.
+Commands: ``prepare``, ``start``, ``signal``, ``wait``, ``kill``, ``cleanup``.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from affiant.sandbox.isolation.plan.protocol import control_pair, receive_frame,
 from affiant.sandbox.isolation.runner.network import Endpoint
 from affiant.sandbox.isolation.runner.runner_settings import Settings, runner_command
 
-__all__ = ["Ended", "ProxySocket", "RunnerClient", "spawn_runner"]
+__all__ = ["ProxySocket", "RunnerClient", "spawn_runner"]
 
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 """All that the runner inherits; the launcher's own environment may hold anything."""
@@ -44,15 +44,6 @@ class ProxySocket:
     endpoint: Endpoint
     listener: socket.socket
     backend: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How the command ended (``code``: its exit code, or 128 + the signal's number) and what it used."""
-
-    code: int
-    wall_ms: int
-    memory_peak_bytes: int
 
 
 def spawn_runner(settings: Settings) -> tuple[subprocess.Popen[bytes], socket.socket]:
@@ -128,8 +119,8 @@ class RunnerClient:
         """Send a signal: those of ``driver.FOR_ALL`` to every process of the command, another to its first."""
         await self._ask("signal", {"number": number})
 
-    async def wait(self) -> Ended:
-        """Until the command has ended.
+    async def wait(self) -> int:
+        """Until the command has ended: its exit code, or 128 + the number of the signal that ended it.
 
         Raises:
             CommandNotRun: it could not be executed.
@@ -138,17 +129,7 @@ class RunnerClient:
             ``isolation.runner_lost``: the runner is gone, and the sandbox with it.
         """
         facts, _ = await self._ask("wait", {})
-        names = ("code", "wall_ms", "memory_peak_bytes")
-        return Ended(**{name: _integer(facts, name) for name in names})
-
-    async def usage(self) -> Mapping[str, int]:
-        """``wall_ms`` and ``memory_peak_bytes`` up to now."""
-        facts, _ = await self._ask("usage", {})
-        return {name: _integer(facts, name) for name in facts}
-
-    async def checkpoint(self, folder: str, *, leave_running: bool = False) -> None:
-        """Write the memory image into ``folder`` (a relative path in the session's folder)."""
-        await self._ask("checkpoint", {"dir": folder, "leave_running": leave_running})
+        return _integer(facts, "code")
 
     async def kill(self) -> None:
         """End everything in the sandbox at once; ``wait`` then returns."""

@@ -18,7 +18,7 @@ import socket
 import stat
 import time
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +32,7 @@ from affiant.sandbox.isolation.backends.gvisor import runsc_program
 from affiant.sandbox.isolation.backends.gvisor_driver import GVisorDriver
 from affiant.sandbox.isolation.backends.mounts import show_image, show_session
 from affiant.sandbox.isolation.backends.seccomp import seccomp_program
-from affiant.sandbox.isolation.plan.driver import Driver, Exit, Prepared, Stdio
+from affiant.sandbox.isolation.plan.driver import Driver, Prepared, Stdio
 from affiant.sandbox.isolation.plan.errors import StepError
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import write_file
@@ -40,7 +40,7 @@ from affiant.sandbox.isolation.plan.plan import Command, Limits, SandboxPlan
 from affiant.sandbox.isolation.plan.rootfs import build_root
 from affiant.sandbox.isolation.runner.network import Endpoint, join_namespaces, listen_on_loopback
 from affiant.sandbox.isolation.runner.runner_settings import Settings
-from affiant.sandbox.isolation.runner.watchdog import Usage, check_files, check_limits, measure, measure_files
+from affiant.sandbox.isolation.runner.watchdog import check_files, check_memory, measure_files, measure_memory
 
 __all__ = ["Sandbox", "State"]
 
@@ -65,14 +65,11 @@ class Sandbox:
     settings: Settings
     state: State = State.NEW
     pid: int = 0
-    memory_peak: int = 0
     _enclosure: Enclosure | None = None
     _driver: Driver | None = None
     _prepared: Prepared | None = None
-    _started_at: float = field(default=0.0, repr=False)
-    _wall: float = 0.0
     _files_due: float = 0.0
-    _outcome: Exit | AffiantError | None = None
+    _outcome: int | AffiantError | None = None
     _ended_by: AffiantError | None = None
 
     @property
@@ -87,16 +84,9 @@ class Sandbox:
         return self._enclosure
 
     @property
-    def outcome(self) -> Exit | AffiantError | None:
+    def outcome(self) -> int | AffiantError | None:
         """How the command ended; None while it has not."""
         return self._outcome
-
-    @property
-    def wall_seconds(self) -> float:
-        """How long the command has run, or ran."""
-        if self.state is State.RUNNING:
-            return time.monotonic() - self._started_at
-        return self._wall
 
     def prepare(self, plan: SandboxPlan, ca_bundle: bytes) -> tuple[Endpoint, socket.socket]:
         """Make everything that the command needs; return where the proxy listens, and its socket.
@@ -161,7 +151,6 @@ class Sandbox:
         if self._driver is None or self._prepared is None:  # pragma: no cover - PREPARED means both are there
             raise StepError("there is no sandbox")
         self.pid = self._driver.start(self._prepared, command, stdio)
-        self._started_at = time.monotonic()
         self.state = State.RUNNING
 
     def signal(self, number: int) -> None:
@@ -170,26 +159,16 @@ class Sandbox:
         if self._driver is not None:
             self._driver.signal(number)
 
-    def checkpoint_command(self, image: Path, *, leave_running: bool) -> tuple[str, ...]:
-        """The program that writes a memory image."""
-        self._expect(State.RUNNING)
-        if self._driver is None:  # pragma: no cover - RUNNING means it is there
-            raise StepError("there is no sandbox")
-        return self._driver.checkpoint(image, leave_running=leave_running)
-
-    def watch(self) -> Usage:
+    def watch(self) -> None:
         """Measure, and end a sandbox that is over its limits; the outcome then says which."""
-        usage = measure(os.readlink(f"/proc/{self.enclosure.init}/ns/pid"))
-        self.memory_peak = max(self.memory_peak, usage.memory_bytes)
         if self._prepared is not None and self.state is State.RUNNING:
             limits = self._prepared.plan.limits
             try:
-                check_limits(usage, limits)
+                check_memory(measure_memory(os.readlink(f"/proc/{self.enclosure.init}/ns/pid")), limits)
                 self._watch_files(limits)
             except AffiantError as error:
                 self._ended_by = error
                 self.enclosure.kill()
-        return usage
 
     def _watch_files(self, limits: Limits) -> None:
         """Look at the session's files now and then: a look takes at most a twentieth of the time."""
@@ -205,7 +184,6 @@ class Sandbox:
         """The backend's program has ended: reap it, and decide the outcome."""
         self._expect(State.RUNNING)
         _, status = os.waitpid(self.pid, 0)
-        self._wall = time.monotonic() - self._started_at
         self.state = State.ENDED
         try:
             if self._ended_by is not None:

@@ -3,8 +3,8 @@
 For gVisor two fresh network namespaces are joined by a veth pair. The *near* one is the sandbox's. The *far*
 one holds the other end, the proxy's listening socket, and nothing else: no route, no other interface, no
 process. Neither is the machine's; neither has a name, so both vanish with the last process or socket in them.
-As everything is private to the session, the addresses are constants, which also keeps a memory snapshot valid
-in the namespaces of its restore. For bubblewrap the sandbox's own loopback carries the listening socket.
+As everything is private to the session, the addresses are constants. For bubblewrap the sandbox's own loopback
+carries the listening socket.
 
 This file talks to the kernel, and to it by the ``ip`` program (iproute2).
 """

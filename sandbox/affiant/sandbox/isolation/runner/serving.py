@@ -1,6 +1,6 @@
 """Serves the runner's control socket: one thread, one sandbox, one loop.
 
-The loop waits for the control socket, the sandbox's end, jobs (checkpoints), and a clock for the limits. A refused
+The loop waits for the control socket, the sandbox's end, and a clock for the limits. A refused
 command is an answer, never an end; a closed socket is the end of everything.
 """
 
@@ -10,15 +10,12 @@ import os
 import select
 import signal
 import socket
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.sandbox.isolation.backends.mounts import open_beneath
-from affiant.sandbox.isolation.plan.driver import Exit, Stdio
+from affiant.sandbox.isolation.plan.driver import Stdio
 from affiant.sandbox.isolation.plan.errors import FrameError, SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.leftover_record import (
     ProcessName,
@@ -57,15 +54,6 @@ class Reply:
     descriptors: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A checkpoint in progress: the program's end is the answer to a request."""
-
-    request: int
-    child: subprocess.Popen[bytes]
-    image: str
-
-
 @dataclass(slots=True)
 class Runner:
     """Serves one control socket until it closes or ``cleanup`` is done."""
@@ -73,7 +61,6 @@ class Runner:
     control: socket.socket
     sandbox: Sandbox
     _waiting: list[int] = field(default_factory=list)
-    _jobs: dict[int, _Job] = field(default_factory=dict)
     _sandbox_end: int | None = None
 
     def serve(self) -> None:
@@ -87,13 +74,11 @@ class Runner:
     def _turn(self) -> bool:
         """One round of the loop; False: the supervisor is gone."""
         poll = select.poll()
-        for fd in (self.control.fileno(), self._sandbox_end, *self._jobs):
+        for fd in (self.control.fileno(), self._sandbox_end):
             if fd is not None:
                 poll.register(fd, select.POLLIN)
         running = self.sandbox.state is State.RUNNING
         ready = {fd for fd, _ in poll.poll(_WATCH_MILLISECONDS if running else None)}
-        for fd in ready & set(self._jobs):
-            self._finish_job(fd)
         if self._sandbox_end in ready:
             self._sandbox_ended()
         elif running:
@@ -140,11 +125,6 @@ class Runner:
                 self._waiting.append(request)
                 self._answer_waiting()
                 return None
-            case "usage":
-                return Reply(self._usage())
-            case "checkpoint":
-                self._checkpoint(request, members)
-                return None
             case "kill":
                 self.sandbox.kill()
                 return Reply()
@@ -182,45 +162,6 @@ class Runner:
         self.sandbox.signal(number)
         return Reply()
 
-    def _usage(self) -> Mapping[str, object]:
-        if self.sandbox.state is State.RUNNING:
-            self.sandbox.watch()
-        return {
-            "memory_peak_bytes": self.sandbox.memory_peak,
-            "wall_ms": int(self.sandbox.wall_seconds * 1000),
-        }
-
-    def _checkpoint(self, request: int, members: Mapping[str, object]) -> None:
-        """Write the memory image into a new folder of the session; the answer comes when it is written."""
-        name, leave_running = members.get("dir"), members.get("leave_running")
-        if not isinstance(name, str) or not isinstance(leave_running, bool):
-            raise FrameError("checkpoint takes dir and leave_running")
-        if any(segment in {"", ".", ".."} for segment in name.split("/")):
-            raise FrameError("not a folder of the session", expected="a relative path", found=repr(name[:80]))
-        place = open_beneath(self.sandbox.settings.session_dir, name, owner=None)
-        try:
-            child = subprocess.Popen(
-                self.sandbox.checkpoint_command(Path(f"/proc/self/fd/{place}"), leave_running=leave_running),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={},
-                pass_fds=(place,),
-                preexec_fn=self.sandbox.enclosure.enter,  # noqa: PLW1509 - the runner has one thread
-            )
-        finally:
-            os.close(place)
-        self._jobs[os.pidfd_open(child.pid)] = _Job(request, child, name)
-
-    def _finish_job(self, fd: int) -> None:
-        job = self._jobs.pop(fd)
-        os.close(fd)
-        if job.child.wait() == 0:
-            self._answer(job.request, {"ok": {"dir": job.image}})
-        else:
-            refusal = SandboxFailed("the memory image could not be written", where=job.image)
-            self._answer(job.request, {"refused": refusal.to_json()})
-
     def _sandbox_ended(self) -> None:
         self._forget_sandbox_end()
         self.sandbox.ended()
@@ -234,8 +175,8 @@ class Runner:
         refusal = StepError("no command was run in this sandbox") if outcome is None else outcome
         for request in self._waiting:
             match refusal:
-                case Exit(code):
-                    self._answer(request, {"ok": {**self._usage(), "code": code}})
+                case int(code):
+                    self._answer(request, {"ok": {"code": code}})
                 case _:
                     self._answer(request, {"refused": refusal.to_json()})
         self._waiting.clear()
@@ -243,8 +184,6 @@ class Runner:
     def _clean_up(self) -> None:
         self._forget_sandbox_end()
         self.sandbox.kill()
-        for fd in tuple(self._jobs):  # they are in the sandbox's process namespace, and ours to reap
-            self._finish_job(fd)
         self.sandbox.cleanup()
         self._answer_waiting()
         remove_record(self.sandbox.settings.session_dir)

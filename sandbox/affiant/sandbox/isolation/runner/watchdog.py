@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +23,7 @@ from affiant.sandbox.workspace.errors import TreeTooLarge
 from affiant.sandbox.workspace.walk import Limits as TreeLimits
 from affiant.sandbox.workspace.walk import open_directory, walk
 
-__all__ = ["Usage", "check_files", "check_limits", "measure", "measure_files"]
+__all__ = ["check_files", "check_memory", "measure_files", "measure_memory"]
 
 _LOOKED_AT: Final = TreeLimits(files=500_000, depth=128)
 
@@ -32,39 +31,30 @@ _FIRST_DESCRIPTORS: Final = 64
 """gVisor's kernel opens its memory file before anything else; an agent's own thousands are not looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """At one moment: bytes of memory, and processes as this machine counts them."""
-
-    memory_bytes: int
-    processes: int
-
-
-def measure(namespace: str) -> Usage:
-    """What the processes in the process namespace ``namespace`` (readlink of ns/pid), or below it, use."""
-    own = shared = processes = 0
+def measure_memory(namespace: str) -> int:
+    """Bytes of memory that the processes in the process namespace ``namespace`` (readlink of ns/pid) and below use."""
+    own = shared = 0
     files: dict[int, int] = {}
     for process in _members(namespace):
-        processes += 1
         pages = _pages(process)
         own += pages.get("Pss_Anon", 0)
         shared += pages.get("Pss_Shmem", 0)
         files.update(_anonymous_files(process))
-    return Usage(own + max(shared, sum(files.values())), processes)
+    return own + max(shared, sum(files.values()))
 
 
-def check_limits(usage: Usage, limits: Limits) -> None:
+def check_memory(used: int, limits: Limits) -> None:
     """Refuse more memory than the plan allows.
 
     Raises:
         LimitExceeded: it is more.
     """
-    if usage.memory_bytes > limits.memory_bytes:
+    if used > limits.memory_bytes:
         raise LimitExceeded(
             "the sandbox used more memory than its limit and was ended",
             where="memory",
             expected=f"at most {limits.memory_bytes} bytes",
-            found=f"{usage.memory_bytes} bytes",
+            found=f"{used} bytes",
         )
 
 
