@@ -28,7 +28,7 @@ from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.approvals import EgressApprovals
-from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
+from affiant.sandbox.egress.decision import SILENT, DecisionSink
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.gateway_route import GatewayRoute
 from affiant.sandbox.egress.http import agent_http
@@ -39,7 +39,7 @@ from affiant.sandbox.egress.limits import EgressMeters
 from affiant.sandbox.egress.proxy import EgressProxy, ProxyLimits
 from affiant.sandbox.egress.records_of_egress import EgressRecords, PolicyFacts
 from affiant.sandbox.egress.resolver import Resolver
-from affiant.sandbox.supervisor.launch.broker_upstream import BrokerUpstream
+from affiant.sandbox.egress.upstream import Upstream
 from affiant.sandbox.supervisor.launch.grants import session_grants
 from affiant.sandbox.supervisor.records.record_budget import RecordBudget, RecordLimits
 from affiant.secrets.broker.client.client import BrokerClient, broker_command
@@ -262,7 +262,7 @@ class World:
     lookups: list[str] = field(default_factory=list)
     record_limits: RecordLimits = field(default_factory=RecordLimits)
     own_process: bool = False
-    notes: DecisionNotes = SILENT
+    notes: DecisionSink = SILENT
     approvals: Callable[[CompiledPolicy], EgressApprovals | None] | None = None
     expected_defects: tuple[str, ...] = ()
     """Texts of exceptions that a test puts in; any other that nobody handles fails it."""
@@ -345,7 +345,7 @@ class World:
                     policy=policy,
                     table=table,
                     resolver=resolver,
-                    upstream=BrokerUpstream(client, random_bytes=os.urandom),
+                    upstream=Upstream(client, random_bytes=os.urandom),
                     records=records,
                     meters=EgressMeters(policy, nanoseconds=time.monotonic_ns),
                     notes=self.notes,

@@ -8,8 +8,13 @@ from tests.raising import raises_code
 
 from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.workspace.copy_in import copy_in
-from affiant.sandbox.workspace.errors import FileNameError, SpecialFile, TreeTooLarge, TreeUnreadable
-from affiant.sandbox.workspace.tree import tree_digest
+from affiant.sandbox.workspace.tree import (
+    FileNameError,
+    SpecialFile,
+    TreeTooLarge,
+    TreeUnreadable,
+    tree_digest,
+)
 from affiant.sandbox.workspace.walk import Limits, read_tree, runtime_digest
 
 

@@ -9,7 +9,7 @@ from tests.raising import raises_code
 
 from affiant.sandbox.workspace.copy_in import copy_in
 from affiant.sandbox.workspace.copy_out import copy_out
-from affiant.sandbox.workspace.errors import TreeTooLarge
+from affiant.sandbox.workspace.tree import TreeTooLarge
 from affiant.sandbox.workspace.walk import Limits
 
 

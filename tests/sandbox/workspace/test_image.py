@@ -15,9 +15,8 @@ from tests.properties import thorough
 from tests.raising import raises_code
 
 from affiant.errors import AffiantError
-from affiant.sandbox.workspace.errors import TreeTooLarge
 from affiant.sandbox.workspace.image import unpack_image
-from affiant.sandbox.workspace.tree import tree_digest
+from affiant.sandbox.workspace.tree import TreeTooLarge, tree_digest
 from affiant.sandbox.workspace.walk import Limits, read_tree
 
 

@@ -1,7 +1,7 @@
 """The decision about one connection or request: canonical form first, then the profile, then the placeholders.
 
-No clock, no network, no record; the profile's decisions are told to ``DecisionNotes``, if somebody
-asked for a decision log. What comes out is exactly what will be sent, and nothing is sent that did not come out of
+No clock, no network, no record; the profile's decisions go to a ``DecisionSink``, if a decision log
+was asked for. What comes out is exactly what will be sent, and nothing is sent that did not come out of
 here. Substitution happens later and elsewhere, in the broker's process.
 """
 
@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from affiant.errors import AffiantError
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.decide import Decision, Effect
-from affiant.policy.decision.questions import EgressQuestion, SecretQuestion
+from affiant.policy.decision.questions import EgressQuestion, Question, SecretQuestion
 from affiant.policy.model.profile import EgressRule, Scheme, SecretGrant, TLSMode
 from affiant.policy.model.token_exchange import TokenExchange
-from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.http.errors import EgressDenied
 from affiant.sandbox.egress.http.origin import Origin
 from affiant.sandbox.egress.http.request_head import HeaderField, RequestHead
@@ -34,7 +33,9 @@ from affiant.secrets.injection.signing_surface import is_signing
 from affiant.secrets.names.errors import SecretBodyTooLarge, SecretNotBound
 
 __all__ = [
+    "SILENT",
     "AllowedRequest",
+    "DecisionSink",
     "GrantedUse",
     "as_approved",
     "chosen_by_agent",
@@ -62,6 +63,54 @@ _NOT_FORWARDED: Final = frozenset(
     }
 )  # fmt: skip
 """Headers of this hop, and those by which a server would be told who is asking from where."""
+
+
+class DecisionSink(Protocol):
+    """Takes the profile's decisions for a decision log, so that the proxy writes no file.
+
+    Each is noted before anything of it happens. What is rejected for its form, its address, a misplaced placeholder or
+    a spent budget has its record in the session's chain, and no line here.
+    """
+
+    def instant(self) -> int:
+        """Nanoseconds of a clock that never goes back."""
+        ...
+
+    def note(
+        self,
+        question: Question,
+        decision: Decision,
+        *,
+        took_ns: int = 0,
+        surface: str | None = None,
+        target_hidden: bool = False,
+        size: int | None = None,
+    ) -> None:
+        """Take one decision.
+
+        Args:
+            question: host, port and target canonical.
+            surface: where a secret's placeholder stands.
+            target_hidden: the target holds a placeholder.
+            size: bytes of the request's body, where its head says so.
+
+        Raises:
+            AffiantError: it cannot be taken, so what was decided does not happen.
+        """
+        ...
+
+
+class _Silent:
+    """No decision log was asked for."""
+
+    def instant(self) -> int:
+        return 0
+
+    def note(self, *_facts: object, **_more: object) -> None:
+        return
+
+
+SILENT: Final[DecisionSink] = _Silent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +143,7 @@ class AllowedRequest:
 
 
 def judge_connection(
-    policy: CompiledPolicy, origin: Origin, notes: DecisionNotes = SILENT
+    policy: CompiledPolicy, origin: Origin, notes: DecisionSink = SILENT
 ) -> tuple[Decision, TLSMode]:
     """Whether a tunnel to ``origin`` may be opened, and whether it will be read.
 
@@ -127,7 +176,7 @@ def judge_request(
     origin: Origin,
     head: RequestHead,
     target: str,
-    notes: DecisionNotes = SILENT,
+    notes: DecisionSink = SILENT,
 ) -> AllowedRequest:
     """The request as it may be sent.
 
@@ -212,7 +261,7 @@ def judge_held_body(
     table: PlaceholderTable,
     allowed: AllowedRequest,
     body: bytes,
-    notes: DecisionNotes = SILENT,
+    notes: DecisionSink = SILENT,
 ) -> AllowedRequest:
     """The request with the secrets that stand in its whole body.
 
@@ -229,7 +278,7 @@ def judge_held_body(
 
 
 def _granted(
-    policy: CompiledPolicy, origin: Origin, use: SecretUse, notes: DecisionNotes, *, asked: bool
+    policy: CompiledPolicy, origin: Origin, use: SecretUse, notes: DecisionSink, *, asked: bool
 ) -> GrantedUse:
     """A secret's use; where it needs approval, that of the request that carries it is meant (``asked``)."""
     what = f"secret {use.name}"
@@ -252,7 +301,7 @@ def _note_unbound(
     table: PlaceholderTable,
     origin: Origin,
     error: SecretNotBound,
-    notes: DecisionNotes,
+    notes: DecisionSink,
 ) -> None:
     """A secret that is wanted where the profile does not bind it: the table refused it, and the profile says why."""
     binding = table.binding(error.where or "")
@@ -280,7 +329,7 @@ def reference_of(grant: SecretGrant) -> str:
     return grant.ref or f"local:{grant.name}"
 
 
-def _decided(decide: Callable[[], Decision], what: str, notes: DecisionNotes) -> tuple[Decision, int]:
+def _decided(decide: Callable[[], Decision], what: str, notes: DecisionSink) -> tuple[Decision, int]:
     """The decision and how many nanoseconds it took; one that cannot be made denies (negative test L4)."""
     began = notes.instant()
     try:

@@ -23,7 +23,9 @@ from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.model.token_exchange import TokenExchange
 from affiant.sandbox.egress.body import RequestBody
 from affiant.sandbox.egress.decision import (
+    SILENT,
     AllowedRequest,
+    DecisionSink,
     GrantedUse,
     as_approved,
     chosen_by_agent,
@@ -32,7 +34,6 @@ from affiant.sandbox.egress.decision import (
     may_hold_secrets,
     may_pass_unheld,
 )
-from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.http.agent_http import AgentHTTP, Answer, Memory
 from affiant.sandbox.egress.http.denial import denial_of
 from affiant.sandbox.egress.http.errors import EgressDenied, RecordsUnavailable
@@ -97,7 +98,7 @@ class Forwarder:
     records: EgressRecords
     meters: EgressMeters
     versions: Mapping[str, str] = field(default_factory=dict)
-    notes: DecisionNotes = SILENT
+    notes: DecisionSink = SILENT
     approvals: EgressApprovals | None = None
     memory: Memory = field(default_factory=lambda: Memory(_MEMORY))
     tokens: TokenFetches = field(default_factory=TokenFetches)

@@ -19,8 +19,7 @@ from typing import Final
 from affiant.errors import AffiantError, NotAllowedError
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.model.profile import TLSMode
-from affiant.sandbox.egress.decision import judge_connection
-from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
+from affiant.sandbox.egress.decision import SILENT, DecisionSink, judge_connection
 from affiant.sandbox.egress.forward import action_of, refuse
 from affiant.sandbox.egress.gate import Gate
 from affiant.sandbox.egress.http.agent_http import AgentHTTP, Timeouts
@@ -83,7 +82,7 @@ class Tunnels:
     own_services: frozenset[Origin]
     meters: EgressMeters
     gate: Gate
-    notes: DecisionNotes = SILENT
+    notes: DecisionSink = SILENT
 
     async def open(self, http: AgentHTTP, stream: PlainStream, head: RequestHead) -> Opened | bool:
         """Judge one CONNECT. What may be inspected is returned; all else is served to its end, and what is returned is

@@ -30,7 +30,7 @@ from affiant.sandbox.isolation.backends.backend import Availability, choose
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, SandboxPlan
 from affiant.sandbox.processes.services import GatewayChoice
-from affiant.sandbox.supervisor.launch.sandbox_plan import session_sandbox
+from affiant.sandbox.supervisor.launch.environment import session_sandbox
 
 __all__ = ["SessionPlan", "SessionRequest", "VaultChoice", "plan_session"]
 

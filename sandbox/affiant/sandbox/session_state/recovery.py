@@ -6,6 +6,9 @@
    journal, unless a close speaks for both sides: it says which record was the last, and stays true;
 3. the openings of both, which are sealed to whoever started the session.
 
+The gateway's operator socket gives a bundle without proof of possession, because only the owner of the state folder can
+open it, and what a session hides is sealed to its starter.
+
 Every record is as it was signed. What is missing is missing: a session without a close is judged as open or lost.
 """
 
@@ -13,10 +16,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from affiant.attestation.bundle.bundle import Bundle
+from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
+from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.session_state.bundle_out import (
     SealedBundle,
@@ -28,10 +33,10 @@ from affiant.sandbox.session_state.bundle_out import (
     with_spooled,
     write_bundle,
 )
-from affiant.sandbox.session_state.operator_socket import fetch_session_bundle, operator_socket
 from affiant.sandbox.session_state.session_folder import BUNDLE, RECORDS, SEALED
+from affiant.unix_http import OPERATOR_SOCKET, request
 
-__all__ = ["Gathered", "fetch_sealed", "gather"]
+__all__ = ["Gathered", "fetch_sealed", "fetch_session_bundle", "gather", "operator_socket"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +92,29 @@ def gather(home: Home, session: str, sealed: SealedBundle, key: X25519PrivateKey
         added=len(whole.bundle.receipts) - len(sealed.bundle.receipts),
         left_out=left_out,
     )
+
+
+_TIMEOUT_S: Final = 10.0
+
+
+def operator_socket(gateway_folder: Path) -> Path:
+    """Where the gateway that keeps its store in ``gateway_folder`` listens for its operator."""
+    return gateway_folder / OPERATOR_SOCKET
+
+
+def fetch_session_bundle(path: Path, session: str) -> bytes:
+    """The answer to ``GET /v1/sessions/{id}/bundle``. Blocks for at most some seconds.
+
+    Raises:
+        GatewayUnreachable: no gateway is there, or it does not know the session.
+    """
+    target = f"/v1/sessions/{session}/bundle"
+    try:
+        answer = request(path, "GET", target, limit=2 * MAX_BUNDLE, timeout_s=_TIMEOUT_S)
+    except OSError as error:
+        raise GatewayUnreachable("the gateway's operator socket does not answer") from error
+    if answer.status != 200:
+        raise GatewayUnreachable(
+            "the gateway has no bundle of this session", found=f"HTTP status {answer.status}"
+        )
+    return answer.body

@@ -21,7 +21,7 @@ from affiant.policy.approvals.queue import ApprovalQueue
 from affiant.policy.decision_log.file import DecisionFile
 from affiant.policy.decision_log.record import DecidedBy
 from affiant.sandbox.egress.approvals import EgressApprovals
-from affiant.sandbox.egress.decision_notes import SILENT
+from affiant.sandbox.egress.decision import SILENT
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.gateway_route import GatewayRoute
 from affiant.sandbox.egress.http.errors import RecordsUnavailable
@@ -30,21 +30,20 @@ from affiant.sandbox.egress.limits import EgressMeters
 from affiant.sandbox.egress.proxy import EgressProxy
 from affiant.sandbox.egress.records_of_egress import EgressRecords
 from affiant.sandbox.egress.resolver import Resolver
+from affiant.sandbox.egress.upstream import Upstream
 from affiant.sandbox.isolation.runner.client import ProxySocket, RunnerClient
 from affiant.sandbox.supervisor.attesting import Admitted
 from affiant.sandbox.supervisor.context import Opening
 from affiant.sandbox.supervisor.gateway.admission import EPOCH_S
 from affiant.sandbox.supervisor.gateway.gateway_watch import until_gone
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
-from affiant.sandbox.supervisor.launch.broker_upstream import BrokerUpstream
+from affiant.sandbox.supervisor.launch.environment import pem_of, sandbox_bundle, system_roots
 from affiant.sandbox.supervisor.launch.grants import session_grants
 from affiant.sandbox.supervisor.launch.launch_check import Launch
 from affiant.sandbox.supervisor.launch.lifecycle import State
 from affiant.sandbox.supervisor.launch.provision import Provision
-from affiant.sandbox.supervisor.launch.trust_bundle import pem_of, sandbox_bundle, system_roots
-from affiant.sandbox.supervisor.records.epoch import keep_epochs
 from affiant.sandbox.supervisor.records.record_budget import RecordBudget
-from affiant.sandbox.supervisor.records.records import AgentFacts, SessionRecords
+from affiant.sandbox.supervisor.records.records import AgentFacts, SessionRecords, keep_epochs
 from affiant.sandbox.supervisor.records.spool import Spool
 from affiant.sandbox.supervisor.restriction import Narrowable, Narrower
 from affiant.sandbox.supervisor.starting import Started
@@ -121,7 +120,7 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
             policy=started.launch.policy,
             table=table,
             resolver=resolver,
-            upstream=BrokerUpstream(started.broker, random_bytes=opening.around.random_bytes),
+            upstream=Upstream(started.broker, random_bytes=opening.around.random_bytes),
             records=written,
             meters=EgressMeters(started.launch.policy, nanoseconds=opening.around.nanoseconds),
             versions=versions,

@@ -1,7 +1,15 @@
 """One session from the launcher's first message to its last: opening, serving, closing, whatever happens between.
 
 Every way of ending goes through here. A refusal is told to the launcher with its stable code; the agent is ended
-first, always; and when the launcher is gone nobody waits for an answer: everything is over within five seconds.
+first, always; and when the launcher is gone nothing waits for an answer: everything is over within five seconds.
+
+Opening has three steps that cannot be taken in another order:
+
+1. *Provisioning* (``starting``): what was provided agrees with the TD; children started; privileges given up.
+2. *Attesting* (``attesting``): the gateway appraised, this session's evidence made, admission.
+3. *Activating* (``activating``): the chain's ``boot``, the broker, the sandbox, the proxy.
+
+What comes after the first step is loaded once the children are started, so that all three processes load at once.
 """
 
 from __future__ import annotations
@@ -11,18 +19,19 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from affiant.errors import AffiantError, UnreachableError
+from affiant.lazy_names import loading
 from affiant.sandbox.supervisor.context import Opening, Surroundings
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
 from affiant.sandbox.supervisor.launch.errors import GatewayLost
 from affiant.sandbox.supervisor.launch.lifecycle import Lifecycle, State
 from affiant.sandbox.supervisor.launch.provision import parse_provision
-from affiant.sandbox.supervisor.opening import open_session
+from affiant.sandbox.supervisor.starting import start
 
 if TYPE_CHECKING:
     from affiant.sandbox.supervisor.activating import OpenSession
     from affiant.sandbox.supervisor.serving import Ending
 
-__all__ = ["supervise"]
+__all__ = ["open_session", "supervise"]
 
 _CHAIN_S: Final = 15.0
 _BUNDLE_S: Final = 40.0
@@ -59,8 +68,8 @@ async def _session(
 
     async with AsyncExitStack() as stack:
         session = await open_session(Opening(parse_provision(first), around, lifecycle, stack, progress))
-        from affiant.sandbox.supervisor.closing import end_agent  # noqa: PLC0415 - as ``opening`` says
-        from affiant.sandbox.supervisor.serving import Serving  # noqa: PLC0415 - as ``opening`` says
+        from affiant.sandbox.supervisor.closing import end_agent  # noqa: PLC0415 - see above
+        from affiant.sandbox.supervisor.serving import Serving  # noqa: PLC0415 - see above
 
         lifecycle.to(State.RUNNING)
         serving = Serving(session, channel, around)
@@ -77,7 +86,7 @@ async def _session(
 
 async def _close(channel: ControlChannel, session: OpenSession, ending: Ending) -> None:
     """Close the chain and tell the launcher; a session that ended otherwise than asked is a refusal."""
-    from affiant.sandbox.supervisor.closing import close_session  # noqa: PLC0415 - as ``opening`` says
+    from affiant.sandbox.supervisor.closing import close_session  # noqa: PLC0415 - see above
 
     chain_s, bundle_s = (_ORPHANED_CHAIN_S, _ORPHANED_BUNDLE_S) if ending.orphaned else (_CHAIN_S, _BUNDLE_S)
     try:
@@ -109,3 +118,20 @@ def _ready(session: OpenSession) -> Mapping[str, object]:
 async def _tell(channel: ControlChannel, event: Mapping[str, object]) -> None:
     with suppress(OSError):  # the launcher is gone: noticed by the one who reads
         await channel.send(event)
+
+
+async def open_session(opening: Opening) -> OpenSession:
+    """Open one session; must be called before any thread has been started.
+
+    Raises:
+        AffiantError: the step that was refused; what it opened is on the exit stack.
+    """
+    started = start(opening)
+    with loading():
+        from affiant.sandbox.supervisor.activating import activate  # noqa: PLC0415 - see above
+        from affiant.sandbox.supervisor.attesting import attest  # noqa: PLC0415 - see above
+
+    await opening.progress("provisioned", {"isolation": opening.provision.backend.value})
+    opening.lifecycle.to(State.ATTESTING)
+    admitted = await attest(opening, started)
+    return await activate(opening, started, admitted)

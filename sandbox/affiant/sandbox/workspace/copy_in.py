@@ -15,8 +15,7 @@ from typing import Final
 
 from affiant.errors import NotAllowedError
 from affiant.sandbox.base.privileges import Owner
-from affiant.sandbox.workspace.errors import TreeUnreadable
-from affiant.sandbox.workspace.tree import Entry, Kind, tree_digest
+from affiant.sandbox.workspace.tree import Entry, Kind, TreeUnreadable, tree_digest
 from affiant.sandbox.workspace.walk import (
     WHOLE,
     Found,

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Final
 
 from affiant.errors import NotAllowedError, UnreachableError
-from affiant.sandbox.workspace.errors import TreeUnreadable
 from affiant.sandbox.workspace.tree import (
     Changes,
     Entry,
     Kind,
     Skipped,
+    TreeUnreadable,
     compare,
     link_stays_inside,
     tree_digest,

@@ -26,8 +26,7 @@ from typing import IO, Final
 from affiant.attestation.encoding.binary_text import is_sha256_name
 from affiant.attestation.encoding.canonical import JSONError, parse_object
 from affiant.errors import MalformedError
-from affiant.sandbox.workspace.errors import TreeTooLarge, TreeUnreadable
-from affiant.sandbox.workspace.tree import tree_digest
+from affiant.sandbox.workspace.tree import TreeTooLarge, TreeUnreadable, tree_digest
 from affiant.sandbox.workspace.walk import Limits, escaped, open_directory, read_tree
 
 __all__ = ["IMAGE_LIMITS", "unpack_image"]

@@ -1,4 +1,4 @@
-"""A tree of files as a list of entries, and its digest. Pure.
+"""A tree of files as a list of entries, its digest, and the errors of reading one. Pure.
 
 The digest is over ``{"entries": [...], "typ": "affiant-tree/1"}`` in RFC 8785 form; the entries are sorted by
 path (code points) and say everything that is copied and nothing else: path, kind, whether a file is
@@ -16,8 +16,21 @@ from dataclasses import dataclass
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import canonical
+from affiant.errors import NotAllowedError, UnreachableError
 
-__all__ = ["Changes", "Entry", "Kind", "Skipped", "compare", "link_stays_inside", "tree_digest"]
+__all__ = [
+    "Changes",
+    "Entry",
+    "FileNameError",
+    "Kind",
+    "Skipped",
+    "SpecialFile",
+    "TreeTooLarge",
+    "TreeUnreadable",
+    "compare",
+    "link_stays_inside",
+    "tree_digest",
+]
 
 
 class Kind(enum.Enum):
@@ -101,3 +114,27 @@ def link_stays_inside(path: str, target: str) -> bool:
     while climbs < len(segments) and segments[climbs] == "..":
         climbs += 1
     return climbs <= path.count("/") and ".." not in segments[climbs:]
+
+
+class SpecialFile(NotAllowedError):
+    """A device, pipe or socket in a tree to be copied."""
+
+    code = "workspace.special_file"
+
+
+class TreeTooLarge(NotAllowedError):
+    """More files, bytes or levels than the limits allow."""
+
+    code = "workspace.too_large"
+
+
+class FileNameError(NotAllowedError):
+    """A name that is no printable Unicode."""
+
+    code = "workspace.name"
+
+
+class TreeUnreadable(UnreachableError):
+    """The machine did not let us read or copy the tree."""
+
+    code = "workspace.unreadable"

@@ -17,8 +17,16 @@ from pathlib import Path
 from typing import Final
 
 from affiant.errors import ConfigurationError
-from affiant.sandbox.workspace.errors import FileNameError, SpecialFile, TreeTooLarge, TreeUnreadable
-from affiant.sandbox.workspace.tree import Entry, Kind, Skipped, tree_digest
+from affiant.sandbox.workspace.tree import (
+    Entry,
+    FileNameError,
+    Kind,
+    Skipped,
+    SpecialFile,
+    TreeTooLarge,
+    TreeUnreadable,
+    tree_digest,
+)
 
 __all__ = [
     "WHOLE",

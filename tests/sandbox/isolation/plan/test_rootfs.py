@@ -12,9 +12,8 @@ from affiant.sandbox.isolation.plan.errors import (
     SandboxFailed,
     error_from_json,
 )
-from affiant.sandbox.isolation.plan.etc_files import CA_BUNDLE_AT, etc_files
 from affiant.sandbox.isolation.plan.plan import Access, DirectoryRoot, FileGrant, plan_sandbox
-from affiant.sandbox.isolation.plan.rootfs import Shown, build_root, check_runtime
+from affiant.sandbox.isolation.plan.rootfs import CA_BUNDLE_AT, Shown, build_root, check_runtime, etc_files
 
 
 def built(tmp_path, *entries, **arguments):

@@ -31,8 +31,7 @@ from affiant.errors import AffiantError
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr
-from affiant.sandbox.supervisor.gateway.gateway_pins import pinned_gateway
-from affiant.sandbox.supervisor.launch.launch_check import check_launch, extend_session_events
+from affiant.sandbox.supervisor.launch.launch_check import check_launch, extend_session_events, pinned_gateway
 from affiant.sandbox.supervisor.launch.provision import Agent, Provision, Vault
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

@@ -24,8 +24,13 @@ from affiant.attestation.statements.statement import KeysetStatement, parse_stat
 from affiant.errors import UnreachableError
 from affiant.sandbox.egress.http.errors import RecordsUnavailable
 from affiant.sandbox.supervisor.launch.errors import AdmissionError, GatewayLost
-from affiant.sandbox.supervisor.records.epoch import keep_epochs
-from affiant.sandbox.supervisor.records.records import BOUND, AgentFacts, SessionRecords, Submission
+from affiant.sandbox.supervisor.records.records import (
+    BOUND,
+    AgentFacts,
+    SessionRecords,
+    Submission,
+    keep_epochs,
+)
 from affiant.sandbox.supervisor.records.spool import Spool, SpoolEntry, read_unacknowledged
 
 LINK = b64u(bytes(32))

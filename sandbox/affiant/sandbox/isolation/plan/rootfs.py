@@ -3,23 +3,32 @@
 This file talks to the file system: :func:`build_root` writes the skeleton (mount points, links, ``/etc``) and
 returns the table of what to mount where. Nothing of the machine is in it but its ``/usr``, or the unpacked
 image the operator named. A directory of the image in which a mount point is missing is rebuilt in the
-skeleton, one level, with its children shown one by one; so no image is ever written to.
+skeleton, one level, with its children shown one by one; so no image is ever written to. In ``/etc``, no resolver is
+configured (names are the proxy's business), and no user of the machine is named.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from affiant.errors import ConfigurationError
 from affiant.sandbox.isolation.plan.errors import SandboxFailed
-from affiant.sandbox.isolation.plan.etc_files import etc_files, etc_links
-from affiant.sandbox.isolation.plan.plan import RUNTIME_AT, DirectoryRoot, HostUsr, SandboxPlan, covers
+from affiant.sandbox.isolation.plan.plan import (
+    AGENT_GID,
+    AGENT_UID,
+    RUNTIME_AT,
+    DirectoryRoot,
+    HostUsr,
+    SandboxPlan,
+    covers,
+)
 
-__all__ = ["Shown", "build_root", "check_runtime"]
+__all__ = ["CA_BUNDLE_AT", "Shown", "build_root", "check_runtime", "etc_files", "etc_links"]
 
 _SYSTEM: Final = ("dev", "etc", "proc", "sys", "tmp")
 """Top-level directories that are never the image's own."""
@@ -210,3 +219,32 @@ def _copy_alternatives(source: Path, target: Path) -> None:
     for entry in sorted(source.iterdir())[:_MAX_ALTERNATIVES]:
         if entry.is_symlink() and entry.readlink().is_relative_to("/usr"):
             (target / entry.name).symlink_to(entry.readlink())
+
+
+CA_BUNDLE_AT: Final = "/etc/ssl/certs/ca-certificates.crt"
+"""Where programs inside find the certificates to trust: what SSL_CERT_FILE and its kin should name."""
+
+
+def etc_files(*, hostname: str, ca_bundle: bytes) -> Mapping[str, bytes]:
+    """Path below ``/etc`` -> content. ``ca_bundle`` is PEM; it may be empty."""
+    return {
+        "group": f"root:x:0:\nagent:x:{AGENT_GID}:\nnogroup:x:65534:\n".encode(),
+        "hostname": f"{hostname}\n".encode(),
+        "hosts": f"127.0.0.1 localhost {hostname}\n::1 localhost\n".encode(),
+        "nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files\n",
+        "passwd": (
+            "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
+            f"agent:x:{AGENT_UID}:{AGENT_GID}:agent:/tmp:/bin/sh\n"
+            "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+        ).encode(),
+        "resolv.conf": b"",
+        "ssl/certs/ca-certificates.crt": ca_bundle,
+    }
+
+
+def etc_links() -> Mapping[str, str]:
+    """Path below ``/etc`` -> target of a link: other systems' names for the one trust bundle."""
+    return {
+        "pki/tls/certs/ca-bundle.crt": CA_BUNDLE_AT,
+        "ssl/cert.pem": CA_BUNDLE_AT,
+    }

@@ -19,7 +19,7 @@ from typing import Final
 
 from affiant.sandbox.isolation.plan.errors import LimitExceeded
 from affiant.sandbox.isolation.plan.plan import Limits
-from affiant.sandbox.workspace.errors import TreeTooLarge
+from affiant.sandbox.workspace.tree import TreeTooLarge
 from affiant.sandbox.workspace.walk import Limits as TreeLimits
 from affiant.sandbox.workspace.walk import open_directory, walk
 

@@ -1,23 +1,39 @@
-"""The agent's environment: exactly the variables of the wire specification, and what the user adds.
+"""What the agent finds: its environment variables, the certificates that it trusts, and the sandbox's plan.
 
-The proxy is the only way out, so everything points at it; the inference gateway is a name that the proxy serves;
-the API key is a constant that the proxy strips. A granted secret that the broker holds stands here as its
-placeholder, under its own name; a key that signs requests also as the pair that clients of AWS sign with. One that it
-does not hold has no variable at all.
+The variables are exactly those of the wire specification and what the user adds. The proxy is the only way out, so
+everything points at it; the inference gateway is a name that the proxy serves; the API key is a constant that the proxy
+strips. A granted secret that the broker holds is present as its placeholder, under its own name; a key that signs
+requests also as the pair that clients of AWS sign with. One that it does not hold has no variable at all.
+
+The session's own authority comes first among the certificates, because every inspected host is met with it. The
+system's roots are for hosts that the profile passes through unread, and the manifest's extra roots for the same on
+private hosts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import ssl
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from affiant.attestation.schema.trace_context import trace_of
 from affiant.errors import ConfigurationError
-from affiant.sandbox.isolation.plan.etc_files import CA_BUNDLE_AT
-from affiant.sandbox.isolation.plan.plan import RUNTIME_AT
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.model.profile import PathMode
+from affiant.sandbox.isolation.plan.plan import (
+    RUNTIME_AT,
+    Access,
+    FileGrant,
+    Limits,
+    RootFS,
+    SandboxPlan,
+    plan_sandbox,
+)
+from affiant.sandbox.isolation.plan.rootfs import CA_BUNDLE_AT
 
-__all__ = ["agent_environment"]
+__all__ = ["agent_environment", "pem_of", "sandbox_bundle", "session_sandbox", "system_roots"]
 
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _PROXY: Final = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
@@ -72,3 +88,60 @@ def agent_environment(
         if name == "TRACEPARENT" and trace_of([value.encode("utf-8", "replace")]) is None:
             raise ConfigurationError("not a W3C trace context", where=name, code="session.environment")
     return {**defaults, **user, **ours}
+
+
+_ACCESS: Final = {
+    PathMode.NONE: Access.NONE,
+    PathMode.READ: Access.READ_ONLY,
+    PathMode.READ_WRITE: Access.READ_WRITE,
+}
+
+
+def session_sandbox(
+    policy: CompiledPolicy, *, session: str, rootfs: RootFS, runtime: str | None
+) -> SandboxPlan:
+    """The plan of one session.
+
+    Raises:
+        PlanRefused: a path or a limit that no sandbox may have.
+    """
+    default, wanted = Limits(), policy.resources
+    return plan_sandbox(
+        session,
+        [FileGrant(grant.path, _ACCESS[grant.mode]) for grant in policy.mounts()],
+        rootfs=rootfs,
+        runtime=runtime,
+        limits=Limits(
+            memory_bytes=wanted.memory or default.memory_bytes,
+            tmp_bytes=wanted.disk or default.tmp_bytes,
+            processes=wanted.pids or default.processes,
+            cpus=wanted.cpus,
+        ),
+    )
+
+
+_PLACES: Final = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+)
+_LIMIT: Final = 3 << 20
+
+
+def system_roots() -> bytes:
+    """The system's roots as PEM; empty where none are installed."""
+    for place in _PLACES:
+        path = Path(place)
+        if path.is_file() and path.stat().st_size <= _LIMIT:
+            return path.read_bytes()
+    return b""
+
+
+def pem_of(der: bytes) -> str:
+    """One certificate as PEM."""
+    return ssl.DER_cert_to_PEM_cert(der)
+
+
+def sandbox_bundle(authority: bytes, roots: Sequence[bytes], system: bytes) -> bytes:
+    """The bundle: the session's authority (PEM), extra ``roots`` (DER), the system's (PEM)."""
+    return authority + "".join(pem_of(root) for root in roots).encode("ascii") + system

@@ -7,18 +7,27 @@ In order:
 3. build, trust roots, agent, isolation and expiry agree with manifest and activation;
 4. RTMR3 is untouched: one TD has one activation.
 
+The gateway's configuration and reference values, and the input, are checked by themselves, before privileges are given
+up. The launcher copied the input below the session's ``files``. A chain of single directories (the place that the
+profile lists) leads to exactly one tree there, whose digest is the activation's ``inp``.
+
 Then RTMR3 is extended by the session's five events in their order; ``affiant-ready`` is the barrier (TDX
 specification, "Bindings").
 """
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
+from typing import Final
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.signatures.approvers.identities import require_verifiable
 from affiant.attestation.statements.evidence_source import QuoteSource, TDRegisters
+from affiant.attestation.statements.gateway_config import GatewayConfig, parse_gateway_config
 from affiant.attestation.statements.manifest import (
     Activation,
     Manifest,
@@ -29,6 +38,7 @@ from affiant.attestation.statements.manifest import (
     session_events,
     vault_authority,
 )
+from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.event_log.eventlog import Event, EventLog, LoggedEvent
 from affiant.errors import NotAuthenticError, NotFreshError
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
@@ -36,8 +46,10 @@ from affiant.sandbox.egress.records_of_egress import PolicyFacts
 from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
 from affiant.sandbox.isolation.plan.plan import HostUsr
 from affiant.sandbox.supervisor.launch.provision import Provision
+from affiant.sandbox.workspace.tree import tree_digest
+from affiant.sandbox.workspace.walk import read_tree
 
-__all__ = ["Launch", "check_launch", "extend_session_events"]
+__all__ = ["GatewayPins", "Launch", "check_input", "check_launch", "extend_session_events", "pinned_gateway"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +167,86 @@ def extend_session_events(td: QuoteSource, launch: Launch) -> EventLog:
     for event in events:
         td.extend(event)
     return EventLog(tuple(LoggedEvent(3, event) for event in events))
+
+
+_FILES: Final = "files"
+_MAX_DEPTH: Final = 16
+
+
+def check_input(session_dir: Path, digest: str | None) -> None:
+    """Return if the session's files are exactly the input with ``digest`` (``sha256:`` name), or none.
+
+    Raises:
+        ``session.provision_mismatch``: another tree, or anything beside it.
+    """
+    place = session_dir / _FILES
+    if digest is None:
+        if os.path.lexists(place):
+            raise NotAuthenticError(
+                "there are files although the activation names no input", code="session.provision_mismatch"
+            )
+        return
+    for _ in range(_MAX_DEPTH):
+        inner = _only_directory(place)
+        if inner is None:
+            break
+        if tree_digest(read_tree(inner)) == digest:
+            return
+        place = inner
+    raise NotAuthenticError(
+        "the session's files are not the input that the activation names",
+        expected=digest,
+        code="session.provision_mismatch",
+    )
+
+
+def _only_directory(place: Path) -> Path | None:
+    """The one directory in ``place`` if there is nothing else in it; no link is followed."""
+    try:
+        names = os.listdir(place)
+        found = place / names[0] if len(names) == 1 else None
+        if found is None or not stat.S_ISDIR(os.lstat(found).st_mode):
+            return None
+    except OSError as error:
+        raise NotAuthenticError(
+            "the session's files cannot be read", found=error.strerror, code="session.provision_mismatch"
+        ) from error
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayPins:
+    """What the gateway must prove; made by :func:`pinned_gateway` only."""
+
+    config: GatewayConfig
+    reference: ReferenceValues
+    cls: str
+
+
+def pinned_gateway(manifest: Manifest, *, config: bytes, reference: bytes) -> GatewayPins:
+    """The documents, if they are those that the manifest names.
+
+    Raises:
+        ``session.provision_mismatch``: other bytes than the manifest names.
+        JSONError, ShapeMismatch: not such documents.
+    """
+    for what, data, named in (
+        ("gateway configuration", config, manifest.gateway.config),
+        ("reference values", reference, manifest.gateway.reference),
+    ):
+        if sha256_name(data) != named:
+            raise NotAuthenticError(
+                f"the {what} is not the one that the manifest names",
+                expected=named,
+                found=sha256_name(data),
+                code="session.provision_mismatch",
+            )
+    pins = GatewayPins(parse_gateway_config(config), parse_reference_values(reference), manifest.gateway.cls)
+    if pins.config.origin != manifest.gateway.origin:
+        raise NotAuthenticError(
+            "the gateway writes another log than the manifest names",
+            expected=manifest.gateway.origin,
+            found=pins.config.origin,
+            code="session.provision_mismatch",
+        )
+    return pins

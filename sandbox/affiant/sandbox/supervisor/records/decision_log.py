@@ -23,7 +23,7 @@ __all__ = ["SessionDecisions"]
 
 
 class SessionDecisions:
-    """The decision log of one session; a ``DecisionNotes``.
+    """The decision log of one session; a ``DecisionSink``.
 
     Args:
         clock: the present time, UTC.

@@ -32,7 +32,7 @@ from affiant.errors import AffiantError, StateError, UnreachableError
 from affiant.sandbox.egress.http.errors import RecordsUnavailable
 from affiant.sandbox.supervisor.records.spool import SpoolEntry
 
-__all__ = ["BOUND", "AgentFacts", "RecordSpool", "SessionRecords", "Submission"]
+__all__ = ["BOUND", "AgentFacts", "RecordSpool", "SessionRecords", "Submission", "keep_epochs"]
 
 BOUND: Final = 256
 """Records without acknowledgement (wire specification)."""
@@ -375,3 +375,24 @@ def _refuse(future: asyncio.Future[None], reason: AffiantError) -> None:
     if not future.done():
         future.set_exception(reason)
         future.exception()  # nobody may be waiting
+
+
+_EVERY_RECORDS: Final = 1000
+
+
+async def keep_epochs(records: SessionRecords, *, every_s: float, in_flight: Callable[[], int]) -> None:
+    """Write epoch records until cancelled, or until the chain stops: a quiet chain still has them.
+
+    One every ``every_s`` seconds and after every 1,000 records, also when nothing happens (receipts spec, 4.2).
+    """
+    loop = asyncio.get_running_loop()
+    next_time, next_count = loop.time() + every_s, records.count + _EVERY_RECORDS
+    while True:
+        await asyncio.sleep(max(0.0, min(1.0, next_time - loop.time())))
+        if loop.time() < next_time and records.count < next_count:
+            continue
+        try:
+            await records.record("epoch", {"inf": in_flight()}, {})
+        except RecordsUnavailable:
+            return
+        next_time, next_count = loop.time() + every_s, records.count + _EVERY_RECORDS
