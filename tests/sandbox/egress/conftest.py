@@ -352,8 +352,6 @@ class World:
                     approvals=None if self.approvals is None else self.approvals(policy),
                 ),
                 gateway=GatewayRoute(self.gateway, records, budget),
-                records=records,
-                resolver=resolver,
                 certificates=authority,
                 limits=self.limits,
             )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.raising import raises_code
 
-from affiant.sandbox.processes.home import default_home, give_folder, lock, open_home, write_file
+from affiant.sandbox.processes.home import give_folder, lock, open_home, write_file
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: gives files to other users")
 
@@ -46,12 +46,6 @@ def test_a_home_of_another_user_is_refused_even_for_root(tmp_path: Path):
     os.chown(tmp_path / "home", 12345, 12345)
     with raises_code("home.refused", match="another user"):
         open_home(tmp_path / "home")
-
-
-def test_the_default_home_follows_the_xdg_rules():
-    assert default_home({"AFFIANT_HOME": "/a"}) == Path("/a")
-    assert default_home({"XDG_STATE_HOME": "/x"}) == Path("/x/affiant")
-    assert default_home({"AFFIANT_HOME": "", "XDG_STATE_HOME": ""}) == Path.home() / ".local/state/affiant"
 
 
 def test_the_openings_key_is_made_once_and_kept_private(tmp_path: Path):

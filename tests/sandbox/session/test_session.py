@@ -210,3 +210,16 @@ def test_without_root_a_session_runs_under_bubblewrap(machine):
     assert (machine.folder / "out" / "who").read_text() != "0\n"
     assert all(path.stat().st_uid == nobody for path in machine.home.iterdir())
     assert Path(machine.bundle()).stat().st_uid == nobody
+
+
+def test_without_a_home_the_state_folder_is_that_of_the_environment(tmp_path, monkeypatch):
+    async def run() -> None:
+        async with Session.open(SessionRequest(profile=tmp_path / "p.yaml", agent="dev")):
+            pass
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    for value, place in ((str(tmp_path / "named"), tmp_path / "named"), ("", tmp_path / "xdg" / "affiant")):
+        monkeypatch.setenv("AFFIANT_HOME", value)
+        place.mkdir(parents=True, mode=0o755)
+        with raises_code("home.refused", match=str(place)):
+            asyncio.run(run())

@@ -9,7 +9,6 @@ looking it up has an intent whatever the method. Whatever fails on the way fails
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -193,17 +192,9 @@ class Forwarder:
                 reason="approval_unshowable",
                 rules=allowed.rules,
             )
-        asking = asyncio.ensure_future(self.approvals.agreed(allowed, whole))
-        leaving = asyncio.ensure_future(http.gone())
-        try:
-            await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                raise EgressDenied("the agent did not wait", reason="approval_pending", rules=allowed.rules)
-            agreed = asking.result()
-        finally:
-            asking.cancel()
-            leaving.cancel()
-            await asyncio.gather(asking, leaving, return_exceptions=True)
+        agreed = await http.unless_gone(self.approvals.agreed(allowed, whole))
+        if agreed is None:
+            raise EgressDenied("the agent did not wait", reason="approval_pending", rules=allowed.rules)
         return self.approvals.take(allowed, agreed, room=lambda: self._meter(allowed, body, begun))
 
     def _meter(self, allowed: AllowedRequest, body: RequestBody, begun: int) -> None:

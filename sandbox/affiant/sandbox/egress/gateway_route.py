@@ -218,15 +218,7 @@ class GatewayRoute:
 
     async def _answer(self, http: AgentHTTP, head: RequestHead, reply: GatewayAnswer) -> bool:
         """Pass the answer on; an agent that goes away meanwhile ends it, and the gateway hears of it at once."""
-        passing = asyncio.ensure_future(_pass_on(Answer(http, head), reply))
-        leaving = asyncio.ensure_future(http.gone())
-        try:
-            await asyncio.wait({passing, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            return passing.done() and passing.result()
-        finally:
-            passing.cancel()
-            leaving.cancel()
-            await asyncio.gather(passing, leaving, return_exceptions=True)
+        return bool(await http.unless_gone(_pass_on(Answer(http, head), reply)))
 
     async def _unanswered(
         self, http: AgentHTTP, head: RequestHead, error: AffiantError, action: Action, cseq: int | None

@@ -28,8 +28,7 @@ from affiant.sandbox.egress.http.origin import Origin, inner_target, proxied_tar
 from affiant.sandbox.egress.http.request_head import RequestHead
 from affiant.sandbox.egress.http.session_ca import SessionCA
 from affiant.sandbox.egress.http.streams import PlainStream
-from affiant.sandbox.egress.records_of_egress import Action, EgressRecords
-from affiant.sandbox.egress.resolver import Resolver
+from affiant.sandbox.egress.records_of_egress import Action
 from affiant.sandbox.egress.tunnel import Tunnels
 
 __all__ = ["EgressProxy", "ProxyLimits"]
@@ -58,25 +57,20 @@ class EgressProxy:
         *,
         forwarder: Forwarder,
         gateway: GatewayRoute,
-        records: EgressRecords,
-        resolver: Resolver,
         certificates: SessionCA,
         limits: ProxyLimits | None = None,
     ) -> None:
         self._limits = limits or ProxyLimits()
-        self._forwarder = forwarder
+        self.forwarder = forwarder
+        """What requests are judged by now."""
         self._gateway = gateway
-        self._records = records
+        self._records = forwarder.records
         self.gate = Gate()
         self._tunnels = Tunnels(
-            policy=forwarder.policy,
-            resolver=resolver,
-            records=records,
+            forwarder=forwarder,
             certificates=certificates,
             timeouts=self._limits.timeouts,
             own_services=GATEWAY_ORIGINS,
-            notes=forwarder.notes,
-            meters=forwarder.meters,
             gate=self.gate,
         )
         self._server: asyncio.Server | None = None
@@ -88,15 +82,10 @@ class EgressProxy:
         """Requests and tunnels that are being served now."""
         return self._serving
 
-    @property
-    def forwarder(self) -> Forwarder:
-        """What requests are judged by now."""
-        return self._forwarder
-
     def narrow(self, forwarder: Forwarder) -> None:
         """Judge by ``forwarder`` from now on. The gate is held, and nobody is passing."""
-        self._forwarder = forwarder
-        self._tunnels = replace(self._tunnels, policy=forwarder.policy, meters=forwarder.meters)
+        self.forwarder = forwarder
+        self._tunnels = replace(self._tunnels, forwarder=forwarder)
 
     async def cut(self, *, within_s: float) -> bool:
         """Break off what is passing the gate; whether all of it has its record in time."""
@@ -201,7 +190,7 @@ class EgressProxy:
     async def _route(self, http: AgentHTTP, head: RequestHead, origin: Origin, target: str) -> bool:
         if origin in GATEWAY_ORIGINS:
             return await self._gateway.serve(http, head, origin, target)
-        return await self._forwarder.serve(http, head, origin, target)
+        return await self.forwarder.serve(http, head, origin, target)
 
     async def _head(self, http: AgentHTTP) -> RequestHead | None:
         """The next head; one that is refused is recorded and answered, and ends the connection."""

@@ -84,6 +84,16 @@ class PolicyFacts:
     bind: str = "mrconfigid"
     epoch: int = 0
 
+    def pol(self, decision: str) -> Mapping[str, object]:
+        """``pol`` of a record about ``decision``."""
+        return {
+            "dec": decision,
+            "dig": self.digest,
+            "fil": self.file_digest,
+            "bind": self.bind,
+            "epoch": self.epoch,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
@@ -147,7 +157,7 @@ class EgressRecords:
 
     async def secret(self, action: Action, *, name: str, rule: str, ref: str, version: str) -> str:
         """One secret use, acknowledged: only now may it be substituted."""
-        members = {"act": {"typ": "secret"}, "pol": self._pol("allow"), "sec": [{"ver": version}]}
+        members = {"act": {"typ": "secret"}, "pol": self._facts.pol("allow"), "sec": [{"ver": version}]}
         hidden = {
             **_trace(action),
             "act": {"name": name, "tgt": action.line},
@@ -161,7 +171,11 @@ class EgressRecords:
 
         One that was approved says by whom: ``apr``, and in ``par`` the gateway's records of the approvals.
         """
-        members: dict[str, object] = {"act": {"typ": "egress"}, "pol": self._pol("allow"), "ph": "intent"}
+        members: dict[str, object] = {
+            "act": {"typ": "egress"},
+            "pol": self._facts.pol("allow"),
+            "ph": "intent",
+        }
         if approved is not None:
             members |= {"apr": approved.statement, "par": list(approved.records)}
         hidden = {**_trace(action), "act": _act(action), "pol": self._rules(rules)}
@@ -173,7 +187,7 @@ class EgressRecords:
         """What became of it; durable here when this returns."""
         members: dict[str, object] = {
             "act": {"typ": "egress", "end": outcome.end},
-            "pol": self._pol("allow"),
+            "pol": self._facts.pol("allow"),
             "ph": "outcome",
         }
         digests = {"arg": outcome.sent, "out": outcome.received, "spki": outcome.spki}
@@ -203,20 +217,10 @@ class EgressRecords:
         members = {
             "rsn": reason_of(refusal),
             "act": {"typ": typ, "end": "refused"},
-            "pol": self._pol("deny"),
+            "pol": self._facts.pol("deny"),
         }
         hidden = {**_trace(action), "act": _act(action), "pol": self._rules(rules)}
         return await self._sink.record("refusal", members, hidden, cseq=cseq)
-
-    def _pol(self, decision: str) -> Mapping[str, object]:
-        facts = self._facts
-        return {
-            "dec": decision,
-            "dig": facts.digest,
-            "fil": facts.file_digest,
-            "bind": facts.bind,
-            "epoch": facts.epoch,
-        }
 
     def _rules(self, rules: Sequence[str]) -> Mapping[str, object]:
         return {"id": self._facts.name, "rules": list(rules)[:_MAX_RULES]}

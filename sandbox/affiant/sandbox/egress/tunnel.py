@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.errors import AffiantError, NotAllowedError
-from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.model.profile import TLSMode
-from affiant.sandbox.egress.decision import SILENT, DecisionSink, judge_connection
-from affiant.sandbox.egress.forward import action_of, refuse
+from affiant.sandbox.egress.decision import judge_connection
+from affiant.sandbox.egress.forward import Forwarder, action_of, refuse
 from affiant.sandbox.egress.gate import Gate
 from affiant.sandbox.egress.http.agent_http import AgentHTTP, Timeouts
 from affiant.sandbox.egress.http.client_hello import MAX_CLIENT_HELLO, ClientHello, parse_client_hello
@@ -29,9 +28,8 @@ from affiant.sandbox.egress.http.origin import Origin, check_server_name, connec
 from affiant.sandbox.egress.http.request_head import RequestHead
 from affiant.sandbox.egress.http.session_ca import SessionCA
 from affiant.sandbox.egress.http.streams import PlainStream, TLSStream
-from affiant.sandbox.egress.limits import EgressMeters, Passing, counting
-from affiant.sandbox.egress.records_of_egress import Action, EgressRecords, Outcome
-from affiant.sandbox.egress.resolver import Resolver
+from affiant.sandbox.egress.limits import Passing, counting
+from affiant.sandbox.egress.records_of_egress import Action, Outcome
 
 __all__ = ["Opened", "Tunnels"]
 
@@ -70,19 +68,15 @@ class Opened:
 class Tunnels:
     """Everything that a CONNECT needs; one for a session.
 
-    ``own_services``: hosts that the supervisor serves. ``notes``: who is told each decision. ``meters``: what may still
-    be sent. ``gate``: passed by whoever judges or records; :meth:`open` is called by one who has.
+    ``forwarder``: what requests are judged by. ``own_services``: hosts that the supervisor serves. ``gate``: passed
+    before anything is judged or recorded; :meth:`open` is called after that.
     """
 
-    policy: CompiledPolicy
-    resolver: Resolver
-    records: EgressRecords
+    forwarder: Forwarder
     certificates: SessionCA
     timeouts: Timeouts
     own_services: frozenset[Origin]
-    meters: EgressMeters
     gate: Gate
-    notes: DecisionSink = SILENT
 
     async def open(self, http: AgentHTTP, stream: PlainStream, head: RequestHead) -> Opened | bool:
         """Judge one CONNECT. What may be inspected is returned; all else is served to its end, and what is returned is
@@ -94,7 +88,7 @@ class Tunnels:
             rules, mode = self._judge(origin)
             tunnel = await self._passthrough(origin, action, rules) if mode is TLSMode.PASSTHROUGH else None
         except AffiantError as refusal:
-            return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
+            return await refuse(http, self.forwarder.records, refusal, action, keep_alive=head.keep_alive)
         if tunnel is not None:
             return await self._pass_through(http, stream, head, tunnel)
         return Opened(origin, action)
@@ -109,7 +103,7 @@ class Tunnels:
     def _judge(self, origin: Origin) -> tuple[tuple[str, ...], TLSMode]:
         if origin in self.own_services:
             return (), TLSMode.INSPECT
-        decision, mode = judge_connection(self.policy, origin, self.notes)
+        decision, mode = judge_connection(self.forwarder.policy, origin, self.forwarder.notes)
         return decision.rules, mode
 
     async def _passthrough(
@@ -117,8 +111,10 @@ class Tunnels:
     ) -> _PassthroughTunnel:
         """A tunnel with room, and its intent: acknowledged before the name is looked up or anything is sent."""
         with counting(rules):
-            passing = self.meters.connection(rules)
-        return _PassthroughTunnel(origin, action, rules, passing, await self.records.intent(action, rules))
+            passing = self.forwarder.meters.connection(rules)
+        return _PassthroughTunnel(
+            origin, action, rules, passing, await self.forwarder.records.intent(action, rules)
+        )
 
     async def _pass_through(
         self, http: AgentHTTP, stream: PlainStream, head: RequestHead, tunnel: _PassthroughTunnel
@@ -127,18 +123,18 @@ class Tunnels:
         origin, action, end = tunnel.origin, tunnel.action, "aborted"
         try:
             try:
-                within = self.policy.addresses_for(origin.host)
-                address = await self.resolver.resolve(origin.host, origin.port, within=within)
+                within = self.forwarder.policy.addresses_for(origin.host)
+                address = await self.forwarder.resolver.resolve(origin.host, origin.port, within=within)
             except AffiantError as refusal:
                 end = "refused" if isinstance(refusal, NotAllowedError) else "failed"
-                return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
+                return await refuse(http, self.forwarder.records, refusal, action, keep_alive=head.keep_alive)
             if await self._named_alike(http, stream, origin, action):
                 end = await self._spliced(stream, address, tunnel)
             else:
                 end = "refused"
             return False
         finally:
-            await self.records.outcome(action, tunnel.rules, _unread(end), intents=(tunnel.intent,))
+            await self.forwarder.records.outcome(action, tunnel.rules, _unread(end), intents=(tunnel.intent,))
 
     async def _named_alike(
         self, http: AgentHTTP, stream: PlainStream, origin: Origin, action: Action
@@ -149,7 +145,7 @@ class Tunnels:
             await self._shake_hands(stream, origin)
         except AffiantError as refusal:
             async with self.gate.passing():
-                await self.records.refusal(refusal, action)
+                await self.forwarder.records.refusal(refusal, action)
             return False
         return True
 
@@ -212,7 +208,7 @@ class Tunnels:
             end = "refused"
             for refusal in spent.exceptions:
                 assert isinstance(refusal, NotAllowedError)
-                await self.records.refusal(refusal, tunnel.action)
+                await self.forwarder.records.refusal(refusal, tunnel.action)
         finally:
             await peer.close()
         return end

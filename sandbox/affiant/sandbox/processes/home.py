@@ -20,7 +20,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ from affiant.attestation.records.sealed_disclosures_key import (
 from affiant.errors import ConfigurationError, MalformedError, StateError
 from affiant.files import write_whole
 
-__all__ = ["Home", "default_home", "give_folder", "lock", "open_home", "write_file"]
+__all__ = ["Home", "give_folder", "lock", "open_home", "open_lock", "write_file"]
 
 _FOLDERS: Final = ("platform", "gateway", "secrets", "sessions", "launches")
 
@@ -99,15 +99,6 @@ class Home:
             with suppress(FileExistsError):  # another command has just made one: that one counts
                 write_file(path, document, replace=False)
         return _read_openings_key(path)
-
-
-def default_home(environment: Mapping[str, str]) -> Path:
-    """``$AFFIANT_HOME``, else ``affiant`` in the XDG state folder."""
-    given = environment.get("AFFIANT_HOME")
-    if given:
-        return Path(given)
-    state = environment.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "affiant"
 
 
 def open_home(path: Path) -> Home:
@@ -196,6 +187,11 @@ def _give_entries(folder: int, user: int, where: str) -> list[int]:
     return below
 
 
+def open_lock(path: Path) -> int:
+    """A descriptor of the lock file ``path``, made where it is missing; not locked yet."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
 @contextmanager
 def lock(path: Path, *, wait: bool = True, shared: bool = False) -> Iterator[None]:
     """Hold ``path`` (made where it is missing) for the length of the block (flock(2)).
@@ -203,7 +199,7 @@ def lock(path: Path, *, wait: bool = True, shared: bool = False) -> Iterator[Non
     Raises:
         ``store.locked``: another process holds it, and ``wait`` is false.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = open_lock(path)
     try:
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)

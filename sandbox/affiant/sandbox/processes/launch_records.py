@@ -57,8 +57,8 @@ class Launch:
         document = {
             "typ": _TYP,
             "session": self.session,
-            "launcher": _to_json(self.launcher),
-            "children": [_to_json(child) for child in self.children],
+            "launcher": self.launcher.to_json(),
+            "children": [child.to_json() for child in self.children],
             "asked": None if self.asked is None else self.asked.to_json(),
             "ran": self.ran,
         }
@@ -127,28 +127,15 @@ def _kill(processes: Iterable[ProcessName]) -> None:
                 os.close(handle)
 
 
-def _to_json(process: ProcessName) -> dict[str, int]:
-    return {"pid": process.pid, "started": process.started}
-
-
 def _from_json(data: bytes) -> Launch | None:
     document = parse_object(data, limit=_LIMIT)
-    launcher, children = _process(document.get("launcher")), document.get("children")
+    launcher, children = ProcessName.from_json(document.get("launcher")), document.get("children")
     if document.get("typ") != _TYP or launcher is None or not isinstance(children, list):
         return None
-    read = [_process(child) for child in children]
     return Launch(
         str(document.get("session")),
         launcher,
-        [child for child in read if child is not None],
+        [child for each in children if (child := ProcessName.from_json(each)) is not None],
         asked=asked_from_json(document.get("asked")),
         ran=document.get("ran") is True,
     )
-
-
-def _process(value: object) -> ProcessName | None:
-    match value:
-        case {"pid": int() as pid, "started": int() as started} if pid > 1:
-            return ProcessName(pid, started)
-        case _:
-            return None

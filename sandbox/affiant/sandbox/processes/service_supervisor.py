@@ -31,7 +31,7 @@ from affiant.attestation.log.witness.embedded import own_witness
 from affiant.errors import AffiantError
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import GATEWAY_USER, PLATFORM_USER, is_root
-from affiant.sandbox.processes.home import Home, give_folder, lock, open_home
+from affiant.sandbox.processes.home import Home, give_folder, lock, open_home, open_lock
 from affiant.sandbox.processes.service_process import READY_FD, ServiceProcess, ServiceSpec, start_service
 
 __all__ = [
@@ -152,7 +152,7 @@ async def _keep(home: Home, given: argparse.Namespace) -> int:
 def _call_when_alone(home: Home, call: Callable[[], None]) -> None:
     """Have the loop ``call`` once no launcher is left; from then on this process holds the lock until it ends."""
     loop = asyncio.get_running_loop()
-    descriptor = os.open(launchers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = open_lock(launchers_lock(home))
 
     def wait() -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

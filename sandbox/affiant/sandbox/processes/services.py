@@ -29,7 +29,7 @@ from affiant.errors import AffiantError, ConfigurationError, StateError
 from affiant.sandbox.base.descriptors import descriptor_from_thread
 from affiant.sandbox.base.errors import GatewayNotTheOne
 from affiant.sandbox.processes.gateway_probe import RunningGateway, fetch_config, read_gateway_file
-from affiant.sandbox.processes.home import Home, lock
+from affiant.sandbox.processes.home import Home, lock, open_lock
 from affiant.sandbox.processes.launch_records import live_launches
 from affiant.sandbox.processes.provisioner import Provisioner, SimulatedProvisioner, chosen_provisioner
 from affiant.sandbox.processes.service_process import ServiceProcess, start_service
@@ -159,14 +159,14 @@ async def ensure_services(
 
 def _join(home: Home) -> int:
     """A descriptor that holds the launchers' lock shared; waits while a service supervisor is stopping."""
-    descriptor = os.open(launchers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = open_lock(launchers_lock(home))
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
 
 
 def _others(home: Home) -> bool:
     """Whether a launcher of this state folder is left; a service supervisor that is stopping is none."""
-    descriptor = os.open(launchers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = open_lock(launchers_lock(home))
     try:
         return (
             _locks(descriptor, fcntl.LOCK_SH)
@@ -193,9 +193,7 @@ async def _until_stopped(home: Home, supervisor: ServiceProcess | None) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_SUPERVISOR_STOPS_WITHIN_S):
                 await supervisor.wait()
-    descriptor = os.open(
-        service_supervisors_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-    )
+    descriptor = open_lock(service_supervisors_lock(home))
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(_SERVICES_STOP_WITHIN_S):

@@ -29,9 +29,10 @@ from typing import Final, Literal
 
 from affiant.attestation.bundle.bundle import Bundle
 from affiant.errors import AffiantError, StateError, UnreachableError
+from affiant.folders import default_home
 from affiant.policy.loading.policy_file import policy_owners
 from affiant.sandbox.isolation.backends.backend import probe
-from affiant.sandbox.processes.home import default_home, open_home
+from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
 from affiant.sandbox.session.attested_launch import LaunchedSession, launched
 from affiant.sandbox.session.captured import Capture
@@ -113,7 +114,7 @@ class Session:
         Raises:
             AffiantError: whatever stands in the way, before anything of the agent has run.
         """
-        place = open_home(default_home(os.environ) if home is None else home)
+        place = open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
         for reaped in await asyncio.to_thread(reap_leftovers, place):
             progress("reaped", {"session": reaped.session, "text": reaped.text})
         refuse_private(place, request)

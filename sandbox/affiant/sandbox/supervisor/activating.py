@@ -114,12 +114,11 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
         decisions.note_mounts(started.launch.policy)
     budget = RecordBudget(records, opening.around.limits)
     written = EgressRecords(budget, started.launch.facts)
-    resolver = Resolver(started.launch.manifest.hosts)
     proxy = EgressProxy(
         forwarder=Forwarder(
             policy=started.launch.policy,
             table=table,
-            resolver=resolver,
+            resolver=Resolver(started.launch.manifest.hosts),
             upstream=Upstream(started.broker, random_bytes=opening.around.random_bytes),
             records=written,
             meters=EgressMeters(started.launch.policy, nanoseconds=opening.around.nanoseconds),
@@ -128,8 +127,6 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
             approvals=_approvals(opening, started.launch, admitted),
         ),
         gateway=GatewayRoute(admitted.gateway, written, budget),
-        records=written,
-        resolver=resolver,
         certificates=certificates,
     )
     await proxy.start(socket.listener)

@@ -217,13 +217,7 @@ class Narrower:
 
     async def _record(self, planned: PlannedRestriction, facts: PolicyFacts, evd: str) -> None:
         members = {
-            "pol": {
-                "dec": "allow",
-                "dig": facts.digest,
-                "fil": facts.file_digest,
-                "bind": facts.bind,
-                "epoch": facts.epoch,
-            },
+            "pol": facts.pol("allow"),
             "old": planned.narrowing.old,
             "dif": planned.difference,
         }

@@ -10,7 +10,7 @@ is, :meth:`Serving.until_over` returns an :class:`Ending`; ending the agent and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -73,15 +73,16 @@ class Serving:
 
     async def until_over(self) -> Ending:
         """Serve until the session is to end."""
+        session, decisions = self._session, self._session.decisions
         watchers = [
             asyncio.ensure_future(watcher)
             for watcher in (
                 self._launcher(),
-                self._records(),
-                self._gateway(),
-                self._budget(),
+                _resolved("policy", session.records.stopped),
+                _resolved("killed", session.records.lost),
+                _resolved("policy", session.budget.spent),
                 self._broker(),
-                self._decisions(),
+                *(() if decisions is None else (_resolved("policy", decisions.failed),)),
                 self._expiry(),
                 self._wall(),
                 self._failed,
@@ -89,7 +90,7 @@ class Serving:
         ]
         try:
             done, _ = await asyncio.wait(watchers, return_when=asyncio.FIRST_COMPLETED)
-            ending = next(watcher for watcher in watchers if watcher in done).result()
+            ending: Ending = next(watcher for watcher in watchers if watcher in done).result()
             if not ending.orphaned and self._session.narrower.committing and self._narrowing:
                 await asyncio.wait(
                     self._narrowing, timeout=_NARROWED_WITHIN_S
@@ -240,21 +241,6 @@ class Serving:
         if not self._failed.done():
             self._failed.set_result(ending)
 
-    async def _records(self) -> Ending:
-        return Ending("policy", await asyncio.shield(self._session.records.stopped))
-
-    async def _gateway(self) -> Ending:
-        return Ending("killed", await asyncio.shield(self._session.records.lost))
-
-    async def _budget(self) -> Ending:
-        return Ending("policy", await asyncio.shield(self._session.budget.spent))
-
-    async def _decisions(self) -> Ending:
-        if self._session.decisions is None:
-            await asyncio.get_running_loop().create_future()
-        assert self._session.decisions is not None
-        return Ending("policy", await asyncio.shield(self._session.decisions.failed))
-
     async def _broker(self) -> Ending:
         await self._session.broker.gone()
         return Ending("killed", UnreachableError("the secret broker is gone", code="session.broker_lost"))
@@ -281,3 +267,7 @@ class Serving:
         left = (self._session.expires - self._around.clock()).total_seconds() - _BEFORE_EXPIRY_S
         await asyncio.sleep(max(left, 0.0))
         return Ending("killed", NotFreshError("the activation's time is over", code="session.expired"))
+
+
+async def _resolved(why: str, reason: Awaitable[AffiantError]) -> Ending:
+    return Ending(why, await asyncio.shield(reason))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,11 +34,10 @@ _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_C
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was copied: the entries (for :func:`copy_out` later), their digest, and how much it was."""
+    """What was copied: the entries (for :func:`copy_out` later) and their digest."""
 
     entries: tuple[Entry, ...]
     digest: str
-    total_bytes: int
 
 
 def copy_in(
@@ -50,7 +48,6 @@ def copy_in(
     exclude: frozenset[str] = frozenset(),
     private: Inodes = frozenset(),
     owner: Owner | None = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Copied:
     """Copy the tree ``source`` into the empty directory ``target`` (made if missing).
 
@@ -58,7 +55,6 @@ def copy_in(
         exclude: paths relative to ``source`` that stay out (the profile's carve-outs).
         private: what may not be copied under whatever name.
         owner: whom the copy belongs to; None: whoever we are.
-        progress: called now and then with files and bytes copied so far.
 
     Raises:
         SpecialFile, FileNameError, TreeTooLarge: the tree holds what cannot be copied.
@@ -80,13 +76,9 @@ def copy_in(
                 entry, size = _copy(found, copy, limits.total_bytes - total, owner)
                 entries.append(entry)
                 total += size
-                if progress is not None and len(entries) % 64 == 0:
-                    progress(len(entries), total)
     except OSError as error:
         raise TreeUnreadable("the tree cannot be copied", found=error.strerror) from error
-    if progress is not None:
-        progress(len(entries), total)
-    return Copied(tuple(entries), tree_digest(entries), total)
+    return Copied(tuple(entries), tree_digest(entries))
 
 
 def _copy(found: Found, copy: int, left: int, owner: Owner | None) -> tuple[Entry, int]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from affiant.errors import AffiantError, MalformedError
 from affiant.sandbox.egress.http.denial import Denial
@@ -29,6 +29,8 @@ _HOP_BY_HOP: Final = frozenset(
     }
 )  # fmt: skip
 """Not passed on: this hop's own, and ``Alt-Svc``, which would lead a client to another protocol or port."""
+
+_T = TypeVar("_T")
 
 _TIMED_OUT: Final = 408
 _VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*\Z")
@@ -162,7 +164,7 @@ class AgentHTTP:
                     await self._linger()
         return reusable
 
-    async def gone(self) -> None:
+    async def _gone(self) -> None:
         """Return when the agent ends the connection. What it sends ahead meanwhile is kept for later, in bounds.
 
         Only while nobody reads a body.
@@ -175,6 +177,17 @@ class AgentHTTP:
             self._reader.feed(data)
             ahead += len(data)
         await asyncio.get_running_loop().create_future()
+
+    async def unless_gone(self, work: Coroutine[Any, Any, _T]) -> _T | None:
+        """What ``work`` returns; None: the agent ended the connection first, and ``work`` is cancelled."""
+        working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(self._gone())
+        try:
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else None
+        finally:
+            working.cancel()
+            leaving.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
 
     def take_rest(self) -> bytes:
         """Bytes that the agent sent ahead, after a CONNECT head."""

@@ -49,6 +49,19 @@ class ProcessName:
         started = process_start_time(pid)
         return None if started is None else cls(pid, started)
 
+    @classmethod
+    def from_json(cls, value: object) -> ProcessName | None:
+        """The process that :meth:`to_json` named; None: it names none."""
+        match value:
+            case {"pid": int(pid), "started": int(started)} if pid > 1:
+                return cls(pid, started)
+            case _:
+                return None
+
+    def to_json(self) -> Mapping[str, object]:
+        """Its members."""
+        return {"pid": self.pid, "started": self.started}
+
     def alive(self) -> bool:
         """Whether this very process still runs."""
         return process_start_time(self.pid) == self.started
@@ -65,8 +78,9 @@ class RunnerRecord:
 
 def write_record(session_dir: Path, record: RunnerRecord) -> None:
     """Replace the record in one step."""
-    names = ("runner", "owner", "init")
-    write_file(session_dir, _NAME, canonical({name: _members(getattr(record, name)) for name in names}))
+    processes = {"runner": record.runner, "owner": record.owner, "init": record.init}
+    named = {name: None if each is None else each.to_json() for name, each in processes.items()}
+    write_file(session_dir, _NAME, canonical(named))
 
 
 def write_file(session_dir: Path, name: str, content: bytes) -> None:
@@ -92,12 +106,8 @@ def read_record(session_dir: Path) -> RunnerRecord | None:
             members = parse_object(file.read(_LIMIT + 1), limit=_LIMIT)
     except (OSError, JSONError):
         return None
-    runner, owner = _process(members.get("runner")), _process(members.get("owner"))
-    return (
-        None
-        if runner is None or owner is None
-        else RunnerRecord(runner, owner, _process(members.get("init")))
-    )
+    runner, owner, init = (ProcessName.from_json(members.get(name)) for name in ("runner", "owner", "init"))
+    return None if runner is None or owner is None else RunnerRecord(runner, owner, init)
 
 
 def remove_record(session_dir: Path) -> None:
@@ -122,16 +132,3 @@ def _folder(session_dir: Path, *, make: bool) -> Iterator[int]:
         yield folder
     finally:
         os.close(folder)
-
-
-def _members(process: ProcessName | None) -> Mapping[str, object] | None:
-    return None if process is None else {"pid": process.pid, "started": process.started}
-
-
-def _process(value: object) -> ProcessName | None:
-    if not isinstance(value, dict):
-        return None
-    pid, started = value.get("pid"), value.get("started")
-    if isinstance(pid, int) and isinstance(started, int) and pid > 1:
-        return ProcessName(pid, started)
-    return None

@@ -4,8 +4,7 @@ A connected stream socket. A message is a length (4 bytes, big-endian) and that 
 object, at most 1 MiB); the descriptors that its member ``fds`` names, in that order, come with it
 (``SCM_RIGHTS``). When the other end closes, there is nobody left to serve: the supervisor ends its session.
 
-:class:`Messages` takes bytes apart without any I/O; :class:`ControlChannel` serves an event loop with it, and
-:func:`receive_first` the moments before there is one.
+:class:`Messages` takes bytes apart without any I/O; :class:`ControlChannel` serves an event loop with it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.errors import AffiantError, MalformedError, StateError
 from affiant.whole_sending import WholeSender
 
-__all__ = ["ControlChannel", "Message", "Messages", "receive_first", "refusal_members", "sent_error"]
+__all__ = ["ControlChannel", "Message", "Messages", "refusal_members", "sent_error"]
 
 _LENGTH: Final = struct.Struct(">I")
 _MAX_MESSAGE: Final = 1 << 20
@@ -138,23 +137,13 @@ def _receive(control: socket.socket) -> tuple[bytes, tuple[int, ...]]:
     return data, tuple(received)
 
 
-def receive_first(control: socket.socket, messages: Messages) -> Message | None:
-    """The first message, blocking; None: the other end closed. What follows it stays in ``messages``."""
-    while (message := messages.next()) is None:
-        data, descriptors = _receive(control)
-        if not data:
-            return None
-        messages.feed(data, descriptors)
-    return message
-
-
 class ControlChannel:
     """One end of the control socket in an event loop; closes the socket when it is closed."""
 
-    def __init__(self, control: socket.socket, messages: Messages | None = None) -> None:
+    def __init__(self, control: socket.socket) -> None:
         control.setblocking(False)  # noqa: FBT003 - the socket module's own signature
         self._control = control
-        self._messages = messages or Messages()
+        self._messages = Messages()
         self._sender = WholeSender(control)
 
     async def receive(self) -> Message | None:
