@@ -32,12 +32,11 @@ from affiant.policy.diff.restriction import (
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import policy_owners, read_policy_file
 from affiant.policy.loading.profile_set import ProfileSet
-from affiant.policy.signing.signature_file import read_signature, signature_beside
-from affiant.policy.signing.signatures import require_about
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.session_note import SessionState
 from affiant.sandbox.session.restriction_socket import InForce, connected, narrowing_members
+from affiant.sandbox.session.session_plan import read_profile_signature
 from affiant.sandbox.session_state.session_folder import NARROWING_SOCKET
 from affiant.sandbox.session_state.session_listing import find_session
 from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
@@ -95,7 +94,7 @@ def narrow(
     opened = open_home(home)
     _require_running(opened, name)
     profiles = read_policy_file(file, owners=policy_owners(os.geteuid(), os.environ)).profiles
-    signed = _signature(file, signature, profiles)
+    signed = read_profile_signature(signature, file, profiles)
     place = opened.session(name) / NARROWING_SOCKET
     change = _compared(asyncio.run(_in_force(place)), profiles, agent)
     told = {"session": name, **change.to_json()}
@@ -175,16 +174,6 @@ def _require_running(home: Home, name: str) -> None:
             where=name,
             code="session.not_open",
         )
-
-
-def _signature(file: Path, given: Path | None, profiles: ProfileSet) -> bytes | None:
-    """The signature that goes with the file; the gateway knows whose counts, but it must be about this very file."""
-    place = given or signature_beside(file)
-    if place is None:
-        return None
-    signature = read_signature(place)
-    require_about(signature.claimed, profiles)
-    return signature.raw
 
 
 async def _in_force(place: Path) -> InForce:

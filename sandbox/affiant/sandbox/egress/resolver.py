@@ -76,7 +76,7 @@ class Resolver:
             within: the profile's ``address`` for the host, if it gives one; the same in every call for a host.
 
         Raises:
-            ``egress.name_unresolved``: no address. AddressForbidden: any of the answers must not be dialled.
+            ``egress.name_unresolved``: no address. ``egress.address``: any of the answers must not be dialled.
             ``egress.name_budget``: too many different names in this session.
         """
         now = asyncio.get_running_loop().time()

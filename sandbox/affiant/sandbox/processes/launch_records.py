@@ -12,10 +12,8 @@ what is still there afterwards is killed.
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -108,23 +106,10 @@ def end_leftovers(home: Home, *, clock: Callable[[], float] = time.monotonic) ->
     while clock() < deadline and any(child.alive() for launch in dead for child in launch.children):
         time.sleep(_STEP_S)
     for launch in dead:
-        _kill(launch.children)
+        for child in launch.children:
+            child.kill(group=True)
     reap_isolation(home.sessions)
     return tuple(dead)
-
-
-def _kill(processes: Iterable[ProcessName]) -> None:
-    """SIGKILL to these very processes and their groups."""
-    for process in processes:
-        with suppress(ProcessLookupError):
-            handle = os.pidfd_open(process.pid)
-            try:
-                if process.alive():  # asked after the handle was taken: it names this process for good
-                    with suppress(ProcessLookupError, PermissionError):
-                        os.killpg(process.pid, signal.SIGKILL)
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-            finally:
-                os.close(handle)
 
 
 def _from_json(data: bytes) -> Launch | None:

@@ -8,7 +8,6 @@ PR_SET_DUMPABLE). No code of the service runs before the privileges are gone.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import resource
@@ -23,17 +22,11 @@ from typing import Final
 from affiant.errors import AffiantError, ConfigurationError
 from affiant.sandbox.base.exposure import Cover, Link, Show, Step, step_from_json
 from affiant.sandbox.base.privileges import drop_privileges, end_with_parent
+from affiant.sandbox.isolation.plan import linux
 
 __all__ = ["expose", "main"]
 
-_CLONE_NEWNS: Final = 0x00020000
-_MS_RDONLY: Final = 0x1
-_MS_NOSUID: Final = 0x2
-_MS_NODEV: Final = 0x4
-_MS_REMOUNT: Final = 0x20
-_MS_BIND: Final = 0x1000
-_MS_REC: Final = 0x4000
-_MS_SLAVE: Final = 0x80000
+_REMOUNT: Final = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_NOSUID | linux.MS_NODEV
 _PLAN_LIMIT: Final = 1 << 20
 
 
@@ -48,21 +41,19 @@ def expose(steps: Sequence[Step]) -> None:
     shown = [step for step in steps if isinstance(step, Show)]
     sources: dict[str, int] = {}
     try:
-        _call("unshare", ctypes.c_int(_CLONE_NEWNS))
-        _mount("none", "/", "none", _MS_REC | _MS_SLAVE)
+        linux.unshare(linux.CLONE_NEWNS)
+        linux.make_mounts_slave()
         for show in shown:  # in the new namespace: only its own mounts can be bound (mount(2), EINVAL)
             sources[show.path] = os.open(show.path, os.O_PATH | os.O_CLOEXEC)
         for step in steps:
             _take(step, sources)
         for step in steps:
             if isinstance(step, Cover):
-                _mount(
-                    "none", step.path, "none", _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
-                )
+                linux.mount("none", step.path, "none", _REMOUNT | linux.MS_RDONLY)
     except OSError as error:
         raise ConfigurationError(
             "cannot show a service what it needs",
-            where=str(error.filename or ""),
+            where=None if error.filename is None else str(error.filename),
             found=error.strerror,
             code="service.unreadable",
         ) from error
@@ -74,16 +65,15 @@ def expose(steps: Sequence[Step]) -> None:
 def _take(step: Step, sources: Mapping[str, int]) -> None:
     match step:
         case Cover(path):
-            _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755,size=1m")
+            linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=0755,size=1m")
         case Link(path, target):
             os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
             os.symlink(target, path)
         case Show(path, writable):
             source = sources[path]
             _make_mount_point(path, directory=stat.S_ISDIR(os.fstat(source).st_mode))
-            _mount(f"/proc/self/fd/{source}", path, "none", _MS_BIND | _MS_REC)
-            read_only = 0 if writable else _MS_RDONLY
-            _mount("none", path, "none", _MS_REMOUNT | _MS_BIND | _MS_NOSUID | _MS_NODEV | read_only)
+            linux.bind_mount(f"/proc/self/fd/{source}", path)
+            linux.mount("none", path, "none", _REMOUNT | (0 if writable else linux.MS_RDONLY))
 
 
 def _make_mount_point(path: str, *, directory: bool) -> None:
@@ -92,25 +82,6 @@ def _make_mount_point(path: str, *, directory: bool) -> None:
     os.makedirs(path if directory else os.path.dirname(path), mode=0o755, exist_ok=True)
     if not directory:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
-
-
-def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    _call(
-        "mount",
-        os.fsencode(source),
-        os.fsencode(target),
-        kind.encode(),
-        ctypes.c_ulong(flags),
-        data.encode(),
-        where=target,
-    )
-
-
-def _call(name: str, *arguments: object, where: str | None = None) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if getattr(libc, name)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), where)
 
 
 def _read_plan(descriptor: int) -> Mapping[str, object]:

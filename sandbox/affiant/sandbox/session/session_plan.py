@@ -32,7 +32,7 @@ from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, SandboxP
 from affiant.sandbox.processes.services import GatewayChoice
 from affiant.sandbox.supervisor.launch.environment import session_sandbox
 
-__all__ = ["SessionPlan", "SessionRequest", "VaultChoice", "plan_session"]
+__all__ = ["SessionPlan", "SessionRequest", "VaultChoice", "plan_session", "read_profile_signature"]
 
 _PEM_LIMIT: Final = 1 << 20
 
@@ -136,7 +136,7 @@ def plan_session(
     """
     file = read_policy_file(request.profile, owners=owners)
     profile = file.profiles.profile(request.agent)
-    signature = _signature(request, file.profiles)
+    signature = read_profile_signature(request.policy_signature, request.profile, file.profiles)
     roots = tuple(der for path in request.extra_roots for der in _read_roots(path))
     hosts = {canonical_host(name): _addresses(name, given) for name, given in request.hosts.items()}
     folders = (
@@ -171,13 +171,15 @@ def plan_session(
     )
 
 
-def _signature(request: SessionRequest, profiles: ProfileSet) -> bytes | None:
-    """The signature that goes with the profile. One that is about another file would be refused, or mislead a reader.
+def read_profile_signature(given: Path | None, file: Path, profiles: ProfileSet) -> bytes | None:
+    """The signature over the profile ``file``: ``given``, else the one beside it, if there is one.
+
+    The gateway knows whose counts. One that is about another file would be rejected there, or mislead a reader.
 
     Raises:
         AffiantError: it is no signature, or is not about this file.
     """
-    place = request.policy_signature or signature_beside(request.profile)
+    place = given or signature_beside(file)
     if place is None:
         return None
     signature = read_signature(place)

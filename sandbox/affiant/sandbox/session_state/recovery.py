@@ -63,7 +63,7 @@ def fetch_sealed(home: Home, session: str) -> SealedBundle:
 
     Raises:
         GatewayUnreachable: the supervisor left none, and no gateway of this folder has it.
-        SealedBundleMalformed, BundleMalformed: it is not what it should be.
+        ``session.bundle``, BundleMalformed: it is not what it should be.
     """
     left = home.session(session) / SEALED
     if left.exists():

@@ -111,7 +111,7 @@ class AgentHTTP:
         """The body of the request at hand, piece by piece.
 
         Raises:
-            PeerSilent: the agent stops sending. RequestMalformed: it ends before the body does.
+            PeerSilent: the agent stops sending. ``egress.request``: it ends before the body does.
         """
         if self._continue_owed:
             self._continue_owed = False

@@ -72,7 +72,7 @@ def check_server_name(origin: Origin, hello: ClientHello) -> None:
     """Return if the ClientHello names the host that CONNECT named.
 
     Raises:
-        ServerNameMissing: none, or hidden. HostMismatch, HostRefused: another.
+        ServerNameMissing: none, or hidden. ``egress.host_mismatch``, HostRefused: another.
     """
     if hello.hidden:
         raise ServerNameMissing(

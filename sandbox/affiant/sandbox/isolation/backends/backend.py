@@ -143,31 +143,10 @@ def _probe_bubblewrap() -> Availability:
 
 def _trial(program: str) -> Sequence[str]:
     """A sandbox with ``/usr`` alone, as the session's will be made: user, process and network namespaces."""
-    return (
-        *(
-            program,
-            "--unshare-all",
-            "--unshare-user",
-            "--disable-userns",
-            "--die-with-parent",
-            "--ro-bind",
-            "/usr",
-            "/usr",
-        ),
-        *(
-            "--symlink",
-            "usr/lib",
-            "/lib",
-            "--symlink",
-            "usr/lib64",
-            "/lib64",
-            "--proc",
-            "/proc",
-            "--dev",
-            "/dev",
-        ),
-        *("--", "/usr/bin/true"),
-    )
+    namespaces = ("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent")
+    links = ("--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64")
+    shown = ("--ro-bind", "/usr", "/usr", *links, "--proc", "/proc", "--dev", "/dev")
+    return (program, *namespaces, *shown, "--", "/usr/bin/true")
 
 
 def _runs(*argv: str) -> bool:

@@ -10,6 +10,7 @@ followed on the way, and a record that does not belong to the reader is none.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -65,6 +66,25 @@ class ProcessName:
     def alive(self) -> bool:
         """Whether this very process still runs."""
         return process_start_time(self.pid) == self.started
+
+    def kill(self, *, group: bool = False) -> bool:
+        """SIGKILL to this very process, never to a later one of its number; whether it was there.
+
+        Args:
+            group: its process group too.
+        """
+        with suppress(ProcessLookupError):
+            handle = os.pidfd_open(self.pid)
+            try:
+                if self.alive():  # asked after the handle was taken: it names this process for good
+                    if group:
+                        with suppress(ProcessLookupError, PermissionError):
+                            os.killpg(self.pid, signal.SIGKILL)
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+                    return True
+            finally:
+                os.close(handle)
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,8 @@ MS_RDONLY: Final = 0x1
 MS_NOSUID: Final = 0x2
 MS_NODEV: Final = 0x4
 MS_NOEXEC: Final = 0x8
-_MS_BIND: Final = 0x1000
+MS_REMOUNT: Final = 0x20
+MS_BIND: Final = 0x1000
 _MS_REC: Final = 0x4000
 _MS_SLAVE: Final = 0x80000
 
@@ -90,7 +91,7 @@ def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -
 
 def bind_mount(source: str, target: str) -> None:
     """Show ``source`` and what is mounted below it at ``target`` as well."""
-    mount(source, target, "none", _MS_BIND | _MS_REC)
+    mount(source, target, "none", MS_BIND | _MS_REC)
 
 
 def make_read_only(target: str) -> None:

@@ -46,7 +46,7 @@ def plan_from_json(members: object) -> SandboxPlan:
 
     Raises:
         FrameError: other members or types than :func:`plan_to_json` writes.
-        PlanRefused: the plan itself is refused.
+        ``isolation.plan``: the plan itself is refused.
     """
     plan = _exact(members, "session", "files", "rootfs", "runtime", "hostname", "limits")
     files = plan["files"]
@@ -73,7 +73,7 @@ def command_from_json(members: object) -> Command:
 
     Raises:
         FrameError: other members or types than :func:`command_to_json` writes.
-        PlanRefused: nothing to run, a NUL, or a working directory that is not canonical.
+        ``isolation.plan``: nothing to run, a NUL, or a working directory that is not canonical.
     """
     command = _exact(members, "argv", "env", "cwd")
     argv, env = command["argv"], command["env"]

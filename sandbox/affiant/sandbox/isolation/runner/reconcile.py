@@ -6,8 +6,6 @@ interfaces and processes end with it (see :mod:`enclosure`). Sessions that live 
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from pathlib import Path
 from typing import Final
@@ -37,8 +35,8 @@ def reap_leftovers(sessions_dir: Path) -> tuple[str, ...]:
         record = read_record(session_dir)
         if record is not None and not _in_use(record):
             for process in (record.runner, record.init):
-                if process is not None:
-                    _kill(process)
+                if process is not None and process.kill():
+                    _wait_until_gone(process)
             remove_record(session_dir)
             reaped.append(session_dir.name)
     return tuple(reaped)
@@ -46,22 +44,6 @@ def reap_leftovers(sessions_dir: Path) -> tuple[str, ...]:
 
 def _in_use(record: RunnerRecord) -> bool:
     return record.owner.alive() and record.runner.alive()
-
-
-def _kill(process: ProcessName) -> None:
-    """SIGKILL, to this very process and no later one of its number; wait until it is gone."""
-    try:
-        handle = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return
-    try:
-        if process.alive():  # asked after the handle was taken: the handle cannot change its process any more
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-            _wait_until_gone(process)
-    except ProcessLookupError:
-        return
-    finally:
-        os.close(handle)
 
 
 def _wait_until_gone(process: ProcessName) -> None:

@@ -24,7 +24,7 @@ from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.errors import AffiantError, MalformedError, StateError
 from affiant.whole_sending import WholeSender
 
-__all__ = ["ControlChannel", "Message", "Messages", "refusal_members", "sent_error"]
+__all__ = ["ControlChannel", "Message", "Messages", "refusal_members", "sent_error", "text_member"]
 
 _LENGTH: Final = struct.Struct(">I")
 _MAX_MESSAGE: Final = 1 << 20
@@ -45,15 +45,23 @@ class Message:
         Raises:
             ``session.control``: it is not there, or something else.
         """
-        value = self.members.get(name)
-        if not isinstance(value, str):
-            raise MalformedError("a member is missing, or is not text", where=name, code="session.control")
-        return value
+        return text_member(self.members.get(name), name)
 
     def close(self) -> None:
         """Close the descriptors."""
         for descriptor in self.descriptors.values():
             os.close(descriptor)
+
+
+def text_member(value: object, where: str) -> str:
+    """``value``, which must be text.
+
+    Raises:
+        ``session.control``: it is missing, or something else.
+    """
+    if not isinstance(value, str):
+        raise MalformedError("a member is missing, or is not text", where=where, code="session.control")
+    return value
 
 
 def refusal_members(refusal: AffiantError) -> Mapping[str, object]:

@@ -103,7 +103,7 @@ def session_sandbox(
     """The plan of one session.
 
     Raises:
-        PlanRefused: a path or a limit that no sandbox may have.
+        ``isolation.plan``: a path or a limit that no sandbox may have.
     """
     default, wanted = Limits(), policy.resources
     return plan_sandbox(

@@ -15,7 +15,7 @@ from affiant.attestation.encoding.binary_text import from_b64u, from_hex
 from affiant.errors import MalformedError
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, RootFS
-from affiant.sandbox.supervisor.launch.control import Message
+from affiant.sandbox.supervisor.launch.control import Message, text_member
 
 __all__ = ["Agent", "Provision", "Vault", "parse_provision"]
 
@@ -82,6 +82,7 @@ def parse_provision(message: Message) -> Provision:
         raise MalformedError(
             "the first message is no provision", expected='"op": "provision"', code="session.control"
         )
+    rootfs, signature = message.text("rootfs"), _optional(message.members.get("signature"), "signature")
     return Provision(
         manifest=from_b64u(message.text("manifest")),
         activation=from_b64u(message.text("activation")),
@@ -91,34 +92,26 @@ def parse_provision(message: Message) -> Provision:
         collateral=from_b64u(message.text("collateral")),
         gateway_url=message.text("gateway_url"),
         agent=_agent(message.members.get("agent")),
-        roots=tuple(from_b64u(_text(root, "roots")) for root in _list(message.members.get("roots"), "roots")),
+        roots=_roots(message.members.get("roots"), "roots"),
         session_dir=Path(message.text("session_dir")),
         runtime=_optional(message.members.get("runtime"), "runtime"),
-        rootfs=_rootfs(message.text("rootfs")),
+        rootfs=HostUsr() if rootfs == "host-usr" else DirectoryRoot(rootfs),
         backend=_backend(message.text("isolation")),
         secrets=_secrets(message.descriptors),
         vault=_vault(message.members.get("vault"), message.descriptors.get("vault_token")),
         decisions=_decisions(message),
-        signature=_signature(message.members.get("signature")),
+        signature=None if signature is None else from_b64u(signature),
     )
-
-
-def _signature(value: object) -> bytes | None:
-    return None if value is None else from_b64u(_text(value, "signature"))
 
 
 def _agent(value: object) -> Agent:
     if not isinstance(value, Mapping):
         raise MalformedError("a member is missing, or no object", where="agent", code="session.control")
     return Agent(
-        name=_text(value.get("name"), "agent.name"),
-        salt=from_hex(_text(value.get("salt"), "agent.salt")),
+        name=text_member(value.get("name"), "agent.name"),
+        salt=from_hex(text_member(value.get("salt"), "agent.salt")),
         user=_optional(value.get("user"), "agent.user"),
     )
-
-
-def _rootfs(text: str) -> RootFS:
-    return HostUsr() if text == "host-usr" else DirectoryRoot(text)
 
 
 def _backend(text: str) -> BackendName:
@@ -147,8 +140,9 @@ def _vault(value: object, token: int | None) -> Vault | None:
             where="vault",
             code="session.control",
         )
-    roots = tuple(from_b64u(_text(root, "vault.roots")) for root in _list(value.get("roots"), "vault.roots"))
-    return Vault(_text(value.get("address"), "vault.address"), roots, token)
+    return Vault(
+        text_member(value.get("address"), "vault.address"), _roots(value.get("roots"), "vault.roots"), token
+    )
 
 
 def _decisions(message: Message) -> int | None:
@@ -163,17 +157,11 @@ def _decisions(message: Message) -> int | None:
     return descriptor
 
 
-def _text(value: object, where: str) -> str:
-    if not isinstance(value, str):
-        raise MalformedError("a member is missing, or is not text", where=where, code="session.control")
-    return value
-
-
 def _optional(value: object, where: str) -> str | None:
-    return None if value is None else _text(value, where)
+    return None if value is None else text_member(value, where)
 
 
-def _list(value: object, where: str) -> list[object]:
+def _roots(value: object, where: str) -> tuple[bytes, ...]:
     if not isinstance(value, list):
         raise MalformedError("a member is missing, or is not a list", where=where, code="session.control")
-    return value
+    return tuple(from_b64u(text_member(root, where)) for root in value)

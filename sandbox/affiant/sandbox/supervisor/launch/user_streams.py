@@ -37,13 +37,8 @@ class UserOutput:
         with self._lock:
             if self._descriptor < 0 or not data:
                 return
-            poll = select.poll()
-            poll.register(self._descriptor, select.POLLOUT)
-            view = memoryview(data)
             try:
-                while view and not over.is_set():
-                    if poll.poll(_POLL_MS):
-                        view = view[os.write(self._descriptor, view[:_ATOMIC]) :]
+                _push(self._descriptor, data, over)
             except OSError:
                 self.gone = True
 
@@ -99,6 +94,7 @@ def feed_input(source: int, sink: int, over: threading.Event) -> None:
 def _push(sink: int, data: bytes, over: threading.Event) -> None:
     poll = select.poll()
     poll.register(sink, select.POLLOUT)
-    while data and not over.is_set():
+    view = memoryview(data)
+    while view and not over.is_set():
         if poll.poll(_POLL_MS):
-            data = data[os.write(sink, data) :]
+            view = view[os.write(sink, view[:_ATOMIC]) :]
