@@ -45,7 +45,7 @@ from affiant.attestation.statements.manifest import (
 from affiant.attestation.statements.statement import parse_statement, report_data, session_statement
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.policy.loading.load import load_profiles
-from affiant.sandbox.session.session_documents import new_session_id
+from affiant.sandbox.session.binding import new_session_id
 
 PROFILE = b"""
 agent_configs:

@@ -16,24 +16,40 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.binary_text import b64u, sha256_name
 from affiant.attestation.records.sealed_disclosures import recipient
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.manifest import load_release
-from affiant.attestation.statements.manifest import Activation, Manifest
+from affiant.attestation.statements.gateway_config import GatewayConfig
+from affiant.attestation.statements.manifest import (
+    Activation,
+    GatewayIdentity,
+    Manifest,
+    agent_commitment,
+    make_activation,
+    make_manifest,
+    vault_authority,
+)
 from affiant.errors import ConfigurationError
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
+from affiant.sandbox.isolation.plan.plan import DirectoryRoot
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.services import Services
 from affiant.sandbox.session.private_paths import private_inodes
-from affiant.sandbox.session.session_documents import session_activation, session_manifest
 from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.session.supervisor_link import SupervisorLink
 from affiant.sandbox.workspace.copy_in import Copied
 from affiant.sandbox.workspace.walk import runtime_digest
 from affiant.secrets.store.private_files import open_private_file
 
-__all__ = ["Bindings", "bind_session", "provision"]
+__all__ = [
+    "Bindings",
+    "bind_session",
+    "new_session_id",
+    "provision",
+    "session_activation",
+    "session_manifest",
+]
 
 _ISOLATION: Final = {BackendName.GVISOR: "gvisor", BackendName.BUBBLEWRAP: "bwrap"}
 _SECRET_FILES: Final = {"secret_store": "store", "secret_key": "key"}
@@ -191,3 +207,76 @@ def _user_name() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return f"uid:{os.getuid()}"
+
+
+def new_session_id(random_bytes: Callable[[int], bytes]) -> str:
+    """22 characters of base64url, the first a letter or digit: it never reads like an option."""
+    while True:
+        session = b64u(random_bytes(16))
+        if session[0].isalnum():
+            return session
+
+
+def session_manifest(
+    plan: SessionPlan,
+    *,
+    supervisor: str,
+    rootfs: str | None,
+    runtime: str | None,
+    gateway: GatewayConfig,
+) -> Manifest:
+    """The template manifest.
+
+    Args:
+        supervisor: ``sha256:`` name of the build that supervises.
+        rootfs, runtime: ``sha256:`` names of the trees; None where there is none.
+    """
+    own_root = isinstance(plan.sandbox.rootfs, DirectoryRoot)
+    assert own_root == (rootfs is not None)
+    return make_manifest(
+        cls=gateway.cls,
+        profile_digest=plan.profile.digest,
+        file_digest=plan.file_digest,
+        supervisor=supervisor,
+        rootfs="host-usr" if rootfs is None else rootfs,
+        runtime=runtime,
+        isolation_floor=plan.request.min_isolation.value,
+        gateway=GatewayIdentity(
+            origin=gateway.origin, reference=gateway.reference, config=gateway.digest, cls=gateway.cls
+        ),
+        hosts=plan.hosts,
+        upstream_roots=[sha256_name(der) for der in plan.roots],
+        vault=None
+        if plan.request.vault is None
+        else {"address": plan.request.vault.address, "ca": vault_authority(plan.vault_roots)},
+    )
+
+
+def session_activation(
+    plan: SessionPlan,
+    *,
+    salt: bytes,
+    starter: str,
+    input_digest: str | None,
+    expires: int,
+    openings: str,
+    random_bytes: Callable[[int], bytes],
+) -> Activation:
+    """What is this session's own.
+
+    Args:
+        salt: 16 bytes, kept by the starter: opens the commitment to the agent's name.
+        starter: who starts it, as text; only a commitment under a salt of its own goes in.
+        expires: Unix seconds.
+        openings: X25519 public key, 43 characters.
+    """
+    return make_activation(
+        session=plan.session,
+        agent=agent_commitment(salt, plan.request.agent),
+        input_digest=input_digest,
+        isolation=plan.backend.value,
+        challenge=b64u(random_bytes(32)),
+        expires=expires,
+        starter={"iss": "local", "method": "uid", "sub": agent_commitment(random_bytes(16), starter)},
+        openings=openings,
+    )

@@ -35,10 +35,10 @@ from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
 from affiant.sandbox.session.attested_launch import LaunchedSession, launched
+from affiant.sandbox.session.binding import new_session_id
 from affiant.sandbox.session.captured import Capture
 from affiant.sandbox.session.private_paths import refuse_private
 from affiant.sandbox.session.restriction_socket import InForce, NarrowingServer
-from affiant.sandbox.session.session_documents import new_session_id
 from affiant.sandbox.session.session_plan import SessionRequest, plan_session
 from affiant.sandbox.session.supervisor_link import Progress, run_message
 from affiant.sandbox.session_state.interrupted import reap_leftovers

@@ -16,8 +16,8 @@ Doing it twice gives the same output and the same summary.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -38,6 +38,7 @@ from affiant.sandbox.workspace.walk import (
     WHOLE,
     Found,
     Limits,
+    descended,
     escaped,
     open_directory,
     read_chunks,
@@ -172,18 +173,10 @@ def _clear(name: str, place: int) -> None:
         return
 
 
-@contextmanager
-def _parents(base: int, path: str, *, make: bool) -> Iterator[int]:
+def _parents(base: int, path: str, *, make: bool) -> AbstractContextManager[int]:
     """A descriptor of the directory ``path`` below ``base``, reached without following a link."""
-    fd = os.dup(base)
-    try:
-        for segment in path.split("/") if path else ():
-            below = _step(fd, segment, path, make=make)
-            os.close(fd)
-            fd = below
-        yield fd
-    finally:
-        os.close(fd)
+    names = path.split("/") if path else ()
+    return descended(base, names, lambda parent, name: _step(parent, name, path, make=make))
 
 
 def _step(parent: int, name: str, path: str, *, make: bool) -> int:

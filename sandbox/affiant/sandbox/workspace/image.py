@@ -18,7 +18,7 @@ import stat
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -27,7 +27,7 @@ from affiant.attestation.encoding.binary_text import is_sha256_name
 from affiant.attestation.encoding.canonical import JSONError, parse_object
 from affiant.errors import MalformedError
 from affiant.sandbox.workspace.tree import TreeTooLarge, TreeUnreadable, tree_digest
-from affiant.sandbox.workspace.walk import Limits, escaped, open_directory, read_tree
+from affiant.sandbox.workspace.walk import Limits, descended, escaped, open_directory, read_tree
 
 __all__ = ["IMAGE_LIMITS", "unpack_image"]
 
@@ -176,7 +176,7 @@ class _Unpacking:
             elif name.startswith(_WHITEOUT):
                 _remove(_whited_out(name), parent)
             elif member.isdir():
-                os.close(_enter(name, parent))
+                os.close(_enter(parent, name))
             elif member.issym():
                 _remove(name, parent)
                 os.symlink(member.linkname, name, dir_fd=parent)
@@ -198,18 +198,9 @@ class _Unpacking:
                 _remove(name, parent)
                 os.link(to[-1], name, src_dir_fd=there, dst_dir_fd=parent, follow_symlinks=False)
 
-    @contextmanager
-    def _directory(self, segments: list[str]) -> Iterator[int]:
+    def _directory(self, segments: list[str]) -> AbstractContextManager[int]:
         """The directory ``segments`` of the image, made where it is missing, reached without following a link."""
-        fd = os.dup(self.root)
-        try:
-            for segment in segments:
-                below = _enter(segment, fd)
-                os.close(fd)
-                fd = below
-            yield fd
-        finally:
-            os.close(fd)
+        return descended(self.root, segments, _enter)
 
 
 def _segments(path: str) -> list[str]:
@@ -238,7 +229,7 @@ def _whited_out(name: str) -> str:
     return removed
 
 
-def _enter(name: str, parent: int) -> int:
+def _enter(parent: int, name: str) -> int:
     """The directory ``name``; a file in its place gives way, a link refuses: nothing is written through one."""
     with suppress(FileExistsError):
         os.mkdir(name, 0o755, dir_fd=parent)

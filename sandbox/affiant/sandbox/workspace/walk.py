@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ __all__ = [
     "Found",
     "Inodes",
     "Limits",
+    "descended",
     "escaped",
     "link_target",
     "open_directory",
@@ -188,6 +189,20 @@ def open_directory(path: str | Path, parent: int | None = None) -> Iterator[int]
             "a directory cannot be read", where=escaped(str(path)), found=error.strerror
         ) from error
     try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def descended(base: int, names: Iterable[str], enter: Callable[[int, str], int]) -> Iterator[int]:
+    """The directory at ``names`` below ``base``; ``enter`` opens one in its parent and follows no link."""
+    fd = os.dup(base)
+    try:
+        for name in names:
+            below = enter(fd, name)
+            os.close(fd)
+            fd = below
         yield fd
     finally:
         os.close(fd)
