@@ -26,8 +26,8 @@ from affiant.policy.signing.signatures import signed_profiles
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.launch_records import Launch
-from affiant.sandbox.session.restriction_socket import InForce, NarrowingServer
-from affiant.sandbox.session_state.session_folder import NARROWING_SOCKET
+from affiant.sandbox.session.restriction_socket import InForce, RestrictionServer
+from affiant.sandbox.session_state.session_folder import RESTRICTION_SOCKET
 
 PROFILES = """agent_configs:
   writer:
@@ -107,9 +107,9 @@ def test_a_running_session_is_narrowed_by_its_owner(warm, session, tmp_path: Pat
 
     _, told = launcher.communicate(timeout=30)
     assert launcher.returncode == 0
-    assert [line[:46] for line in told.splitlines() if b"narrowed" in line] == [
-        b"affiant: the profile was narrowed (change 1): "[:46],
-        b"affiant: the profile was narrowed (change 2): "[:46],
+    assert [line[:48] for line in told.splitlines() if b"restricted" in line] == [
+        b"affiant: the profile was restricted (change 1): "[:48],
+        b"affiant: the profile was restricted (change 2): "[:48],
     ]
     assert not place.exists()
     assert "narrowed 2" in warm.verdict(tmp_path / "b.json")  # it holds, and says so
@@ -146,7 +146,7 @@ class Link:
         self.asked: list[Mapping[str, object]] = []
         self.answer: Mapping[str, object] | None = None
 
-    async def narrow(self, members: Mapping[str, object]) -> Mapping[str, object]:
+    async def restrict(self, members: Mapping[str, object]) -> Mapping[str, object]:
         self.asked.append(members)
         done = {"event": "narrowed", "epoch": len(self.asked), "digest": "sha384:x", "changed": True}
         return done if self.answer is None else self.answer
@@ -183,8 +183,8 @@ def alone(tmp_path: Path) -> Iterator[Alone]:
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        server = NarrowingServer(link, InForce("writer", form, 0), lambda _step, _detail: None)  # type: ignore[arg-type]
-        async with server.listening(home.session(SESSION) / NARROWING_SOCKET):
+        server = RestrictionServer(link, InForce("writer", form, 0), lambda _step, _detail: None)  # type: ignore[arg-type]
+        async with server.listening(home.session(SESSION) / RESTRICTION_SOCKET):
             ready.set()
             await over.wait()
 
@@ -272,6 +272,6 @@ def test_a_launcher_that_does_not_answer_is_not_waited_for_without_end(
         return members
 
     monkeypatch.setattr("affiant.sandbox.cli.narrow_command._ANSWERS_WITHIN_S", 0.3)
-    monkeypatch.setattr(alone.link, "narrow", silent)
+    monkeypatch.setattr(alone.link, "restrict", silent)
     done = alone.narrow(NARROWER)
     assert (done.returncode, b"[service.silent]" in done.stderr) == (1, True)

@@ -245,7 +245,7 @@ def compiled_of(sections: str):
 def test_bytes_that_were_sent_before_a_narrowing_stay_sent() -> None:
     limited, _ = meters(f"network_egress: [{{host: {HOST}}}]")
     limited.request(("egress/0",), 1000)
-    tighter = limited.narrowed(
+    tighter = limited.restricted(
         compiled_of(f"network_egress: [{{host: {HOST}}}], limits: {{bytes_out: 1KiB}}")
     )
     assert isinstance(refused(lambda: tighter.request(("egress/0",), 25)), BytesSpent)
@@ -269,7 +269,7 @@ def test_a_rules_count_goes_on_under_the_rules_that_take_its_place(
     for _ in range(2):
         limited.request(("egress/0",), 10)
     rule = f"{{host: '{now_host}', methods: [GET], limits: {{requests: 2/min}}}}"
-    tighter = limited.narrowed(compiled_of(f"network_egress: [{rule}]"))
+    tighter = limited.restricted(compiled_of(f"network_egress: [{rule}]"))
     if kept:
         assert isinstance(refused(lambda: tighter.request(("egress/0",), 10)), EgressRequestsSpent)
         now[0] = 62 * SECOND
@@ -288,10 +288,10 @@ def test_what_was_sent_once_counts_once_however_often_the_profile_is_narrowed() 
     limited, _ = meters(sections(20))
     limited.request(("egress/0",), 100)
     for most in range(19, 8, -1):
-        limited = limited.narrowed(compiled_of(sections(most)))
+        limited = limited.restricted(compiled_of(sections(most)))
     for _ in range(4):
         limited.request(("egress/0",), 100)
-    limited = limited.narrowed(compiled_of(sections(8)))
+    limited = limited.restricted(compiled_of(sections(8)))
     for _ in range(4):  # five were sent
         limited.request(("egress/1",), 100)
     assert isinstance(refused(lambda: limited.request(("egress/1",), 1)), LimitReached)
@@ -307,7 +307,7 @@ def test_rules_that_differ_in_their_limits_alone_take_over_each_request_once() -
     limited, _ = meters(sections(20))
     limited.request(("egress/0", "egress/1"), 1)
     for most in range(19, 9, -1):
-        limited = limited.narrowed(compiled_of(sections(most)))
+        limited = limited.restricted(compiled_of(sections(most)))
     for _ in range(8):
         limited.request(("egress/0",), 1)
     assert isinstance(refused(lambda: limited.request(("egress/0",), 1)), EgressRequestsSpent)

@@ -38,8 +38,8 @@ async def held(box: Sandbox) -> None:
 def narrow(box: Sandbox, profile: str) -> None:
     policy, forwarder = compiled(profile), box.proxy.forwarder
     endpoints = {grant.name: frozenset() for grant in policy.secret_grants()}
-    meters = forwarder.meters.narrowed(policy)
-    box.proxy.narrow(
+    meters = forwarder.meters.restricted(policy)
+    box.proxy.restrict(
         replace(forwarder, policy=policy, meters=meters, table=forwarder.table.narrowed_to(endpoints))
     )
     box.proxy.gate.release()
@@ -182,7 +182,7 @@ def test_a_request_that_waits_for_approval_is_cut_and_what_it_was_approved_for_i
         policy = compiled(after)
         assert policy.digest != box.proxy.forwarder.policy.digest
         narrow(box, after)
-        approvals.narrow(policy=policy.digest, approval=policy.policy.approval)
+        approvals.restrict(policy=policy.digest, approval=policy.policy.approval)
         approvals._hold_s = 0.3
         mailbox.leave(action, approving.says(approving.ANN)(action))
         again = await box.https(server.port, request)

@@ -316,8 +316,8 @@ def test_after_a_narrowing_that_withdraws_the_secret_nothing_is_fetched(world: W
         kept = kept_grants(policy, forwarder.table)
         await forwarder.upstream._client.narrow(kept)
         table = forwarder.table.narrowed_to({grant.name: grant.endpoints for grant in kept})
-        box.proxy.narrow(
-            replace(forwarder, policy=policy, meters=forwarder.meters.narrowed(policy), table=table)
+        box.proxy.restrict(
+            replace(forwarder, policy=policy, meters=forwarder.meters.restricted(policy), table=table)
         )
         return first, await box.https(server.port, get("/v1", bearer(box), port=server.port))
 

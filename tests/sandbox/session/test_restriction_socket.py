@@ -21,12 +21,12 @@ from affiant.errors import AffiantError
 from affiant.sandbox.session import restriction_socket as narrowing_socket
 from affiant.sandbox.session.restriction_socket import (
     InForce,
-    NarrowingServer,
+    RestrictionServer,
     connected,
-    narrowing_members,
+    restriction_members,
 )
 from affiant.sandbox.session.supervisor_link import SupervisorLink
-from affiant.sandbox.session_state.session_folder import NARROWING_SOCKET
+from affiant.sandbox.session_state.session_folder import RESTRICTION_SOCKET
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Messages
 
 IN_FORCE = InForce("dev", b"{}", 0)
@@ -41,7 +41,7 @@ class Link:
         self.asked: list[Mapping[str, object]] = []
         self._waiting: list[asyncio.Future[Any]] = []
 
-    async def narrow(self, members: Mapping[str, object]) -> Mapping[str, object]:
+    async def restrict(self, members: Mapping[str, object]) -> Mapping[str, object]:
         self.asked.append(members)
         if self.answer is not None:
             return self.answer
@@ -58,9 +58,9 @@ async def served(folder: Path, link: Link, told: list[str] | None = None):
     def progress(step: str, detail: Mapping[str, object]) -> None:
         (told if told is not None else []).append(f"{step} {detail['epoch']}")
 
-    server = NarrowingServer(link, IN_FORCE, progress)  # type: ignore[arg-type]
-    async with server.listening(folder / NARROWING_SOCKET):
-        yield folder / NARROWING_SOCKET
+    server = RestrictionServer(link, IN_FORCE, progress)  # type: ignore[arg-type]
+    async with server.listening(folder / RESTRICTION_SOCKET):
+        yield folder / RESTRICTION_SOCKET
 
 
 async def asked(channel: ControlChannel, message: Mapping[str, object]) -> Mapping[str, Any]:
@@ -84,7 +84,7 @@ def test_what_is_in_force_is_shown_and_follows_what_was_narrowed(tmp_path: Path)
         told: list[str] = []
         async with served(tmp_path, link, told) as place, connected(place) as channel:
             assert InForce.from_json(await asked(channel, {"op": "show"})) == IN_FORCE
-            request = narrowing_members(b"[]", FILE, b"s")
+            request = restriction_members(b"[]", FILE, b"s")
             answer = await asked(channel, {"op": "narrow", **request})
             assert answer == {"narrowed": {"epoch": 1, "digest": "sha384:x", "changed": True}}
             assert link.asked == [{"policy": b64u(b"[]"), "file": FILE, "signature": b64u(b"s")}]
@@ -105,14 +105,14 @@ def test_a_refusal_comes_back_under_its_own_code_and_changes_nothing(tmp_path: P
             "hint": "h",
         }
         async with served(tmp_path, Link(refusal)) as place, connected(place) as channel:
-            answer = await asked(channel, {"op": "narrow", **narrowing_members(b"[]", FILE, None)})
+            answer = await asked(channel, {"op": "narrow", **restriction_members(b"[]", FILE, None)})
             assert answer == {"refused": {"code": "policy.not_narrower", "message": "no", "hint": "h"}}
             assert InForce.from_json(await asked(channel, {"op": "show"})) == IN_FORCE
 
     run(scenario())
 
 
-GOOD = {"op": "narrow", **narrowing_members(b"[]", FILE, None)}
+GOOD = {"op": "narrow", **restriction_members(b"[]", FILE, None)}
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_who_waits_when_the_session_ends_is_told(tmp_path: Path) -> None:
 def test_where_nobody_listens_the_session_takes_no_requests(tmp_path: Path) -> None:
     async def scenario() -> None:
         with raises_code("session.not_open"):
-            async with connected(tmp_path / NARROWING_SOCKET):
+            async with connected(tmp_path / RESTRICTION_SOCKET):
                 pass
 
     run(scenario())
@@ -268,7 +268,7 @@ def test_a_request_that_was_half_sent_when_the_session_is_closed_leaves_the_next
         left, right = socket.socketpair()
         link, supervisor = SupervisorLink(ControlChannel(left), None), ControlChannel(right)  # type: ignore[arg-type]
         async with served(tmp_path, link) as place, connected(place) as channel:  # type: ignore[arg-type]
-            large = {"op": "narrow", **narrowing_members(b"", FILE, None), "policy": "A" * 700_000}
+            large = {"op": "narrow", **restriction_members(b"", FILE, None), "policy": "A" * 700_000}
             asking = asyncio.create_task(asked(channel, large))
             while not link._asked:
                 await asyncio.sleep(0.01)

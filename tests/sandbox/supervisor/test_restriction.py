@@ -38,8 +38,8 @@ from affiant.sandbox.egress.gate import Gate
 from affiant.sandbox.egress.limits import EgressMeters
 from affiant.sandbox.egress.records_of_egress import PolicyFacts
 from affiant.sandbox.supervisor.launch.errors import AdmissionError, RestrictionError
-from affiant.sandbox.supervisor.launch.restriction_request import NarrowRequest
-from affiant.sandbox.supervisor.restriction import Narrowable, Narrower, NarrowingTimes
+from affiant.sandbox.supervisor.launch.restriction_request import RestrictionRequest
+from affiant.sandbox.supervisor.restriction import ProfileRestrictor, RestrictableSession, RestrictionTimes
 from affiant.secrets.injection.placeholder import Binding, Endpoint, PlaceholderTable
 from affiant.secrets.names.errors import BrokerGone
 
@@ -70,8 +70,8 @@ def compiled(text: str):
     return load_profiles(file_of(text)).profile("dev").compiled
 
 
-def request(text: str, signature: bytes | None = None) -> NarrowRequest:
-    return NarrowRequest(compiled(text).normal_form, sha256_name(file_of(text)), signature)
+def request(text: str, signature: bytes | None = None) -> RestrictionRequest:
+    return RestrictionRequest(compiled(text).normal_form, sha256_name(file_of(text)), signature)
 
 
 @dataclass
@@ -152,7 +152,7 @@ class World:
         await self.step("broker")
         self.kept = kept
 
-    async def narrowed(self, evidence: str, members: Mapping[str, Any], hidden: Any) -> str:
+    async def restricted(self, evidence: str, members: Mapping[str, Any], hidden: Any) -> str:
         await self.step("record")
         self.written.append((evidence, members))
         return "x" * 22
@@ -161,7 +161,7 @@ class World:
         self.settled_before.append(len(self.told))
         return True
 
-    def session(self, *, signers: tuple[AcceptedSigner, ...] = ()) -> Narrowable:
+    def session(self, *, signers: tuple[AcceptedSigner, ...] = ()) -> RestrictableSession:
         policy = compiled(self.wide)
         table = PlaceholderTable(
             [Binding("TOKEN", "affiant-ph-" + "0" * 32, frozenset({Endpoint("api.example.com", 443)}))]
@@ -172,7 +172,7 @@ class World:
         manifest = SimpleNamespace(cls="simulated", digest="M" * 43, raw=b"m")
         activation = SimpleNamespace(session="S" * 22, digest="A" * 43, raw=b"a", expires=2_000_000_000)
         self.placeholders = {"TOKEN": {"TOKEN": "p"}}
-        return Narrowable(
+        return RestrictableSession(
             td=self,  # type: ignore[arg-type]
             launch=SimpleNamespace(
                 manifest=manifest,
@@ -182,7 +182,7 @@ class World:
             ),  # type: ignore[arg-type]
             identity=SimpleNamespace(signer=OTHER, chn="C" * 22),  # type: ignore[arg-type]
             log=EventLog(tuple(LoggedEvent(3, Event(name, payload)) for name, payload in BARRIER)),
-            gateway=SimpleNamespace(nonce=self.nonce, narrow=self.narrow_at_gateway),  # type: ignore[arg-type]
+            gateway=SimpleNamespace(nonce=self.nonce, restrict=self.narrow_at_gateway),  # type: ignore[arg-type]
             statement=SimpleNamespace(keyset_digest="G" * 43, ear_key=EAR.public_key),  # type: ignore[arg-type]
             config=SimpleNamespace(profile_signers=signers),  # type: ignore[arg-type]
             broker=SimpleNamespace(narrow=self.narrow_broker),  # type: ignore[arg-type]
@@ -194,9 +194,9 @@ class World:
             clock=lambda: datetime.now(UTC),
         )
 
-    def narrower(self, *, patience: float = 10.0, **more: Any) -> Narrower:
-        times = NarrowingTimes(drain=0.05, cut=0.05, nonce=patience, commit=patience)
-        return Narrower(self.session(**more), times=times)
+    def restrictor(self, *, patience: float = 10.0, **more: Any) -> ProfileRestrictor:
+        times = RestrictionTimes(drain=0.05, cut=0.05, nonce=patience, commit=patience)
+        return ProfileRestrictor(self.session(**more), times=times)
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class Proxy:
     forwarder: Forwarder
     world: World
 
-    def narrow(self, forwarder: Forwarder) -> None:
+    def restrict(self, forwarder: Forwarder) -> None:
         self.world.sync("follow")
         self.forwarder = forwarder
 
@@ -246,12 +246,12 @@ STEPS = ["nonce", "broker", "extend", "quote", "gateway", "record", "follow"]
 def test_the_steps_are_in_their_order_and_everybody_follows() -> None:
     async def scenario() -> World:
         world = World()
-        narrower = world.narrower()
-        changed = narrower.changed
-        done = await narrower.narrow(request(NARROW))
+        restrictor = world.restrictor()
+        changed = restrictor.changed
+        done = await restrictor.restrict(request(NARROW))
         assert (done.epoch, done.changed, done.profile_digest) == (1, True, compiled(NARROW).digest)
         assert changed.is_set()
-        assert not narrower.changed.is_set()
+        assert not restrictor.changed.is_set()
         assert await open_gate(world)
         return world
 
@@ -292,7 +292,7 @@ class Followers:
 
     told: list[tuple[str, object]] = field(default_factory=list)
 
-    def narrow(self, *, policy: str, approval: object) -> None:
+    def restrict(self, *, policy: str, approval: object) -> None:
         self.told.append((policy, approval))
 
     def follow(self, digest: str) -> None:
@@ -306,9 +306,9 @@ def test_approvals_the_decision_log_and_limits_follow_and_what_was_sent_stays_se
     async def scenario() -> World:
         followers = Followers()
         world = World(wide=wide, approvals=followers, decisions=followers)
-        narrower = world.narrower()
+        restrictor = world.restrictor()
         world.proxy.forwarder.meters.request(("egress/0",), 1000)
-        await narrower.narrow(request(narrow))
+        await restrictor.restrict(request(narrow))
         with pytest.raises(BytesSpent):
             world.proxy.forwarder.meters.request(("egress/0",), 25)
         world.proxy.forwarder.meters.request(("egress/0",), 24)
@@ -322,9 +322,9 @@ def test_approvals_the_decision_log_and_limits_follow_and_what_was_sent_stays_se
 def test_a_second_narrowing_goes_on_from_the_first() -> None:
     async def scenario() -> World:
         world = World()
-        narrower = world.narrower()
-        await narrower.narrow(request(NARROW))
-        await narrower.narrow(request(NARROW.replace("GET, POST", "GET")))
+        restrictor = world.restrictor()
+        await restrictor.restrict(request(NARROW))
+        await restrictor.restrict(request(NARROW.replace("GET, POST", "GET")))
         return world
 
     world = run(scenario())
@@ -346,7 +346,7 @@ FAILURES: dict[str, BaseException] = {
 
 @pytest.mark.parametrize("step", [*FAILURES, "broker refuses", "gateway gone"])
 def test_whatever_fails_once_it_has_begun_ends_the_session_and_nothing_goes_on(step: str) -> None:
-    async def scenario() -> tuple[World, Narrower]:
+    async def scenario() -> tuple[World, ProfileRestrictor]:
         failures = {
             **FAILURES,
             "broker refuses": ConfigurationError("more than before", code="secret.grants"),
@@ -354,16 +354,16 @@ def test_whatever_fails_once_it_has_begun_ends_the_session_and_nothing_goes_on(s
         }
         name = step.partition(" ")[0]
         world = World(fails={name: failures[step]})
-        narrower = world.narrower()
+        restrictor = world.restrictor()
         with pytest.raises(RestrictionError) as failed:
-            await narrower.narrow(request(NARROW))
+            await restrictor.restrict(request(NARROW))
         assert failed.value.code == "session.narrowing_failed"
         assert world.told[-1] == name
         assert not await open_gate(world)  # until the agent is ended
         assert world.proxy.forwarder.policy.digest == compiled(WIDE).digest
         with raises_code("session.narrowing_busy"):
-            await narrower.narrow(request(NARROW))
-        return world, narrower
+            await restrictor.restrict(request(NARROW))
+        return world, restrictor
 
     run(scenario())
 
@@ -373,7 +373,7 @@ def test_a_step_that_does_not_end_ends_the_session(step: str) -> None:
     async def scenario() -> None:
         world = World(hangs=step)
         with pytest.raises(RestrictionError):
-            await world.narrower(patience=0.2).narrow(request(NARROW))
+            await world.restrictor(patience=0.2).restrict(request(NARROW))
         assert not await open_gate(world)
 
     run(scenario())
@@ -391,7 +391,7 @@ def test_a_result_by_another_key_or_of_other_evidence_ends_the_session(world: Ca
     async def scenario() -> None:
         made = world()
         with pytest.raises(RestrictionError):
-            await made.narrower().narrow(request(NARROW))
+            await made.restrictor().restrict(request(NARROW))
         assert "record" not in made.told
 
     run(scenario())
@@ -408,13 +408,13 @@ UNCHANGED: dict[str, tuple[str, str]] = {
 def test_what_is_refused_before_it_begins_changes_nothing(text: str, code: str) -> None:
     async def scenario() -> None:
         world = World()
-        narrower = world.narrower()
+        restrictor = world.restrictor()
         with pytest.raises(AffiantError) as refused:
-            await narrower.narrow(request(text))
+            await restrictor.restrict(request(text))
         assert refused.value.code == code
         assert world.told == []
         assert await open_gate(world)
-        assert (await narrower.narrow(request(NARROW))).epoch == 1
+        assert (await restrictor.restrict(request(NARROW))).epoch == 1
 
     run(scenario())
 
@@ -423,7 +423,7 @@ def test_no_normal_form_is_no_profile() -> None:
     async def scenario() -> None:
         world = World()
         with pytest.raises(AffiantError) as refused:
-            await world.narrower().narrow(NarrowRequest(b"{}", "sha256:" + "0" * 64, None))
+            await world.restrictor().restrict(RestrictionRequest(b"{}", "sha256:" + "0" * 64, None))
         assert refused.value.code == "policy.normal_form"
         assert world.told == []
 
@@ -433,12 +433,12 @@ def test_no_normal_form_is_no_profile() -> None:
 def test_the_same_again_is_no_change_and_no_event() -> None:
     async def scenario() -> None:
         world = World()
-        narrower = world.narrower()
+        restrictor = world.restrictor()
         for text in (WIDE, WIDE.replace("[read_file, deploy]", "[read_file, deploy, {deny: nothing}]")):
-            done = await narrower.narrow(request(text))
+            done = await restrictor.restrict(request(text))
             assert (done.epoch, done.changed, done.profile_digest) == (0, False, compiled(WIDE).digest)
-        await narrower.narrow(request(NARROW))
-        again = await narrower.narrow(request(NARROW))
+        await restrictor.restrict(request(NARROW))
+        again = await restrictor.restrict(request(NARROW))
         assert (again.epoch, again.changed) == (1, False)
         assert len(world.extended) == 1
 
@@ -449,13 +449,13 @@ def test_the_same_again_is_no_change_and_no_event() -> None:
 def test_without_a_nonce_everything_is_as_it_was(fails: dict[str, BaseException], hangs: str) -> None:
     async def scenario() -> None:
         world = World(fails=fails, hangs=hangs)
-        narrower = world.narrower(patience=0.5)
+        restrictor = world.restrictor(patience=0.5)
         with pytest.raises(AffiantError):
-            await narrower.narrow(request(NARROW))
+            await restrictor.restrict(request(NARROW))
         assert await open_gate(world)
         assert world.told == ["nonce"]
         world.fails, world.hangs = {}, ""
-        assert (await narrower.narrow(request(NARROW))).epoch == 1
+        assert (await restrictor.restrict(request(NARROW))).epoch == 1
 
     run(scenario())
 
@@ -464,7 +464,7 @@ def test_without_a_nonce_everything_is_as_it_was(fails: dict[str, BaseException]
 def test_a_request_that_does_not_end_is_cut_and_one_that_cannot_be_stops_the_narrowing(obeys: bool) -> None:
     async def scenario() -> None:
         world = World()
-        narrower = world.narrower()
+        restrictor = world.restrictor()
         released = asyncio.Event()
 
         async def request_of_the_agent() -> None:
@@ -479,10 +479,10 @@ def test_a_request_that_does_not_end_is_cut_and_one_that_cannot_be_stops_the_nar
         task = asyncio.create_task(request_of_the_agent())
         await asyncio.sleep(0)
         if obeys:
-            assert (await narrower.narrow(request(NARROW))).changed
+            assert (await restrictor.restrict(request(NARROW))).changed
         else:
             with raises_code("session.narrowing_busy"):
-                await narrower.narrow(request(NARROW))
+                await restrictor.restrict(request(NARROW))
             assert world.told == ["cut"]
             released.set()
         await asyncio.gather(task, return_exceptions=True)
@@ -494,9 +494,9 @@ def test_a_request_that_does_not_end_is_cut_and_one_that_cannot_be_stops_the_nar
 def test_two_at_once_come_one_after_the_other() -> None:
     async def scenario() -> World:
         world = World()
-        narrower = world.narrower()
+        restrictor = world.restrictor()
         narrowest = NARROW.replace("GET, POST", "GET")
-        done = await asyncio.gather(*(narrower.narrow(request(text)) for text in (NARROW, narrowest)))
+        done = await asyncio.gather(*(restrictor.restrict(request(text)) for text in (NARROW, narrowest)))
         assert [each.epoch for each in done] == [1, 2]
         return world
 
@@ -506,11 +506,11 @@ def test_two_at_once_come_one_after_the_other() -> None:
 def test_a_session_is_narrowed_so_often_and_no_more() -> None:
     async def scenario() -> None:
         world = World()
-        narrower = world.narrower()
+        restrictor = world.restrictor()
         for most in range(MAX_NARROWINGS + 100, 100, -1):
-            await narrower.narrow(request(NARROW + f"limits: {{requests: {most}}}"))
+            await restrictor.restrict(request(NARROW + f"limits: {{requests: {most}}}"))
         with raises_code("session.narrowing_busy", match="as often"):
-            await narrower.narrow(request(NARROW + "limits: {requests: 5}"))
+            await restrictor.restrict(request(NARROW + "limits: {requests: 5}"))
         assert len(world.extended) == MAX_NARROWINGS
         assert await open_gate(world)
 
@@ -523,7 +523,7 @@ def test_where_the_gateway_asks_for_signatures_they_are_asked_for_here_first() -
 
     async def scenario() -> None:
         world = World()
-        narrower = world.narrower(signers=parse_signers([entry(REVIEWER)]))
+        restrictor = world.restrictor(signers=parse_signers([entry(REVIEWER)]))
         for signature, code in (
             (None, "policy.unsigned"),
             (signed(NARROW, STRANGER), "policy.signer"),
@@ -531,10 +531,10 @@ def test_where_the_gateway_asks_for_signatures_they_are_asked_for_here_first() -
             (b"{}", "policy.signature"),
         ):
             with pytest.raises(AffiantError) as refused:
-                await narrower.narrow(request(NARROW, signature))
+                await restrictor.restrict(request(NARROW, signature))
             assert (refused.value.code, world.told) == (code, [])
         good = signed(NARROW, REVIEWER)
-        assert (await narrower.narrow(request(NARROW, good))).changed
+        assert (await restrictor.restrict(request(NARROW, good))).changed
         assert parse_admission(world.sent[0]).signature == good
 
     run(scenario())

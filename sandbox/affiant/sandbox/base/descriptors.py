@@ -1,4 +1,4 @@
-"""Descriptors that a thread makes, and that nobody may lose: a cancelled wait closes what comes too late."""
+"""Descriptors that a thread makes, and that are never lost: a cancelled wait closes what comes too late."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a service with its own user may see of folders that others may not enter. Pure: a plan, no mount.
 
 An interpreter or a checkout often lives below a folder of mode 0700 (``/root``, a home, ``mktemp -d``). A
-service that is not that folder's owner cannot read its own code there. Making the folder open to everybody
+service that is not that folder's owner cannot read its own code there. Making the folder open to all users
 would be worse than the problem, so the service gets a view of its own (mount_namespaces(7)):
 
 1. each closed folder on the way to something that is needed is covered by an empty one (``Cover``);

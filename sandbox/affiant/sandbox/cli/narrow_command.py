@@ -1,6 +1,6 @@
 """``affiant session narrow``: take permissions from an agent that runs.
 
-What changes is compared and shown here first, so that nobody is surprised; what counts is decided by the session's
+What changes is compared and shown here first, so that the user sees it in time; what counts is decided by the session's
 supervisor and by its gateway, each for itself.
 
 Exit codes: 0 narrowed, or nothing to change, or --dry-run; 1 refused; 2 the command line is wrong.
@@ -35,16 +35,16 @@ from affiant.policy.loading.profile_set import ProfileSet
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.session_note import SessionState
-from affiant.sandbox.session.restriction_socket import InForce, connected, narrowing_members
+from affiant.sandbox.session.restriction_socket import InForce, connected, restriction_members
 from affiant.sandbox.session.session_plan import read_profile_signature
-from affiant.sandbox.session_state.session_folder import NARROWING_SOCKET
+from affiant.sandbox.session_state.session_folder import RESTRICTION_SOCKET
 from affiant.sandbox.session_state.session_listing import find_session
 from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
 
 __all__ = ["narrow"]
 
 _ANSWERS_WITHIN_S: Final = 90.0
-"""Longer than a narrowing may take (``NarrowingTimes``)."""
+"""Longer than a restriction may take (``RestrictionTimes``)."""
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -79,7 +79,7 @@ def narrow(
     What the agent may not do any more is shown first. A profile that is wider in anything is refused, and nothing is
     sent; so is one with other files or another machine: a sandbox keeps what it was made with. Requests of the agent
     wait meanwhile; those under way get some seconds, and are then cut. The change is measured and appraised by the
-    gateway, and it is in the receipts. There is no way back: a wider profile needs a new session. A narrowing that
+    gateway, and it is in the receipts. There is no way back: a wider profile needs a new session. A restriction that
     fails once it has begun ends the session.
 
     \b
@@ -95,7 +95,7 @@ def narrow(
     _require_running(opened, name)
     profiles = read_policy_file(file, owners=policy_owners(os.geteuid(), os.environ)).profiles
     signed = read_profile_signature(signature, file, profiles)
-    place = opened.session(name) / NARROWING_SOCKET
+    place = opened.session(name) / RESTRICTION_SOCKET
     change = _compared(asyncio.run(_in_force(place)), profiles, agent)
     told = {"session": name, **change.to_json()}
     if not as_json:
@@ -109,8 +109,8 @@ def narrow(
     elif dry_run:
         _say("nothing was changed (--dry-run)", quiet=as_json)
     else:
-        members = narrowing_members(change.new.normal_form, profiles.source_digest, signed)
-        done = asyncio.run(_narrowed(place, members))
+        members = restriction_members(change.new.normal_form, profiles.source_digest, signed)
+        done = asyncio.run(_restricted(place, members))
         if as_json:
             print_json({**told, **done})
         _say(
@@ -181,7 +181,7 @@ async def _in_force(place: Path) -> InForce:
         return InForce.from_json(await _asked(channel, {"op": "show"}))
 
 
-async def _narrowed(place: Path, members: Mapping[str, object]) -> Mapping[str, object]:
+async def _restricted(place: Path, members: Mapping[str, object]) -> Mapping[str, object]:
     async with connected(place) as channel:
         answer = (await _asked(channel, {"op": "narrow", **members})).get("narrowed")
     if not isinstance(answer, Mapping):

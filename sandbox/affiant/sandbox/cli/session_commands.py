@@ -29,7 +29,7 @@ _COLUMNS = ("SESSION", "STATE", "STARTED", "AGENT", "EXIT", "BUNDLE")
 def tell_leftovers(home: Home) -> None:
     """End and tidy up what killed launchers left, and say for each, in one line on standard error, what came of it."""
     for cut in reap_leftovers(home):
-        with suppress(OSError):  # nobody reads our lines any more: the command goes on
+        with suppress(OSError):  # our own lines are not read any more: the command goes on
             click.echo(printable(f"affiant: {cut.text}"), err=True)
 
 
@@ -81,7 +81,7 @@ def list_(*, home: Path, as_json: bool) -> None:
 @session_argument
 @json_option
 def show(*, home: Path, name: str, as_json: bool) -> None:
-    """Show one session: how it stands or ended, and where its receipts are.
+    """Show one session: its state or how it ended, and where its receipts are.
 
     \b
     Examples:

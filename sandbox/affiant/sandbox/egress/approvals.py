@@ -1,11 +1,12 @@
 """Requests that a person must approve: held, shown to approvers through the gateway, and sent once.
 
-The supervisor decides. It writes the action's exact bytes, hands them to the gateway's mailbox, fetches what approvers
-left there, and judges their signatures itself against the keys that its own profile names: the mailbox can withhold,
-and can forge nothing. A held request waits for some seconds and is then answered 403 with the action's name, because
-clients give up; the same request sent again finds the same action. What was approved goes out in exactly the bytes
-that were shown, and only after the intent that names the approval is acknowledged. An approval is taken in the same
-step as room under the profile's limits: where there is none, it is left for the same request to find later.
+The supervisor decides. It writes the action's exact bytes, hands them to the gateway's approval queue, fetches what
+approvers left there, and judges their signatures itself against the keys that its own profile names: the queue can
+withhold, and can forge nothing. A held request waits for some seconds and is then answered 403 with the action's
+name, because clients give up; the same request sent again finds the same action. What was approved goes out in
+exactly the bytes that were shown, and only after the intent that names the approval is acknowledged. An approval is
+taken in the same step as room under the profile's limits: where there is none, it is left for the same request to
+find later.
 
 All of it lives in memory: when the supervisor dies, nothing that waited is ever sent.
 """
@@ -37,7 +38,7 @@ from affiant.sandbox.egress.http.request_head import HeaderField
 from affiant.sandbox.egress.records_of_egress import Approved
 from affiant.secrets.injection.signing_surface import SET_ANEW, is_signing
 
-__all__ = ["ApprovalMailbox", "EgressApprovals", "Left", "Permit"]
+__all__ = ["EgressApprovals", "Left", "Permit", "RemoteApprovalQueue"]
 
 _POLL_S: Final = 0.5
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
@@ -53,20 +54,20 @@ _REASONS: Final[Mapping[type[AffiantError], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What an approver left in the mailbox: the statement, and the id of the gateway's record of it."""
+    """What an approver left in the gateway's queue: the statement, and the id of the gateway's record of it."""
 
     statement: str
     record: str
 
 
-class ApprovalMailbox(Protocol):
-    """The gateway's mailbox, as this session uses it."""
+class RemoteApprovalQueue(Protocol):
+    """The gateway's approval queue, as this session uses it."""
 
     async def post(self, action: bytes) -> None:
-        """Show an action to whoever may approve it; again is the same.
+        """Show an action to its approvers; again is the same.
 
         Raises:
-            UnreachableError: nobody knows whether it is there. AffiantError: it is not taken.
+            UnreachableError: it is not known whether it is there. AffiantError: it is not taken.
         """
         ...
 
@@ -83,7 +84,7 @@ class ApprovalMailbox(Protocol):
 class Permit:
     """A request that may be sent, once. Made by :meth:`EgressApprovals.take` only."""
 
-    desk: ApprovalQueue
+    queue: ApprovalQueue
     grant: Grant
     approved: Approved
     clock: Callable[[], float]
@@ -95,7 +96,7 @@ class Permit:
             EgressDenied: its time is over.
         """
         try:
-            self.desk.require_time(self.grant, now=self.clock())
+            self.queue.require_time(self.grant, now=self.clock())
         except ApprovalExpired as error:
             raise EgressDenied(
                 error.message, reason="approval_expired", rules=tuple(self.grant.action.rules)
@@ -103,14 +104,14 @@ class Permit:
 
     def dispatched(self) -> None:
         """Its intent is acknowledged."""
-        self.desk.dispatched(self.grant)
+        self.queue.dispatched(self.grant)
 
     def over(self, *, known: bool) -> None:
         """It ended; ``known``: what became of it is recorded."""
         if known:
-            self.desk.done(self.grant)
+            self.queue.done(self.grant)
         else:
-            self.desk.lost(self.grant)
+            self.queue.lost(self.grant)
 
 
 class EgressApprovals:
@@ -123,8 +124,8 @@ class EgressApprovals:
 
     def __init__(
         self,
-        desk: ApprovalQueue,
-        mailbox: ApprovalMailbox,
+        queue: ApprovalQueue,
+        remote: RemoteApprovalQueue,
         *,
         session: str,
         agent: str,
@@ -133,8 +134,8 @@ class EgressApprovals:
         random_bytes: Callable[[int], bytes],
         hold_s: float = HOLD_S,
     ) -> None:
-        self._desk = desk
-        self._mailbox = mailbox
+        self._queue = queue
+        self._remote = remote
         self._session = session
         self._agent = agent
         self._policy = policy
@@ -143,10 +144,10 @@ class EgressApprovals:
         self._hold_s = hold_s
         self._records: dict[str, str] = {}
 
-    def narrow(self, *, policy: str, approval: Approval) -> None:
-        """The profile was narrowed: what waits was asked for under another, and expires."""
+    def restrict(self, *, policy: str, approval: Approval) -> None:
+        """The profile was restricted: what waits was asked for under another, and expires."""
         self._policy = policy
-        self._desk.narrow(policy=policy, approval=approval)
+        self._queue.narrow(policy=policy, approval=approval)
 
     async def agreed(self, allowed: AllowedRequest, body: bytes) -> Action:
         """Wait until ``allowed`` with this body is approved; its action. Nothing is taken yet.
@@ -155,9 +156,9 @@ class EgressApprovals:
             EgressDenied: it is denied, it waits still (:class:`ApprovalNeeded`), or it cannot be asked for.
         """
         with self._denying(allowed):
-            action = self._desk.ask(self._draft(allowed, body), nonce=self._nonce, now=self._clock()).action
+            action = self._queue.ask(self._draft(allowed, body), nonce=self._nonce, now=self._clock()).action
             try:
-                await self._mailbox.post(action.raw)
+                await self._remote.post(action.raw)
                 async with asyncio.timeout(self._hold_s):
                     await self._until_approved(action)
             except (TimeoutError, ApprovalPending) as error:
@@ -171,16 +172,16 @@ class EgressApprovals:
             room: takes room under the profile's limits; where it raises, the approval is left.
 
         Raises:
-            EgressDenied: somebody else took it meanwhile, or its time is over; no room is taken.
+            EgressDenied: another request took it meanwhile, or its time is over; no room is taken.
         """
         now = self._clock()
         with self._denying(allowed):
             try:
-                self._desk.require_approved(action.name, now=now)
+                self._queue.require_approved(action.name, now=now)
             except ApprovalPending as error:
                 raise self._waits(allowed, action) from error
         room()
-        return self._permit(self._desk.claim(action.name, now=now))
+        return self._permit(self._queue.claim(action.name, now=now))
 
     @contextmanager
     def _denying(self, allowed: AllowedRequest) -> Iterator[None]:
@@ -200,20 +201,20 @@ class EgressApprovals:
     async def _until_approved(self, action: Action) -> None:
         while True:
             await self._collect(action)
-            if self._desk.look(action.name, now=self._clock()).phase is not Phase.PENDING:
-                self._desk.require_approved(action.name, now=self._clock())
+            if self._queue.look(action.name, now=self._clock()).phase is not Phase.PENDING:
+                self._queue.require_approved(action.name, now=self._clock())
                 return
             await asyncio.sleep(_POLL_S)
 
     async def _collect(self, action: Action) -> None:
         """Judge what approvers left, each statement once; one that does not count changes nothing."""
-        for left in await self._mailbox.fetch(action.name):
+        for left in await self._remote.fetch(action.name):
             name = sha256_name(left.statement.encode("utf-8", "replace"))
             if name in self._records:
                 continue
             self._records[name] = left.record
             try:
-                self._desk.decide(left.statement, now=self._clock())
+                self._queue.decide(left.statement, now=self._clock())
             except AffiantError:
                 continue
 
@@ -227,7 +228,7 @@ class EgressApprovals:
             "via": last.via,
         }
         records = tuple(self._records[sha256_name(each.text.encode("utf-8"))] for each in grant.statements)
-        return Permit(self._desk, grant, Approved(statement, records), self._clock)
+        return Permit(self._queue, grant, Approved(statement, records), self._clock)
 
     def _draft(self, allowed: AllowedRequest, body: bytes) -> Draft:
         at = allowed.origin

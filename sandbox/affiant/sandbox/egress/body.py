@@ -38,7 +38,7 @@ class RequestBody:
         """Why the body was broken off, if it was."""
 
     async def hold(self, memory: Memory) -> bytes | None:
-        """Read all of it, unsearched, for whoever judges it; None: it is longer than what is held, and was searched.
+        """Read all of it, unsearched, to be judged; None: it is longer than what is held, and was searched.
 
         Args:
             memory: what all held bodies may take; :meth:`release` gives back.

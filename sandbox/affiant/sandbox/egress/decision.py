@@ -62,7 +62,7 @@ _NOT_FORWARDED: Final = frozenset(
         b"x-forwarded-proto", b"x-forwarded-port", b"x-real-ip",
     }
 )  # fmt: skip
-"""Headers of this hop, and those by which a server would be told who is asking from where."""
+"""Headers of this hop, and those by which a server would learn who is asking from where."""
 
 
 class DecisionSink(Protocol):
@@ -90,7 +90,7 @@ class DecisionSink(Protocol):
 
         Args:
             question: host, port and target canonical.
-            surface: where a secret's placeholder stands.
+            surface: where a secret's placeholder is.
             target_hidden: the target holds a placeholder.
             size: bytes of the request's body, where its head says so.
 
@@ -117,7 +117,7 @@ SILENT: Final[DecisionSink] = _Silent()
 class GrantedUse:
     """A secret use that the profile allows: the placeholder's place, and the rule that allows it.
 
-    ``exchange``: how a token comes to stand there in the secret's place; None: the secret itself does.
+    ``exchange``: how a token takes the secret's place; None: the secret itself is sent.
     """
 
     use: SecretUse
@@ -230,7 +230,7 @@ def judge_request(
 
 
 def may_hold_secrets(table: PlaceholderTable, allowed: AllowedRequest) -> bool:
-    """Whether a secret of this session may stand in the request's body, or signs it: it is then judged as a whole."""
+    """Whether a secret of this session may be in the request's body, or signs it: it is then judged as a whole."""
     return allowed.length != 0 and holds_secrets(
         table,
         scheme=allowed.origin.scheme,
@@ -263,7 +263,7 @@ def judge_held_body(
     body: bytes,
     notes: DecisionSink = SILENT,
 ) -> AllowedRequest:
-    """The request with the secrets that stand in its whole body.
+    """The request with the secrets that are in its whole body.
 
     Raises:
         EgressDenied: the profile denies one of them. PlaceholderMisplaced: a placeholder anywhere else.
@@ -351,7 +351,7 @@ def _question(origin: Origin, method: str | None = None, target: str | None = No
 
 
 def _holds_placeholder(table: PlaceholderTable, origin: Origin, target: str) -> bool:
-    """Whether a target that is refused anyway holds a placeholder in any spelling: it is repeated nowhere."""
+    """Whether a target that is refused anyway holds a placeholder in any encoding: it is repeated nowhere."""
     try:
         uses = judge_head(
             table,
@@ -367,7 +367,7 @@ def _holds_placeholder(table: PlaceholderTable, origin: Origin, target: str) -> 
 
 
 def _forwarded(head: RequestHead, origin: Origin) -> tuple[HeaderField, ...]:
-    """The headers that are sent, ``Host`` first and in its one spelling, the framing's after it."""
+    """The headers that are sent, ``Host`` first and in canonical form, the framing's after it."""
     framing: tuple[HeaderField, ...] = ()
     if head.length is None:
         framing = ((b"Transfer-Encoding", b"chunked"),)

@@ -1,9 +1,9 @@
 """One inspected request, from the agent to its host and back.
 
-The order is the whole point (trust rules, 3): canonicalise, decide (of a body in which a secret may stand, all of it),
+The order is the whole point (trust rules, 3): canonicalise, decide (of a body that may hold a secret, all of it),
 take room under the profile's limits, record the intent, look up and check the address, have a token fetched where one
 stands for a secret, hand over to the broker (which substitutes, sends and redacts), record the outcome, and only then
-let the last byte of the answer go. A name under a wildcard is the agent's own words to whoever serves its zone, so
+let the last byte of the answer go. A name under a wildcard is the agent's own words to the server of its zone, so
 looking it up has an intent whatever the method. Whatever fails on the way fails closed, and is in the chain.
 """
 
@@ -85,7 +85,7 @@ async def refuse(
 class Forwarder:
     """Everything that a request needs on its way; one for a session.
 
-    ``versions``: of the secrets, by name. ``notes``: who is told each decision. ``meters``: what may still be sent.
+    ``versions``: of the secrets, by name. ``notes``: takes each decision. ``meters``: what may still be sent.
     ``approvals``: who is asked; None: what needs approval is denied. ``memory``: what bodies with secrets in them may
     take while they are held. ``tokens``: which are being fetched.
     """
@@ -177,14 +177,16 @@ class Forwarder:
     async def _approved(
         self, http: AgentHTTP, allowed: AllowedRequest, body: RequestBody, begun: int
     ) -> Permit:
-        """What an approver lets go out, once, with room for it; given up when the agent is gone before that.
+        """What an approver lets go out, once, with room for it; abandoned when the agent is gone before that.
 
         Raises:
-            EgressDenied: it was not approved, or not yet, or nobody can be asked.
+            EgressDenied: it was not approved, or not yet, or no approver can be asked.
             LimitReached: there is no room for it; the approval is left.
         """
         if self.approvals is None:
-            raise EgressDenied("nobody can be asked here", reason="approval_unavailable", rules=allowed.rules)
+            raise EgressDenied(
+                "no approver can be asked here", reason="approval_unavailable", rules=allowed.rules
+            )
         whole = body.whole
         if whole is None:
             raise EgressDenied(
@@ -264,11 +266,11 @@ class _Exchange:
             await self._pass(body)
             await self._record("complete")
             await self.answer.finish()
-        except RecordsUnavailable:  # the answer stays cut off: without its record it did not end well
+        except RecordsUnavailable:  # the answer stays interrupted: without its record it did not end well
             return False
         except AffiantError as error:
             return await self._failed(body.refusal or error)
-        except OSError:  # the agent is gone: nobody to answer
+        except OSError:  # the agent is gone: there is no one to answer
             await self._record("aborted")
             return False
         except BaseException:  # the session ends, or a defect: there is an outcome all the same; raised again

@@ -1,8 +1,8 @@
 """The gate before everything that a profile decides: open, or held while the session's profile is being restricted.
 
-Whoever is about to judge a request passes first, and is *passing* until the request has its record. While the gate is
-held, new ones wait before it and nothing is judged; those that are passing end, or are cut. So what is judged under a
-profile is recorded under it, and what waited is judged under the next. One event loop's.
+A task that is about to judge a request passes first, and is *passing* until the request has its record. While the
+gate is held, new ones wait before it and nothing is judged; those that are passing end, or are cut. So what is judged
+under a profile is recorded under it, and what waited is judged under the next. One event loop's.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Gate:
                 self._empty.set()
 
     def hold(self) -> None:
-        """Let nobody pass from now on."""
+        """Let nothing pass from now on."""
         self._open.clear()
 
     def release(self) -> None:
-        """Let everybody pass again."""
+        """Let all pass again."""
         self._open.set()
 
     async def empty(self, *, within_s: float) -> bool:
-        """Wait until nobody is passing any more; whether that came to be in time."""
+        """Wait until nothing is passing any more; whether that came to be in time."""
         try:
             async with asyncio.timeout(within_s):
                 await self._empty.wait()
@@ -61,6 +61,6 @@ class Gate:
         return True
 
     def cut(self) -> None:
-        """Cancel whoever is passing: each still has its record."""
+        """Cancel what is passing: each request still has its record."""
         for task in tuple(self._passing):
             task.cancel()

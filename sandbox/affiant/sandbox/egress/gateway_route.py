@@ -4,7 +4,7 @@ The agent's own ``Authorization`` and every ``Affiant-`` header are dropped, but
 inline receipt; the session's proof of possession takes their place. A nonce or wish of another form is refused: to
 drop it would let the agent believe that it was heeded. The body is read whole first, because the proof covers its
 digest; the answer goes back byte for byte as it comes. Reachable are inference, tools, the list of models, and
-this session's own receipts; everything else is refused, and recorded. Placeholders may stand in prompts and arguments:
+this session's own receipts; everything else is refused, and recorded. Prompts and arguments may hold placeholders:
 they are nothing but that.
 
 A request for inference, or for tools, takes the next counter. Each counter ends in one record of the gateway's or,
@@ -77,7 +77,7 @@ _DROPPED: Final = frozenset(
     }
 )  # fmt: skip
 _ON_BEHALF: Final = (b"Affiant-On-Behalf", b"agent")
-"""Tells the gateway that an agent reads the answer: user and tenant stay hidden (trust rules, 10)."""
+"""Says that an agent reads the answer: user and tenant stay hidden (trust rules, 10)."""
 
 
 class CountedRequests(Protocol):
@@ -118,7 +118,7 @@ class GatewayAnswer(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go; an answer that has not ended is broken off, which the gateway records."""
+        """Release it; an answer that has not ended is interrupted, which the gateway records."""
         ...
 
 
@@ -243,7 +243,7 @@ async def _pass_on(answer: Answer, reply: GatewayAnswer) -> bool:
         async for chunk in reply.chunks():
             await answer.data(chunk)
         await answer.finish()
-    except (UnreachableError, OSError):  # cut off by either side: the gateway's record says which
+    except (UnreachableError, OSError):  # interrupted by either side: the gateway's record says which
         return False
     return answer.keep_alive
 

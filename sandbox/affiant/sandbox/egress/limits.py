@@ -7,9 +7,9 @@ secrets), or of a connection that is passed through whatever the agent sends. Wh
 before anything is sent, and not given back if it then is not sent; a body of unknown length piece by piece, each before
 it goes on. What goes to the gateway's name is not counted here: the gateway counts it.
 
-When the session's profile is narrowed, what was sent stays counted (:meth:`EgressMeters.narrowed`), once, however often
-that happens: the profile's own limit holds for all that was sent before, a rule's for what rules with limits have let
-through to its hosts.
+When the session's profile is restricted, what was sent stays counted (:meth:`EgressMeters.restricted`), once, however
+often that happens: the profile's own limit holds for all that was sent before, a rule's for what rules with limits
+have let through to its hosts.
 
 All is decided in one turn of the event loop. No clock is read here: instants are an argument's.
 """
@@ -145,7 +145,7 @@ class EgressMeters:
             if isinstance(rule, EgressRule) and rule.limits != NO_EGRESS_LIMITS
         }
 
-    def narrowed(self, policy: CompiledPolicy) -> EgressMeters:
+    def restricted(self, policy: CompiledPolicy) -> EgressMeters:
         """The meters of the same session under a narrower profile; nothing may be on its way."""
         made = EgressMeters(policy, nanoseconds=self._nanoseconds, places=self._places)
         made._bytes_out = self._bytes_out.narrowed(made._whole)
@@ -178,7 +178,7 @@ class EgressMeters:
         return self._let_through(rules, size, requests=1)
 
     def connection(self, rules: Sequence[str]) -> Passing:
-        """Let a connection through whose bytes nobody reads, while there is room for one of them.
+        """Let a connection through whose bytes are not read, while there is room for one of them.
 
         Raises:
             BytesSpent: there is none.

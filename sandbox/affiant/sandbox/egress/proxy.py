@@ -5,8 +5,8 @@ are bounded in number and time; each is served by itself, and one that misbehave
 gone there is no egress.
 
 Whatever is judged, or recorded, passes the gate first (``gate``), and only then takes the rules by which it is: so
-they can be replaced while the gate is held (:meth:`EgressProxy.narrow`). An inspected tunnel does not pass as a whole,
-each request in it does.
+they can be replaced while the gate is held (:meth:`EgressProxy.restrict`). An inspected tunnel does not pass as a
+whole, each request in it does.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class EgressProxy:
         """Requests and tunnels that are being served now."""
         return self._serving
 
-    def narrow(self, forwarder: Forwarder) -> None:
-        """Judge by ``forwarder`` from now on. The gate is held, and nobody is passing."""
+    def restrict(self, forwarder: Forwarder) -> None:
+        """Judge by ``forwarder`` from now on. The gate is held, and nothing passes."""
         self.forwarder = forwarder
         self._tunnels = replace(self._tunnels, forwarder=forwarder)
 

@@ -152,7 +152,7 @@ class EgressRecords:
         self._facts = facts
 
     def follow(self, facts: PolicyFacts) -> None:
-        """The profile was narrowed: from now on another decides. Nothing that the one before decided is on its way."""
+        """The profile was restricted: another decides from now on. Nothing that the old one decided is on its way."""
         self._facts = facts
 
     async def secret(self, action: Action, *, name: str, rule: str, ref: str, version: str) -> str:

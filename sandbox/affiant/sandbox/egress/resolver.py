@@ -10,7 +10,7 @@ Where an address may come from, and what it may be:
 2. else the manifest's entry for the host does: both are bound in MRCONFIGID;
 3. else only public addresses pass.
 
-A manifest entry that is an address stands in the place of a lookup.
+A manifest entry that is an address takes the place of a lookup.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from affiant.policy.canonical.addresses import CIDR, is_forbidden_address, parse
 __all__ = ["Lookup", "Resolver", "system_lookup"]
 
 Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Host and port to addresses in canonical spelling, in the order to try them."""
+"""Host and port to addresses in canonical form, in the order to try them."""
 
 _TIMEOUT_S: Final = 10.0
 _KEPT_S: Final = 30.0
@@ -120,7 +120,7 @@ class Resolver:
 
 
 def _plain(answer: str) -> str:
-    """``answer`` in its canonical spelling; what is none stays as it is and is refused as an address."""
+    """``answer`` in canonical form; what is none stays as it is and is rejected as an address."""
     try:
         return str(ip_address(answer))
     except ValueError:

@@ -60,7 +60,7 @@ class TokenFetch:
         return Action(origin, "POST", self.exchange.path, self.trace)
 
     def outcome(self, end: str, sent: Sent) -> Outcome:
-        """How records tell the end of it; the answer holds the token, so that even its digest is left out."""
+        """How records name the end of it; the answer holds the token, so that even its digest is left out."""
         use = {"ref": self.granted.ref, "rule": self.granted.rule, "ver": self.version}
         return Outcome(end=end, sent=sent.request, spki=sent.spki, uses=(use,))
 

@@ -150,7 +150,7 @@ class Tunnels:
         return True
 
     async def _shake_hands(self, stream: PlainStream, origin: Origin) -> None:
-        """Answer CONNECT and look at the ClientHello; a refused one is told so in TLS's own words."""
+        """Answer CONNECT and look at the ClientHello; a rejected one gets a TLS alert."""
         await stream.write(_ESTABLISHED)
         seen = b""
         try:

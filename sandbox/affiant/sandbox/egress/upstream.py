@@ -96,7 +96,7 @@ class Upstream:
         await exchange.__aenter__()
         try:
             return UpstreamAnswer(exchange, await exchange.head())
-        except BaseException:  # let go of whatever happened, and raised again
+        except BaseException:  # released whatever happened, and raised again
             await exchange.__aexit__(None, None, None)
             raise
 

@@ -11,7 +11,7 @@
 | ``trust.json`` | 0600 | what this machine's owner accepts |
 | ``openings.key`` | 0600 | opens the hidden values of the sessions started from here |
 
-The folder is private to whoever owns it; one that others can enter is refused, not repaired. Where root starts
+The folder is private to its owner; one that others can enter is refused, not repaired. Where root starts
 services under users of their own, each gets its own folder and no other.
 """
 
@@ -105,7 +105,7 @@ def open_home(path: Path) -> Home:
     """The state folder at ``path``, made where it is missing.
 
     Raises:
-        ``home.refused``: it is a link or no folder, belongs to somebody else, or others can enter it.
+        ``home.refused``: it is a link or no folder, belongs to another user, or others can enter it.
     """
     absolute = Path(os.path.abspath(path))
     try:
@@ -142,7 +142,7 @@ def open_home(path: Path) -> Home:
 def give_folder(path: Path, user: int) -> None:
     """Make ``path`` and everything in it that is ours the property of ``user``. Root only.
 
-    Whoever had the folder before may have put anything there: no link is followed, and a file that has a second
+    Its earlier owner may have put anything there: no link is followed, and a file that has a second
     name somewhere (link(2)) is refused, because it would be given away there too.
 
     Raises:

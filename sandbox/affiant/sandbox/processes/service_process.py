@@ -167,7 +167,7 @@ def _python(spec: ServiceSpec) -> tuple[str, ...]:
 
 
 class ServiceProcess:
-    """A running service. Whoever started it ends it: :meth:`stop`, or :meth:`wait` if it ends by itself."""
+    """A running service. Its starter ends it: :meth:`stop`, or :meth:`wait` if it ends by itself."""
 
     def __init__(
         self,
@@ -311,5 +311,5 @@ def _drain(stream: IO[bytes], tail: collections.deque[str], echo: bool) -> None:
             text = line.decode("utf-8", "replace").rstrip("\n")
             tail.append(text)
             if echo:
-                with suppress(OSError, ValueError):  # nobody reads our own standard error any more
+                with suppress(OSError, ValueError):  # our own standard error is closed
                     sys.stderr.write(printable(text) + "\n")

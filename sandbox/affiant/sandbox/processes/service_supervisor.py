@@ -163,12 +163,12 @@ def _call_when_alone(home: Home, call: Callable[[], None]) -> None:
 
 
 def _say(descriptor: int, facts: Mapping[str, object]) -> None:
-    with suppress(BrokenPipeError), open(descriptor, "wb") as ready:  # whoever waited may have gone
+    with suppress(BrokenPipeError), open(descriptor, "wb") as ready:  # the launcher may have gone
         ready.write(json.dumps(facts).encode("ascii") + b"\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Start what is asked for, and stay until nobody needs it."""
+    """Start what is asked for, and stay until no launcher needs it."""
     parser = argparse.ArgumentParser(prog="affiant-service-supervisor", allow_abbrev=False)
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--platform", action="store_true")

@@ -75,12 +75,12 @@ class Services:
     started: tuple[str, ...]
     """What was not running and was started: ``platform``, ``gateway``."""
     membership: int = field(repr=False)
-    """Holds the launchers' lock. Whoever inherits it keeps the services too: the supervisor does, so that it can
+    """Holds the launchers' lock. A process that inherits it keeps the services too: the supervisor does, so that it can
     still close its session when its launcher is gone."""
     _supervisor: ServiceProcess | None = field(repr=False, default=None)
 
     async def leave(self) -> None:
-        """Stop using them. The last to leave waits until what was started has stopped, whoever started it; what
+        """Stop using them. The last to leave waits until what was started, by any launcher, has stopped; what
         outlives us then is for the others. Idempotent."""
         if self.membership >= 0:
             os.close(self.membership)
@@ -197,7 +197,7 @@ async def _until_stopped(home: Home, supervisor: ServiceProcess | None) -> None:
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(_SERVICES_STOP_WITHIN_S):
-                while not _locks(descriptor, fcntl.LOCK_EX):  # noqa: ASYNC110 - nobody tells us of a lock
+                while not _locks(descriptor, fcntl.LOCK_EX):  # noqa: ASYNC110 - a lock sends no event
                     await asyncio.sleep(_STEP_S)
     finally:
         os.close(descriptor)
@@ -296,7 +296,7 @@ def _gateway(
 
 
 def _told(upstreams: Iterable[str], config: GatewayConfig) -> str:
-    """What can differ of a configuration, as far as whoever asked would know it again."""
+    """What can differ of a configuration, in the words of the one who asked."""
     tools = ", ".join(sorted(server.id for server in config.mcp_servers)) or "none"
     return (
         f"upstreams {', '.join(sorted(upstreams))}, tool servers {tools}, "

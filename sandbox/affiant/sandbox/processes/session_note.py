@@ -1,7 +1,7 @@
 """What is remembered of a session once its processes have ended: ``sessions/ID/session.json``.
 
-``{"typ":"affiant-session/1", ...}``, written by whoever ended it: its launcher, or the next command after a launcher
-that was killed. It stands in a folder that belonged to the supervisor's user while the session ran, so it is written
+``{"typ":"affiant-session/1", ...}``, written when it ended, by its launcher or by the next command after a launcher
+that was killed. It is in a folder that belonged to the supervisor's user while the session ran, so it is written
 only after the folder was taken back, and read without following a link. Nothing in it is evidence; receipts are.
 """
 
@@ -27,7 +27,7 @@ _LIMIT: Final = 64 * 1024
 
 
 class SessionState(enum.Enum):
-    """How a session stands, or ended."""
+    """Whether a session runs, or how it ended."""
 
     RUNNING = "running"
     CLOSED = "closed"
@@ -40,7 +40,7 @@ class SessionState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What was asked for, as far as somebody else must know who ends the session.
+    """What was asked for, as far as another process must know it to end the session.
 
     Args:
         agent, profile: which profile, and of which file. started: Unix seconds.

@@ -1,10 +1,10 @@
 """From a plan to an admitted supervisor, and back: every resource of a session in the order of making.
 
-1. a launch record, so that whatever follows can be ended by somebody else;
+1. a launch record, so that whatever follows can be ended by another command;
 2. platform and gateway, those that run or new ones;
 3. the session's folder, with copies of the input and the image, given to the supervisor's user;
 4. manifest, activation, and a TD whose MRCONFIGID is the manifest's;
-5. the supervisor, which is told everything else and answers when the gateway has admitted it.
+5. the supervisor, which gets everything else and answers when the gateway has admitted it.
 
 Leaving undoes them in reverse. The copies of the agent's files are removed with the session; records, bundle and a
 note of the session stay.

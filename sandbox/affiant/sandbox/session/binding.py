@@ -111,7 +111,7 @@ async def provision(
     *,
     decisions: int | None = None,
 ) -> None:
-    """Tell the supervisor everything; it compares it with what its TD was launched for.
+    """Send the supervisor everything; it compares it with what its TD was launched for.
 
     Args:
         decisions: the descriptor of the decision log; the supervisor's user could not open the file.

@@ -44,7 +44,7 @@ class Capture:
             self.writing = -1
 
     async def result(self) -> bytes:
-        """What was written, up to the limit, once nobody can write any more."""
+        """What was written, up to the limit, once no process can write any more."""
         self.close_writing()
         if self._task is not None:
             await self._task

@@ -114,7 +114,7 @@ class _Signals:
     def install(self) -> None:
         for number in _FORWARDED:
             asyncio.get_running_loop().add_signal_handler(number, self._arrived, number)
-        if signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:  # whoever started us may have turned it off
+        if signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:  # our parent may have turned it off
             self._listen_to_stop()
 
     def _listen_to_stop(self) -> None:
@@ -122,13 +122,13 @@ class _Signals:
         loop.add_signal_handler(signal.SIGTSTP, lambda: self._do(self._stop()))
 
     async def _stop(self) -> None:
-        """Stop as the terminal asked, the agent first. Where nobody could continue us the kernel does not stop us
+        """Stop as the terminal asked, the agent first. Where no shell could continue us the kernel does not stop us
         (an orphaned process group): then the agent goes on at once, too."""
         session = self.session if self.phase is _Phase.RUNNING else None
         if session is not None:
             await session.signal(signal.SIGSTOP)
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTSTP)
-        signal.raise_signal(signal.SIGTSTP)  # we stand still here until we are continued
+        signal.raise_signal(signal.SIGTSTP)  # this process stops here until it is continued
         self._listen_to_stop()
         if session is not None:
             await session.signal(signal.SIGCONT)
@@ -143,7 +143,7 @@ class _Signals:
                 session = self.session
                 self._do(session.signal(number) if self._count == 1 else session.kill())
             case _ if self._count > 2:
-                os._exit(128 + number)  # whoever insists: what is still there ends by itself
+                os._exit(128 + number)  # the user insists: what is still there ends by itself
             case _:
                 return
 
@@ -196,8 +196,8 @@ async def _in_session(
     request: SessionRequest, command: Sequence[str], options: RunOptions, signals: _Signals
 ) -> RunOutcome:
     def progress(step: str, detail: Mapping[str, object]) -> None:
-        if step == "narrowed":  # whoever started the session hears of what somebody else did to it
-            _say(f"the profile was narrowed (change {detail.get('epoch')}): {detail.get('digest')}")
+        if step == "narrowed":  # the starter sees what another command did to the session
+            _say(f"the profile was restricted (change {detail.get('epoch')}): {detail.get('digest')}")
         if options.show_progress and (line := _line(step, detail)) is not None:
             _say(line)
         if isinstance(changes := detail.get("changes"), Changes):
@@ -237,13 +237,13 @@ async def _in_session(
 
 
 def _say(line: str) -> None:
-    with suppress(OSError):  # nobody reads our own lines any more: the session goes on
+    with suppress(OSError):  # our own lines are not read any more: the session goes on
         sys.stderr.write(f"affiant: {line}\n")
         sys.stderr.flush()
 
 
 def _line(step: str, detail: Mapping[str, object]) -> str | None:
-    """One line for a person; None for steps that tell a person nothing."""
+    """One line for a person; None for steps that are not shown."""
     if isinstance(changes := detail.get("changes"), Changes):
         return printable(f"copied changes to {detail.get('path')}: {counted(changes)}")
     text = _STEPS.get(step)

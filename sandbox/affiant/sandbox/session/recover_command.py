@@ -1,4 +1,4 @@
-"""``affiant session recover``: a session's receipts and files, once nobody is left who would hand them over.
+"""``affiant session recover``: a session's receipts and files, once its launcher is gone.
 
 The gateway that had the session is asked first if it runs; otherwise one is started on the same store for as long as
 it takes to ask it. A new gateway finds the old one's records in its journal and hands them on as they are: it signs
@@ -113,7 +113,7 @@ def _sealed(home: Home, entry: SessionEntry, starting: Callable[[], None]) -> Se
     except GatewayUnreachable as error:
         if asked is not None and asked.gateway is not None:
             raise StateError(
-                "this session's gateway is not the state folder's own, and answers nobody but the session",
+                "this session's gateway is not the state folder's own, and answers only the session",
                 where=asked.gateway,
                 hint=_OPERATOR.format(session=session),
                 code="session.not_gathered",

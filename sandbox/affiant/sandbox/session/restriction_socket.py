@@ -24,7 +24,7 @@ from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink
 from affiant.sandbox.supervisor.launch.control import ControlChannel, refusal_members, sent_error
 from affiant.socket_address import reachable_address
 
-__all__ = ["InForce", "NarrowingServer", "connected", "narrowing_members"]
+__all__ = ["InForce", "RestrictionServer", "connected", "restriction_members"]
 
 _CONNECTIONS: Final = 4
 _IDLE_S: Final = 60.0
@@ -35,7 +35,7 @@ _MAX_SIGNATURE: Final = 200_000
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The profile in force: its normal form, and how often it was narrowed. ``agent``: whose."""
+    """The profile in force: its normal form, and how often it was restricted. ``agent``: whose."""
 
     agent: str
     policy: bytes
@@ -58,8 +58,8 @@ class InForce:
         raise MalformedError("not an answer about the profile in force", where="show", code="session.control")
 
 
-def narrowing_members(policy: bytes, file_digest: str, signature: bytes | None) -> Mapping[str, object]:
-    """The members of a request, as ``parse_narrow_request`` reads them."""
+def restriction_members(policy: bytes, file_digest: str, signature: bytes | None) -> Mapping[str, object]:
+    """The members of a request, as ``parse_restriction_request`` reads them."""
     return {
         "policy": b64u(policy),
         "file": file_digest,
@@ -67,11 +67,11 @@ def narrowing_members(policy: bytes, file_digest: str, signature: bytes | None) 
     }
 
 
-class NarrowingServer:
+class RestrictionServer:
     """Listens for one session.
 
     Args:
-        progress: told each narrowing.
+        progress: called with each restriction.
     """
 
     def __init__(self, link: SupervisorLink, in_force: InForce, progress: Progress) -> None:
@@ -82,7 +82,7 @@ class NarrowingServer:
 
     @asynccontextmanager
     async def listening(self, path: Path) -> AsyncIterator[None]:
-        """Listen at ``path`` for the length of the block; where no socket can be made, nobody is heard."""
+        """Listen at ``path`` for the length of the block; where no socket can be made, requests are not heard."""
         with _bound(path) as listener:
             if listener is None:
                 yield
@@ -94,7 +94,7 @@ class NarrowingServer:
                 await self._stop(accepting)
 
     async def _stop(self, accepting: asyncio.Task[None]) -> None:
-        """Answer who waits, then let everybody go."""
+        """Answer what waits, then close every connection."""
         self._link.abandon(
             StateError(
                 "the session is being closed", expected="one whose command runs", code="session.not_open"
@@ -129,7 +129,7 @@ class NarrowingServer:
                 message.close()
                 await channel.send(await self._answer(message.members))
         except (AffiantError, OSError, TimeoutError):
-            return  # it speaks another language, or is gone: there is nobody to tell
+            return  # it speaks another protocol, or is gone: no answer would be read
         finally:
             channel.close()
 
@@ -145,14 +145,14 @@ class NarrowingServer:
                     "signature": signature,
                     **rest,
                 } if not rest:
-                    return await self._narrowed(policy, file, signature)
+                    return await self._restricted(policy, file, signature)
             raise MalformedError(
                 "not a request of this socket", expected="show or narrow", code="session.control"
             )
         except AffiantError as refusal:
             return {"refused": refusal_members(refusal)}
 
-    async def _narrowed(self, policy: str, file: str, signature: object) -> Mapping[str, object]:
+    async def _restricted(self, policy: str, file: str, signature: object) -> Mapping[str, object]:
         if len(policy) > _MAX_POLICY or (isinstance(signature, str) and len(signature) > _MAX_SIGNATURE):
             raise MalformedError(
                 "the profile or its signature is too large", where="narrow", code="session.control"
@@ -162,7 +162,7 @@ class NarrowingServer:
         form = from_b64u(policy)
         if signature is not None:  # other characters are longer in the message than they are many
             from_b64u(signature)
-        answer = await self._link.narrow({"policy": policy, "file": file, "signature": signature})
+        answer = await self._link.restrict({"policy": policy, "file": file, "signature": signature})
         if answer.get("event") != "narrowed":
             raise sent_error(answer)
         epoch, changed = answer.get("epoch"), answer.get("changed") is True
@@ -196,7 +196,7 @@ async def connected(path: Path) -> AsyncIterator[ControlChannel]:
     """A connection to the session that listens at ``path``.
 
     Raises:
-        ``session.not_open``: nobody listens there, or another user does.
+        ``session.not_open``: no process listens there, or another user's does.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -11,7 +11,7 @@ the gateway, starts the supervisor in it and waits until the gateway has admitte
 writes its bundle with the hidden values opened, copies changes out, and stops what was started. Leaving by an
 exception closes the session as ``killed``; the bundle is written all the same.
 
-This is the rim: the clock, the machine's randomness and the environment are read here, and nowhere below.
+This is the I/O boundary: the clock, the machine's randomness and the environment are read here, and nowhere below.
 """
 
 from __future__ import annotations
@@ -38,12 +38,17 @@ from affiant.sandbox.session.attested_launch import LaunchedSession, launched
 from affiant.sandbox.session.binding import new_session_id
 from affiant.sandbox.session.captured import Capture
 from affiant.sandbox.session.private_paths import refuse_private
-from affiant.sandbox.session.restriction_socket import InForce, NarrowingServer
+from affiant.sandbox.session.restriction_socket import InForce, RestrictionServer
 from affiant.sandbox.session.session_plan import SessionRequest, plan_session
 from affiant.sandbox.session.supervisor_link import Progress, run_message
 from affiant.sandbox.session_state.interrupted import reap_leftovers
 from affiant.sandbox.session_state.recovery import Gathered, fetch_sealed, gather
-from affiant.sandbox.session_state.session_folder import BUNDLE, NARROWING_SOCKET, keep_files, reclaim_folder
+from affiant.sandbox.session_state.session_folder import (
+    BUNDLE,
+    RESTRICTION_SOCKET,
+    keep_files,
+    reclaim_folder,
+)
 from affiant.sandbox.workspace.copy_out import Taken, copy_out
 
 __all__ = ["CommandResult", "Session"]
@@ -53,7 +58,7 @@ _FINISHED_WITHIN_S: Final = 60.0
 _TERM_GRACE_S: Final = 5.0
 
 EXIT_LOST: Final = 125
-"""Exit code of a command whose end was not told."""
+"""Exit code of a command whose end is not known."""
 
 Why = Literal["done", "killed"]
 
@@ -75,7 +80,7 @@ class CommandResult:
 
 
 def _quiet(step: str, detail: Mapping[str, object]) -> None:
-    """Progress for nobody."""
+    """No progress is shown."""
 
 
 class Session:
@@ -108,11 +113,11 @@ class Session:
 
         Args:
             home: the state folder; None: ``$AFFIANT_HOME``, else the XDG state folder.
-            progress: told what is being done.
+            progress: called with what is being done.
             echo: show what the processes behind the session write to their standard error.
 
         Raises:
-            AffiantError: whatever stands in the way, before anything of the agent has run.
+            AffiantError: something is missing or wrong, before anything of the agent has run.
         """
         place = open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
         for reaped in await asyncio.to_thread(reap_leftovers, place):
@@ -211,7 +216,7 @@ class Session:
             captures = [capture for capture in (out, err) if capture is not None]
             for capture in captures:
                 capture.close_writing()
-            async with self._narrowings():
+            async with self._restrictions():
                 code, timed_out = await self._exit_code(timeout_s)
             return CommandResult(
                 exit_code=code,
@@ -221,12 +226,12 @@ class Session:
                 timed_out=timed_out,
             )
 
-    def _narrowings(self) -> AbstractAsyncContextManager[None]:
+    def _restrictions(self) -> AbstractAsyncContextManager[None]:
         """Listen for ``affiant session narrow`` while the command runs."""
         opened = self._opened
         in_force = InForce(opened.plan.request.agent, opened.plan.profile.normal_form, 0)
-        server = NarrowingServer(opened.link, in_force, self._progress)
-        return server.listening(opened.home.session(self.id) / NARROWING_SOCKET)
+        server = RestrictionServer(opened.link, in_force, self._progress)
+        return server.listening(opened.home.session(self.id) / RESTRICTION_SOCKET)
 
     async def signal(self, number: int) -> None:
         """Send a signal to the command; one that comes before the command has started waits for it."""
@@ -349,7 +354,7 @@ class Session:
 
 
 def _end(descriptor: int | None, capture: Capture | None) -> int:
-    """Where the command writes: the caller's descriptor, or the capture that stands in for it."""
+    """Where the command writes: the caller's descriptor, or the capture in its place."""
     if capture is not None:
         return capture.writing
     assert descriptor is not None

@@ -6,7 +6,7 @@
                                                                       narrowed, narrow-refused, refused (then it ends)
 
 One waiter at a time: a session is provisioned, then runs commands one after the other, then finishes. Requests to
-narrow the profile are answered beside that, to whoever asked, by the one who waits.
+restrict the profile are answered beside that: the reader hands each answer to its request.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
 __all__ = ["Progress", "SupervisorLink", "start_supervisor"]
 
 Progress = Callable[[str, Mapping[str, object]], None]
-"""Told what a session is doing: a step's name, and what else is known."""
+"""Receives what a session is doing: a step's name, and what else is known."""
 
 _LEAVES_WITHIN_S: Final = 5.0
 
@@ -94,12 +94,12 @@ class SupervisorLink:
         return self._service.pid
 
     async def tell(self, message: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
-        """Send one message; a supervisor that is gone is noticed by whoever waits for its answer."""
+        """Send one message; a supervisor that is gone is noticed where its answer is awaited."""
         with suppress(ConnectionError):
             await self._control.send(message, descriptors)
 
-    async def narrow(self, members: Mapping[str, object]) -> Mapping[str, object]:
-        """Ask for the profile to be narrowed; the event that answers. Somebody must be waiting in :meth:`expect`.
+    async def restrict(self, members: Mapping[str, object]) -> Mapping[str, object]:
+        """Ask for the profile to be restricted; the event that answers. A task must be waiting in :meth:`expect`.
 
         Raises:
             AffiantError: the session has ended instead.
@@ -114,11 +114,11 @@ class SupervisorLink:
             del self._asked[number]
 
     def abandon(self, reason: AffiantError) -> None:
-        """Nobody answers requests to narrow the profile any more."""
+        """Requests to restrict the profile are answered no more."""
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_exception(reason)
-                answer.exception()  # whoever asked may still be sending, and be gone before they look
+                answer.exception()  # the asking task may end before it looks
 
     async def expect(self, events: Collection[str], progress: Progress) -> Mapping[str, object]:
         """The next event of a kind in ``events``; progress on the way is passed on, anything else passed over.

@@ -1,7 +1,7 @@
 """The session's bundle, with its hidden values opened: what the starter of a session takes home.
 
 A gateway gives a session's bundle without disclosures, and beside it, for each receipt hash, the disclosures
-sealed to whoever started the session. Opening them puts them back behind the receipt that they belong to; the
+sealed to the session's starter. Opening them puts them back behind the receipt that they belong to; the
 receipts themselves do not change by a byte. Nothing here judges: that is ``affiant verify``.
 """
 

@@ -5,7 +5,8 @@ For each, under a lock so that two commands do not do it at once:
 1. what still runs is ended, within five seconds (``launch_records``);
 2. the agent's working files are removed, as with every session; if changes were to be copied out and the agent had
    begun, its files are kept instead, because they are the only copy of what was asked for;
-3. the receipts are gathered if that needs nobody to be started: the supervisor has closed the session and left them,
+3. the receipts are gathered if that needs no gateway to be started: the supervisor has closed the session and left
+them,
    or a gateway of this state folder runs (``recovery``; else ``affiant session recover``);
 4. a note of how it ended replaces the record of its launch.
 
@@ -87,7 +88,7 @@ def _tidied(home: Home, launch: Launch) -> bool:
         try:
             keep_files(home, launch.session)
             kept = True
-        except FileNotFoundError:  # whoever did this before us got as far
+        except FileNotFoundError:  # an earlier command got as far
             kept = (home.session(launch.session) / KEPT).exists()
         except OSError:  # what cannot be moved is not removed either
             return True
@@ -99,14 +100,14 @@ def _gathered(home: Home, session: str) -> Gathered | None:
     try:
         key = home.openings_key(random_bytes=secrets.token_bytes)
         return gather(home, session, fetch_sealed(home, session), key)
-    except AffiantError:  # nobody has it now, or it is not what it should be: recovering says which
+    except AffiantError:  # it is not to be had now, or malformed: recovering says which
         return None
 
 
 def _how(*, closed: bool) -> str:
     if closed:
         return "was interrupted: its launcher was killed, its supervisor ended the agent and closed it"
-    return "was lost: its launcher was killed, and nobody closed it"
+    return "was lost: its launcher was killed, and it was not closed"
 
 
 def _where(home: Home, session: str, gathered: Gathered | None) -> str:

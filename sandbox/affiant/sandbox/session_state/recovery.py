@@ -1,10 +1,10 @@
-"""Gathering a session's receipts when its launcher did not: from whoever still has them, nothing signed anew.
+"""Gathering a session's receipts when its launcher did not: from what still has them, nothing signed anew.
 
 1. What the supervisor fetched when it had closed the session (``bundle.json``), or a file that the gateway's operator
    gave, or what the gateway of this state folder finds in its journal, of this boot or an earlier one;
 2. the supervisor's records that are missing there, because they were never acknowledged, from the session's own
    journal, unless a close speaks for both sides: it says which record was the last, and stays true;
-3. the openings of both, which are sealed to whoever started the session.
+3. the openings of both, which are sealed to the session's starter.
 
 The gateway's operator socket gives a bundle without proof of possession, because only the owner of the state folder can
 open it, and what a session hides is sealed to its starter.
@@ -75,7 +75,7 @@ def gather(home: Home, session: str, sealed: SealedBundle, key: X25519PrivateKey
     """Write the bundle of ``session``, hidden values opened, into its folder.
 
     Args:
-        key: opens what is sealed to whoever started the session.
+        key: opens what is sealed to the session's starter.
 
     Raises:
         AffiantError: something in it is not of its form, or an opening is for another key or receipt.

@@ -1,7 +1,7 @@
 """A session's folder between its processes: taken back from the supervisor's user, its working files kept or removed.
 
 The agent worked on copies. They go with the session, unless something that the user asked for is only there: then
-they are kept beside the records, as ``files.kept``, for whoever takes them out by the rules of
+they are kept beside the records, as ``files.kept``, for a later copy by the rules of
 ``copy_out``.
 """
 
@@ -19,8 +19,8 @@ from affiant.sandbox.processes.home import Home
 __all__ = [
     "BUNDLE",
     "KEPT",
-    "NARROWING_SOCKET",
     "RECORDS",
+    "RESTRICTION_SOCKET",
     "SEALED",
     "keep_files",
     "reclaim_folder",
@@ -34,8 +34,8 @@ SEALED: Final = "bundle.json"
 """What the supervisor fetched from the gateway when it had closed the session."""
 RECORDS: Final = "records.ndjson"
 """The supervisor's own journal."""
-NARROWING_SOCKET: Final = "narrow.sock"
-"""Where a session whose command runs hears of narrowings."""
+RESTRICTION_SOCKET: Final = "narrow.sock"
+"""Where a session whose command runs takes requests to restrict its profile."""
 KEPT: Final = "files.kept"
 """The agent's files, if they could not be copied out."""
 
@@ -58,7 +58,7 @@ def remove_files(home: Home, session: str) -> None:
     with suppress(FileNotFoundError):
         reclaim_folder(home.session(session))
     folder = home.session(session)
-    _remove(folder / "files", folder / "rootfs", folder / NARROWING_SOCKET)
+    _remove(folder / "files", folder / "rootfs", folder / RESTRICTION_SOCKET)
     with suppress(OSError):  # a session that never came to be leaves an empty folder
         home.session(session).rmdir()
 

@@ -32,7 +32,7 @@ class SessionEntry:
     records: Path | None
     kept: Path | None
     noted: bool = True
-    """Whether somebody left a note; else the state is a guess."""
+    """Whether there is a note; else the state is a guess."""
 
     def to_json(self) -> Mapping[str, object]:
         """The entry's members."""

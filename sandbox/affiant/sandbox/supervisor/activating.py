@@ -45,7 +45,7 @@ from affiant.sandbox.supervisor.launch.provision import Provision
 from affiant.sandbox.supervisor.records.record_budget import RecordBudget
 from affiant.sandbox.supervisor.records.records import AgentFacts, SessionRecords, keep_epochs
 from affiant.sandbox.supervisor.records.spool import Spool
-from affiant.sandbox.supervisor.restriction import Narrowable, Narrower
+from affiant.sandbox.supervisor.restriction import ProfileRestrictor, RestrictableSession
 from affiant.sandbox.supervisor.starting import Started
 from affiant.secrets.broker.client.client import BrokerClient
 from affiant.secrets.broker.client.messages import Configuration, VaultSettings
@@ -76,7 +76,7 @@ class OpenSession:
     proxy: EgressProxy
     proxy_url: str
     placeholders: Mapping[str, Mapping[str, str]]
-    narrower: Narrower
+    restrictor: ProfileRestrictor
     decisions: SessionDecisions | None = None
 
     @property
@@ -134,8 +134,8 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
     epochs = asyncio.create_task(keep_epochs(records, every_s=EPOCH_S, in_flight=lambda: proxy.in_flight))
     opening.stack.callback(epochs.cancel)
     placeholders = {binding.name: binding.variables for binding in table}
-    narrower = Narrower(
-        Narrowable(
+    restrictor = ProfileRestrictor(
+        RestrictableSession(
             td=opening.around.td,
             launch=started.launch,
             identity=admitted.identity,
@@ -164,7 +164,7 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
         proxy=proxy,
         proxy_url=socket.endpoint.url,
         placeholders=placeholders,
-        narrower=narrower,
+        restrictor=restrictor,
         decisions=decisions,
     )
 
@@ -183,23 +183,23 @@ def _decisions(opening: Opening, launch: Launch) -> SessionDecisions | None:
 
 
 def _approvals(opening: Opening, launch: Launch, admitted: Admitted) -> EgressApprovals | None:
-    """Who is asked before what needs approval goes out; None where the profile names nobody."""
+    """Who is asked before what needs approval goes out; None where the profile names no approver."""
     approval = launch.policy.policy.approval
     if not approval.approvers:
         return None
     from affiant.sandbox.egress.approvals import EgressApprovals  # noqa: PLC0415 - as above
-    from affiant.sandbox.supervisor.gateway.approval_exchange import GatewayMailbox  # noqa: PLC0415 - as above
+    from affiant.sandbox.supervisor.gateway.approval_exchange import GatewayApprovalQueue  # noqa: PLC0415 - as above
 
     session, steady = launch.activation.session, SteadyClock(opening.around.clock, time.monotonic)
-    desk = ApprovalQueue(
+    queue = ApprovalQueue(
         session=session,
         policy=launch.policy.digest,
         approval=approval,
         never={admitted.identity.signer.kid},
     )
     return EgressApprovals(
-        desk,
-        GatewayMailbox(admitted.gateway, session=session),
+        queue,
+        GatewayApprovalQueue(admitted.gateway, session=session),
         session=session,
         agent=opening.provision.agent.name,
         policy=launch.policy.digest,

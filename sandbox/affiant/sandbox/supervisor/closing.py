@@ -59,7 +59,7 @@ async def close_session(session: OpenSession, ending: Ending, *, chain_s: float,
         chain_s: for the last records and the close; bundle_s: for the bundle, which may be large.
 
     Raises:
-        GatewayLost: there is nobody to close it any more; what was recorded is in the session's folder.
+        GatewayLost: no gateway can close it any more; what was recorded is in the session's folder.
         AffiantError: the gateway does not close the session or give its bundle.
         TimeoutError: not in time.
     """
@@ -77,7 +77,7 @@ async def close_session(session: OpenSession, ending: Ending, *, chain_s: float,
 
 
 async def _end_chain(session: OpenSession, ending: Ending, *, answers_s: float) -> None:
-    """Write ``end``, acknowledged wherever there is somebody to acknowledge it."""
+    """Write ``end``, acknowledged wherever the gateway can still do so."""
     last = {"why": "shutdown", "cseq": session.gateway.last_counter}
     with suppress(RecordsUnavailable):  # the close then says that this chain has no end
         await _account_for_answers(session, within_s=answers_s)

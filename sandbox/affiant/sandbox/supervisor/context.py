@@ -16,12 +16,12 @@ from affiant.sandbox.supervisor.records.record_budget import RecordLimits
 __all__ = ["Opening", "Progress", "Surroundings"]
 
 Progress = Callable[[str, Mapping[str, object]], Awaitable[None]]
-"""Told each step that was taken, and what is known about it."""
+"""Receives each step that was taken, and what is known about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the rim reads once and passes down.
+    """What the I/O boundary reads once and passes down.
 
     Args:
         td: the TD that we run in.

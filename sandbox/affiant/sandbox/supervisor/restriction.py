@@ -4,16 +4,17 @@ In order; what is refused up to step 4 leaves everything as it was:
 
 1. the request is read: the normal form of the new profile, the digest of its file, maybe a signature;
 2. the two profiles are compared, exactly: the new one is narrower, in nothing that a running sandbox cannot take; it is
-   signed where the gateway's configuration asks for that; the session has not been narrowed too often;
+   signed where the gateway's configuration asks for that; the session has not been restricted too often;
 3. new requests of the agent wait (``gate``), those under way end, or are cut after a while;
 4. the gateway gives a nonce;
-5. the broker lets go of what is withdrawn, RTMR3 is extended by the narrowing, and a quote is taken over the nonce;
+5. the broker releases what is withdrawn, RTMR3 is extended by the restriction, and a quote is taken over the nonce;
 6. the gateway appraises that, compares the profiles itself, and goes by the new one from then on; its signed result
    must be of this evidence;
 7. the ``policy`` record is signed, the first that names the new evidence, and acknowledged;
 8. the supervisor itself goes by the new profile, and what waited goes on.
 
-Whatever fails from step 5 on ends the session: the TD says that it was narrowed, and nobody could say who goes by what.
+Whatever fails from step 5 on ends the session: the TD says that it was restricted, and it is not known which side goes
+by what.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
 from affiant.sandbox.supervisor.launch.errors import AdmissionError, RestrictionError
 from affiant.sandbox.supervisor.launch.grants import kept_grants
 from affiant.sandbox.supervisor.launch.launch_check import Launch
-from affiant.sandbox.supervisor.launch.restriction_request import Narrowed, NarrowRequest
+from affiant.sandbox.supervisor.launch.restriction_request import RestrictionRequest, RestrictionResult
 from affiant.sandbox.supervisor.records.records import SessionRecords
 from affiant.secrets.broker.client.client import BrokerClient
 from affiant.secrets.broker.client.messages import KeptGrant
@@ -49,11 +50,11 @@ if TYPE_CHECKING:
     from affiant.sandbox.supervisor.records.decision_log import SessionDecisions
     from affiant.sandbox.supervisor.restriction_plan import PlannedRestriction
 
-__all__ = ["Narrowable", "Narrower", "NarrowingTimes"]
+__all__ = ["ProfileRestrictor", "RestrictableSession", "RestrictionTimes"]
 
 
 @dataclass(frozen=True, slots=True)
-class NarrowingTimes:
+class RestrictionTimes:
     """Seconds. ``drain``: for requests under way to end by themselves; ``cut``: for those that are cut to have their
     record; ``nonce``: for the gateway to give one; ``commit``: for all from step 5 on."""
 
@@ -64,8 +65,8 @@ class NarrowingTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowable:
-    """Everything of an open session that a narrowing needs or changes.
+class RestrictableSession:
+    """Everything of an open session that a restriction needs or changes.
 
     Args:
         td: the TD that we run in. log: what its RTMR3 was extended by until now.
@@ -89,12 +90,12 @@ class Narrowable:
     clock: Callable[[], datetime]
 
 
-class Narrower:
-    """Narrows one session's profile, one request after the other."""
+class ProfileRestrictor:
+    """Restricts one session's profile, one request after the other."""
 
-    def __init__(self, session: Narrowable, *, times: NarrowingTimes | None = None) -> None:
+    def __init__(self, session: RestrictableSession, *, times: RestrictionTimes | None = None) -> None:
         self._session = session
-        self._times = times or NarrowingTimes()
+        self._times = times or RestrictionTimes()
         self._turn = asyncio.Lock()
         self._log = session.log
         self._epoch = 0
@@ -103,10 +104,10 @@ class Narrower:
         self.changed = asyncio.Event()
         """Set when :attr:`policy` changes, and then another one."""
         self.committing = False
-        """Whether a narrowing is at a step that cannot be taken back."""
+        """Whether a restriction is at a step that cannot be taken back."""
 
-    async def narrow(self, request: NarrowRequest) -> Narrowed:
-        """Narrow the profile, or find that it allows the same.
+    async def restrict(self, request: RestrictionRequest) -> RestrictionResult:
+        """Restrict the profile, or find that it allows the same.
 
         Raises:
             RestrictionError: it began and was not completed: the session must be ended. The gate stays held.
@@ -120,7 +121,7 @@ class Narrower:
                 )
             planned = await asyncio.to_thread(self._plan, request)
             if planned is None:
-                return Narrowed(self._epoch, self.policy.digest, changed=False)
+                return RestrictionResult(self._epoch, self.policy.digest, changed=False)
             nonce = await self._held()
             self.committing = True
             try:
@@ -130,9 +131,9 @@ class Narrower:
                 raise _failed(error) from error
             self.committing = False
             self._session.proxy.gate.release()
-            return Narrowed(self._epoch, self.policy.digest, changed=True)
+            return RestrictionResult(self._epoch, self.policy.digest, changed=True)
 
-    def _plan(self, request: NarrowRequest) -> PlannedRestriction | None:
+    def _plan(self, request: RestrictionRequest) -> PlannedRestriction | None:
         """Steps 1 and 2."""
         from affiant.sandbox.supervisor.restriction_plan import plan_restriction  # noqa: PLC0415 - only where one is asked for
 
@@ -148,7 +149,7 @@ class Narrower:
     # -- 3 and 4 -------------------------------------------------------------------------------------------------------
 
     async def _held(self) -> str:
-        """Hold the gate with nobody passing; the gateway's nonce."""
+        """Hold the gate while nothing passes; the gateway's nonce."""
         session, times = self._session, self._times
         gate = session.proxy.gate
         gate.hold()
@@ -174,9 +175,9 @@ class Narrower:
     async def _commit(self, planned: PlannedRestriction, nonce: str) -> None:
         session = self._session
         kept = kept_grants(planned.policy, session.proxy.forwarder.table)
-        narrower = _narrower(session.proxy.forwarder, planned.policy, kept)
+        forwarder = _restricted(session.proxy.forwarder, planned.policy, kept)
         await session.broker.narrow(kept)
-        event = planned.narrowing.event
+        event = planned.restriction.event
         await asyncio.to_thread(session.td.extend, event)
         self._log = EventLog((*self._log.entries, LoggedEvent(3, event)))
         evidence = wrap_evidence(
@@ -192,16 +193,16 @@ class Narrower:
             )
         )
         admission = Admission(evidence, planned.policy.normal_form, planned.signature)
-        self._require_of(evidence, await session.gateway.narrow(wrap_admission(admission)))
+        self._require_of(evidence, await session.gateway.restrict(wrap_admission(admission)))
         facts = PolicyFacts(
             session.launch.facts.name,
             planned.policy.digest,
-            planned.narrowing.file_digest,
+            planned.restriction.file_digest,
             bind="rtmr3",
-            epoch=planned.narrowing.epoch,
+            epoch=planned.restriction.epoch,
         )
         await self._record(planned, facts, evidence_digest(evidence))
-        self._follow(planned, facts, narrower)
+        self._follow(planned, facts, forwarder)
 
     def _require_of(self, evidence: bytes, result: str) -> None:
         """The gateway's word is of this evidence, signed by the key that its quote binds."""
@@ -218,20 +219,20 @@ class Narrower:
     async def _record(self, planned: PlannedRestriction, facts: PolicyFacts, evd: str) -> None:
         members = {
             "pol": facts.pol("allow"),
-            "old": planned.narrowing.old,
+            "old": planned.restriction.old,
             "dif": planned.difference,
         }
-        await self._session.records.narrowed(evd, members, {"pol": {"id": facts.name, "rules": []}})
+        await self._session.records.restricted(evd, members, {"pol": {"id": facts.name, "rules": []}})
 
-    def _follow(self, planned: PlannedRestriction, facts: PolicyFacts, narrower: Forwarder) -> None:
+    def _follow(self, planned: PlannedRestriction, facts: PolicyFacts, forwarder: Forwarder) -> None:
         """All that decides here goes by the new profile, in one turn of the event loop."""
         session, policy = self._session, planned.policy
-        session.proxy.narrow(narrower)
+        session.proxy.restrict(forwarder)
         session.egress.follow(facts)
         if session.decisions is not None:
             session.decisions.follow(policy.digest)
-        if narrower.approvals is not None:
-            narrower.approvals.narrow(policy=policy.digest, approval=policy.policy.approval)
+        if forwarder.approvals is not None:
+            forwarder.approvals.restrict(policy=policy.digest, approval=policy.policy.approval)
         for name in set(session.placeholders) - {grant.name for grant in policy.secret_grants()}:
             del session.placeholders[name]
         self.policy, self._epoch = policy, facts.epoch
@@ -239,13 +240,13 @@ class Narrower:
         changed.set()
 
 
-def _narrower(forwarder: Forwarder, policy: CompiledPolicy, kept: Sequence[KeptGrant]) -> Forwarder:
+def _restricted(forwarder: Forwarder, policy: CompiledPolicy, kept: Sequence[KeptGrant]) -> Forwarder:
     """What requests will be judged by. Nothing is on its way, so what was counted until now is all there is."""
     return replace(
         forwarder,
         policy=policy,
         table=forwarder.table.narrowed_to({grant.name: grant.endpoints for grant in kept}),
-        meters=forwarder.meters.narrowed(policy),
+        meters=forwarder.meters.restricted(policy),
     )
 
 
@@ -254,5 +255,5 @@ def _failed(error: BaseException) -> RestrictionError:
     if isinstance(error, AdmissionError):
         code = error.gateway_code
     return RestrictionError(
-        "the profile could not be narrowed once that had begun, so the session is ended", found=code
+        "the profile could not be restricted once that had begun, so the session is ended", found=code
     )

@@ -23,7 +23,7 @@ from affiant.policy.diff.restriction import (
     restriction_document,
 )
 from affiant.policy.signing.signatures import require_profile
-from affiant.sandbox.supervisor.launch.restriction_request import NarrowRequest
+from affiant.sandbox.supervisor.launch.restriction_request import RestrictionRequest
 
 __all__ = ["PlannedRestriction", "plan_restriction"]
 
@@ -33,14 +33,14 @@ class PlannedRestriction:
     """A restriction that may be made."""
 
     policy: CompiledPolicy
-    narrowing: Narrowing
+    restriction: Narrowing
     difference: str
     """``dif``."""
     signature: bytes | None
 
 
 def plan_restriction(
-    request: NarrowRequest,
+    request: RestrictionRequest,
     *,
     now: CompiledPolicy,
     epoch: int,
@@ -70,13 +70,13 @@ def plan_restriction(
             code="session.narrowing_busy",
         )
     _require_signed(request, policy, signers, at)
-    narrowing = Narrowing(epoch, policy.digest, request.file_digest, old=now.digest)
+    restriction = Narrowing(epoch, policy.digest, request.file_digest, old=now.digest)
     document = restriction_document(differences, old=now.digest, new=policy.digest)
-    return PlannedRestriction(policy, narrowing, restriction_digest(document), request.signature)
+    return PlannedRestriction(policy, restriction, restriction_digest(document), request.signature)
 
 
 def _require_signed(
-    request: NarrowRequest, policy: CompiledPolicy, signers: Sequence[AcceptedSigner], at: datetime
+    request: RestrictionRequest, policy: CompiledPolicy, signers: Sequence[AcceptedSigner], at: datetime
 ) -> None:
     """As the gateway will ask: found out here, it costs nothing."""
     if request.signature is not None:

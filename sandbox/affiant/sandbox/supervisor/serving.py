@@ -1,10 +1,11 @@
 """An open session at the launcher's service, and everything whose loss ends it.
 
-The launcher runs a command, sends signals, passes on requests to narrow the profile, and says finish. The session ends
-too when the launcher's socket closes, when records can no longer be kept, when the gateway is gone, when the agent has
-caused too many records, when the broker is gone, when a decision log that was asked for cannot be written, when the
-sandbox is lost, when a narrowing that began fails, and when its profile's or the activation's time is over. Whatever it
-is, :meth:`Serving.until_over` returns an :class:`Ending`; ending the agent and closing the chain are ``closing``'s.
+The launcher runs a command, sends signals, passes on requests to restrict the profile, and says finish. The session
+ends too when the launcher's socket closes, when records can no longer be kept, when the gateway is gone, when the
+agent has caused too many records, when the broker is gone, when a decision log that was asked for cannot be written,
+when the sandbox is lost, when a restriction that began fails, and when its profile's or the activation's time is
+over. Whatever it is, :meth:`Serving.until_over` returns an :class:`Ending`; ending the agent and closing the chain
+are ``closing``'s.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from affiant.sandbox.supervisor.launch.control import ControlChannel, Message
 from affiant.sandbox.supervisor.launch.environment import agent_environment
 from affiant.sandbox.supervisor.launch.errors import RestrictionError
 from affiant.sandbox.supervisor.launch.restriction_request import (
-    narrow_id,
-    parse_narrow_request,
+    parse_restriction_request,
     refused_answer,
+    restriction_id,
 )
 from affiant.sandbox.supervisor.launch.user_streams import UserStreams
 
 __all__ = ["Ending", "Serving"]
 
 _WHY: Final = frozenset({"done", "killed"})
-_NARROWINGS_AT_ONCE: Final = 4
-_NARROWED_WITHIN_S: Final = 10.0
-"""So long a session that is being closed waits for a narrowing that cannot be taken back any more."""
+_RESTRICTIONS_AT_ONCE: Final = 4
+_RESTRICTED_WITHIN_S: Final = 10.0
+"""So long a session that is being closed waits for a restriction that cannot be taken back any more."""
 _BEFORE_EXPIRY_S: Final = 5.0
 """So long before the activation's time is over the agent is stopped: its last records must still be taken."""
 
@@ -63,7 +64,7 @@ class Serving:
         self._run: AgentRun | None = None
         self._running: asyncio.Task[None] | None = None
         self._failed: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        self._narrowing: set[asyncio.Task[None]] = set()
+        self._restricting: set[asyncio.Task[None]] = set()
         self._since = asyncio.get_running_loop().time()
 
     @property
@@ -91,13 +92,13 @@ class Serving:
         try:
             done, _ = await asyncio.wait(watchers, return_when=asyncio.FIRST_COMPLETED)
             ending: Ending = next(watcher for watcher in watchers if watcher in done).result()
-            if not ending.orphaned and self._session.narrower.committing and self._narrowing:
+            if not ending.orphaned and self._session.restrictor.committing and self._restricting:
                 await asyncio.wait(
-                    self._narrowing, timeout=_NARROWED_WITHIN_S
+                    self._restricting, timeout=_RESTRICTED_WITHIN_S
                 )  # not by halves, if that can be had
             return ending
         finally:
-            left = [*watchers, *self._narrowing]
+            left = [*watchers, *self._restricting]
             for each in left:
                 each.cancel()
             await asyncio.gather(*left, return_exceptions=True)
@@ -110,7 +111,7 @@ class Serving:
                 case "signal":
                     self._signal(message)
                 case "narrow":
-                    self._narrow(message)
+                    self._restrict(message)
                 case "finish":
                     why = message.members.get("why")
                     return Ending(why if isinstance(why, str) and why in _WHY else "killed")
@@ -128,7 +129,7 @@ class Serving:
         except AffiantError as error:  # what comes next on this socket is not known any more
             self._fail(Ending("killed", error))
             await asyncio.get_running_loop().create_future()
-            raise AssertionError("nobody resolves that future") from error
+            raise AssertionError("nothing resolves that future") from error
 
     def _start(self, message: Message) -> None:
         descriptors = message.descriptors
@@ -191,40 +192,40 @@ class Serving:
         await run.started.wait()
         await self._tell({"event": "started"})
 
-    def _narrow(self, message: Message) -> None:
-        """Have the profile narrowed beside everything else; the answer names the request's number."""
+    def _restrict(self, message: Message) -> None:
+        """Have the profile restricted beside everything else; the answer names the request's number."""
         message.close()
         try:
-            number = narrow_id(message.members)
+            number = restriction_id(message.members)
         except AffiantError as error:
             self._fail(Ending("killed", error))
             return
-        task = asyncio.create_task(self._narrowed(number, message.members))
-        self._narrowing.add(task)
-        task.add_done_callback(self._narrowing.discard)
+        task = asyncio.create_task(self._restricted(number, message.members))
+        self._restricting.add(task)
+        task.add_done_callback(self._restricting.discard)
 
-    async def _narrowed(self, number: int, members: Mapping[str, object]) -> None:
+    async def _restricted(self, number: int, members: Mapping[str, object]) -> None:
         try:
-            if len(self._narrowing) > _NARROWINGS_AT_ONCE:
+            if len(self._restricting) > _RESTRICTIONS_AT_ONCE:
                 raise StateError(
                     "too many requests to restrict at once",
-                    expected=_NARROWINGS_AT_ONCE,
+                    expected=_RESTRICTIONS_AT_ONCE,
                     code="session.narrowing_busy",
                 )
-            narrowed = await self._session.narrower.narrow(parse_narrow_request(members))
+            result = await self._session.restrictor.restrict(parse_restriction_request(members))
         except RestrictionError as failed:
-            await self._not_narrowed(number, failed)
+            await self._not_restricted(number, failed)
         except AffiantError as refusal:
             await self._tell(refused_answer(number, refusal))
         except Exception as error:  # noqa: BLE001 - a mistake of ours: what is in force now is not known for sure
             name = type(error).__name__
-            await self._not_narrowed(
-                number, RestrictionError("the profile could not be narrowed", found=name)
+            await self._not_restricted(
+                number, RestrictionError("the profile could not be restricted", found=name)
             )
         else:
-            await self._tell(narrowed.to_json(number))
+            await self._tell(result.to_json(number))
 
-    async def _not_narrowed(self, number: int, failed: RestrictionError) -> None:
+    async def _not_restricted(self, number: int, failed: RestrictionError) -> None:
         await self._tell(refused_answer(number, failed))
         self._fail(Ending("policy", failed))
 
@@ -247,9 +248,9 @@ class Serving:
 
     async def _wall(self) -> Ending:
         """The profile's own bound, from when commands can be run; one that comes later counts from there too."""
-        loop, narrower = asyncio.get_running_loop(), self._session.narrower
+        loop, restrictor = asyncio.get_running_loop(), self._session.restrictor
         while True:
-            wall, changed = narrower.policy.limits.wall, narrower.changed
+            wall, changed = restrictor.policy.limits.wall, restrictor.changed
             try:
                 async with asyncio.timeout(None if wall is None else self._since + wall - loop.time()):
                     await changed.wait()

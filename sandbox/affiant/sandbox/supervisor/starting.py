@@ -107,7 +107,7 @@ class Children:
     broker_control: socket.socket
 
     def reap(self) -> None:
-        """Let go of both and wait for their end; blocks for some seconds at most."""
+        """Release both and wait for their end; blocks for some seconds at most."""
         for control in (self.runner_control, self.broker_control):
             with suppress(OSError):
                 control.close()
@@ -117,7 +117,7 @@ class Children:
 
 
 def spawn_children(provision: Provision, parts: Iterable[BrokerPart]) -> Children:
-    """Start both as whoever we are; as root the broker becomes its own user by itself.
+    """Start both as the present user; as root the broker becomes its own user by itself.
 
     Args:
         parts: what the broker loads.

@@ -1,6 +1,6 @@
 """One session from the launcher's first message to its last: opening, serving, closing, whatever happens between.
 
-Every way of ending goes through here. A refusal is told to the launcher with its stable code; the agent is ended
+Every way of ending goes through here. The launcher is sent an error with its stable code; the agent is ended
 first, always; and when the launcher is gone nothing waits for an answer: everything is over within five seconds.
 
 Opening has three steps that cannot be taken in another order:
@@ -45,7 +45,7 @@ async def supervise(channel: ControlChannel, look_around: Callable[[], Surroundi
     """Serve one launcher's session; the process's exit status.
 
     Args:
-        look_around: reads what the rim reads; may refuse.
+        look_around: reads the surroundings; may raise an error.
     """
     lifecycle = Lifecycle()
     try:
@@ -85,7 +85,7 @@ async def _session(
 
 
 async def _close(channel: ControlChannel, session: OpenSession, ending: Ending) -> None:
-    """Close the chain and tell the launcher; a session that ended otherwise than asked is a refusal."""
+    """Close the chain and report to the launcher; a session that ended otherwise than asked is an error."""
     from affiant.sandbox.supervisor.closing import close_session  # noqa: PLC0415 - see above
 
     chain_s, bundle_s = (_ORPHANED_CHAIN_S, _ORPHANED_BUNDLE_S) if ending.orphaned else (_CHAIN_S, _BUNDLE_S)

@@ -54,7 +54,7 @@ def copy_in(
     Args:
         exclude: paths relative to ``source`` that stay out (the profile's carve-outs).
         private: what may not be copied under whatever name.
-        owner: whom the copy belongs to; None: whoever we are.
+        owner: whom the copy belongs to; None: the present user.
 
     Raises:
         SpecialFile, FileNameError, TreeTooLarge: the tree holds what cannot be copied.

@@ -7,7 +7,7 @@
    printable are skipped and said.
 4. A link arrives only if it can never lead out of the tree (:func:`tree.link_stays_inside`).
 5. In the output no link is followed either: a file is written beside its place and renamed onto it, which
-   replaces a link that stands there; a link in place of a directory refuses.
+   replaces a link that is there; a link in place of a directory is an error.
 6. Every file in the output is whole: if one cannot be written (a full disk), nothing of it stays.
 
 Doing it twice gives the same output and the same summary.
@@ -187,7 +187,7 @@ def _step(parent: int, name: str, path: str, *, make: bool) -> int:
         return os.open(name, _DIRECTORY, dir_fd=parent)
     except OSError as error:
         raise NotAllowedError(
-            "a link or file stands where a directory is needed",
+            "a link or file is where a directory is needed",
             where=escaped(path),
             found=error.strerror,
             code="workspace.output",

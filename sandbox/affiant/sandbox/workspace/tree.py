@@ -34,7 +34,7 @@ __all__ = [
 
 
 class Kind(enum.Enum):
-    """What an entry is; the values stand in the digest."""
+    """What an entry is; the values are part of the digest."""
 
     DIRECTORY = "d"
     FILE = "f"
@@ -51,7 +51,7 @@ class Entry:
     content: str
 
     def members(self) -> Mapping[str, object]:
-        """The entry as it stands in the digest."""
+        """The entry's part of the digest."""
         return {"c": self.content, "k": self.kind.value, "p": self.path, "x": self.executable}
 
 

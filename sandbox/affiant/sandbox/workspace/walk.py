@@ -50,7 +50,7 @@ _CHUNK: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a tree may hold; more is refused, never cut off."""
+    """How much a tree may hold; more is an error; nothing is truncated."""
 
     files: int = 100_000
     total_bytes: int = 4 << 30
@@ -141,7 +141,7 @@ def _walk(
             if refuse is None:
                 raise
             refuse(path, error)
-        except OSError as error:  # a directory that lists its names, and lets nobody look at them
+        except OSError as error:  # a directory that lists its names and gives no access to them
             unreadable = TreeUnreadable("it cannot be read", where=escaped(path), found=error.strerror)
             if refuse is None:
                 raise unreadable from error

@@ -89,7 +89,7 @@ def test_an_address_where_nobody_listens_any_more_is_final_at_once(leaf: Path) -
         lost = await asyncio.wait_for(watching, 2)
         assert time.monotonic() - began < 2
         assert (lost.code, lost.retryable) == ("gateway.lost", False)
-        assert "nobody listens" in str(lost)
+        assert "nothing listens" in str(lost)
 
     run(leaf, scenario)
 

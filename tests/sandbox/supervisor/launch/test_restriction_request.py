@@ -8,20 +8,20 @@ from tests.raising import raises_code
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import AffiantError, StateError
 from affiant.sandbox.supervisor.launch.restriction_request import (
-    Narrowed,
-    NarrowRequest,
-    narrow_id,
-    parse_narrow_request,
+    RestrictionRequest,
+    RestrictionResult,
+    parse_restriction_request,
     refused_answer,
+    restriction_id,
 )
 
 GOOD = {"op": "narrow", "id": 3, "policy": b64u(b"{}"), "file": "sha256:" + "0" * 64, "signature": None}
 
 
 def test_a_request_is_read() -> None:
-    assert parse_narrow_request(GOOD) == NarrowRequest(b"{}", "sha256:" + "0" * 64, None)
-    assert parse_narrow_request({**GOOD, "signature": b64u(b"s")}).signature == b"s"
-    assert narrow_id(GOOD) == 3
+    assert parse_restriction_request(GOOD) == RestrictionRequest(b"{}", "sha256:" + "0" * 64, None)
+    assert parse_restriction_request({**GOOD, "signature": b64u(b"s")}).signature == b"s"
+    assert restriction_id(GOOD) == 3
 
 
 @pytest.mark.parametrize(
@@ -40,20 +40,20 @@ def test_a_request_is_read() -> None:
 )
 def test_anything_else_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(AffiantError):
-        parse_narrow_request({**GOOD, **changes})
+        parse_restriction_request({**GOOD, **changes})
     for name in GOOD:
         with raises_code("session.control"):
-            parse_narrow_request({key: value for key, value in GOOD.items() if key != name})
+            parse_restriction_request({key: value for key, value in GOOD.items() if key != name})
 
 
 @pytest.mark.parametrize("number", [None, "1", -1, True, 1.0, 1 << 31])
 def test_a_request_without_a_number_cannot_be_answered(number: object) -> None:
     with raises_code("session.control"):
-        narrow_id({**GOOD, "id": number})
+        restriction_id({**GOOD, "id": number})
 
 
 def test_answers_name_the_request() -> None:
-    assert Narrowed(2, "sha384:x", changed=True).to_json(7) == {
+    assert RestrictionResult(2, "sha384:x", changed=True).to_json(7) == {
         "event": "narrowed", "id": 7, "epoch": 2, "digest": "sha384:x", "changed": True,
     }  # fmt: skip
     answer = refused_answer(7, StateError("not now", hint="Ask again", code="session.narrowing_busy"))

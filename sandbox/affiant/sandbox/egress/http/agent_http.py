@@ -167,7 +167,7 @@ class AgentHTTP:
     async def _gone(self) -> None:
         """Return when the agent ends the connection. What it sends ahead meanwhile is kept for later, in bounds.
 
-        Only while nobody reads a body.
+        Only while no body is read.
         """
         ahead = 0
         while ahead <= MAX_HEAD:
@@ -271,6 +271,6 @@ class Answer:
         await self._stream.write(b"%x\r\n%s\r\n" % (len(data), data) if self._chunked else data)
 
     async def finish(self) -> None:
-        """End the body. Without this the agent sees that the answer was cut off."""
+        """End the body. Without this the agent sees that the answer was interrupted."""
         if self._chunked:
             await self._stream.write(b"0\r\n\r\n")

@@ -2,7 +2,7 @@
 
 Sans-IO and bounded. The proxy answers CONNECT, looks at the ClientHello before it terminates or passes the
 connection on, and refuses one that names no server, names another than CONNECT did, or hides the name: the
-Encrypted Client Hello extension is refused even where it is only GREASE, since nobody outside can tell
+Encrypted Client Hello extension is refused even where it is only GREASE, since no observer can tell
 (negative test E9).
 """
 
@@ -114,7 +114,7 @@ def _extensions(reader: _Reader) -> Mapping[int, bytes]:
     while not reader.empty:
         number = reader.integer(2)
         if number in extensions:
-            raise ClientHelloMalformed("an extension stands twice", found=f"0x{number:04x}")
+            raise ClientHelloMalformed("an extension appears twice", found=f"0x{number:04x}")
         extensions[number] = reader.take(reader.integer(2))
     return extensions
 

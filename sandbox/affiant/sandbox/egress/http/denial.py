@@ -1,7 +1,7 @@
 """Answers that the proxy gives itself: what was refused, why, and how to ask for it.
 
 JSON in the form of the gateway's errors, so that every client shows the message; the reason code is stable, the
-rules are ids into this agent's own profile, and nothing of another agent's policy or of the machine is told.
+rules are ids into this agent's own profile, and nothing of another agent's policy or of the machine is shown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from affiant.sandbox.egress.http.errors import (
 __all__ = ["Denial", "denial_of"]
 
 _ASK: Final = (
-    "What this agent may reach stands in its permission profile. Ask whoever reviews the profile to list the "
+    "What this agent may reach is in its permission profile. Ask the profile's reviewers to list the "
     "host, port, method and path there ('affiant policy explain' shows which part is missing)."
 )
 _WAIT: Final = (

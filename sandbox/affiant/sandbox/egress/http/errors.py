@@ -88,5 +88,5 @@ def excerpt(text: str | bytes, limit: int = 60) -> str:
 
 
 def reason_of(refusal: AffiantError) -> str:
-    """The stable code that stands in the record and in the agent's answer."""
+    """The stable code in the record and in the agent's answer."""
     return refusal.reason if isinstance(refusal, EgressDenied) else refusal.code

@@ -1,7 +1,7 @@
 """Where a request goes: scheme, host and port, from the several places in which a client writes them.
 
 A proxy request names its origin in the target (``http://host/path``) and again in ``Host``; a tunnel in CONNECT,
-again in SNI, again in each inner ``Host``. All are brought to the policy's one spelling and must agree (negative
+again in SNI, again in each inner ``Host``. All are brought to the policy's canonical form and must agree (negative
 tests E1 to E5, E9); nothing is looked up before that.
 
 >>> connect_origin("Example.com.:443")
@@ -30,7 +30,7 @@ _ABSOLUTE: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(.*)\Z")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One origin in the one spelling (RFC 6454); ``host`` as the policy spells it."""
+    """One origin in canonical form (RFC 6454); ``host`` as the policy writes it."""
 
     scheme: str
     host: str

@@ -72,12 +72,12 @@ class RequestHead:
         """The only value of the header ``name`` (lower case).
 
         Raises:
-            ``egress.ambiguous``: it stands more than once.
+            ``egress.ambiguous``: it appears more than once.
         """
         values = self.values(name)
         if len(values) > 1:
             raise MalformedError(
-                "a header stands more than once", where=name.decode("ascii"), code="egress.ambiguous"
+                "a header appears more than once", where=name.decode("ascii"), code="egress.ambiguous"
             )
         return values[0] if values else None
 

@@ -30,7 +30,7 @@ class SessionCA:
     """Issues one certificate for each inspected host.
 
     Args:
-        session: the session id; it stands in the CA's name.
+        session: the session id; part of the CA's name.
         not_after: when the session ends; no certificate is valid longer than an hour beyond.
         clock: the present time.
     """

@@ -93,7 +93,7 @@ def choose(minimum: IsolationClass, found: Mapping[BackendName, Availability]) -
 
 
 def file_owner(backend: BackendName, session: str) -> Owner:
-    """Who must own the session's files, so that the agent inside can use them and nobody else is it.
+    """Who must own the session's files, so that the agent inside can use them and no other session's user is it.
 
     Under bubblewrap, as root, every session has a user of its own, above all ranges that systems assign
     (0x7000_0000 up). Under gVisor the machine never sees the agent's processes, only its file accesses.

@@ -36,14 +36,14 @@ _PRIVATE_SIZE: Final = "size=268435456,mode=0711"
 
 @dataclass(slots=True)
 class Enclosure:
-    """The process namespace's first process, and descriptors of the namespaces it stands in."""
+    """The process namespace's first process, and descriptors of the namespaces it is in."""
 
     init: int
     mounts: int
     network: int
 
     def enter(self) -> None:
-        """In a forked child: stand where init stands, and die with the runner.
+        """In a forked child: enter init's namespaces, and die with the runner.
 
         Signals that the runner ignores are not ignored here, no core is ever written (it would hold the agent's
         memory), and when the machine runs out of memory the sandbox goes before what watches it.

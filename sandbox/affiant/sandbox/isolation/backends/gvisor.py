@@ -108,7 +108,7 @@ def oci_config(
 
 
 def _seccomp() -> Mapping[str, object]:
-    """No new namespaces and no mounts inside either: nobody there becomes root over anything.
+    """No new namespaces and no mounts inside either: no process there becomes root over anything.
 
     gVisor's kernel judges it (``--oci-seccomp``). CLONE_NEW* are refused bit by bit. The flags of clone3 lie in
     memory, so it has to look not implemented (ENOSYS), and libc falls back to clone: runsc knows no other errno

@@ -39,10 +39,10 @@ def show_session(plan: SandboxPlan, *, session_dir: Path, at: Path, owner: Owner
     """Mount every entry of ``plan`` below ``at``; make the mount points that carve-outs and entries need.
 
     Args:
-        owner: who gets the directories that are made, and the outermost ones; None: whoever we are.
+        owner: who gets the directories that are made, and the outermost ones; None: the present user.
 
     Raises:
-        SandboxFailed: a link or a file stands where a directory of the session must be.
+        SandboxFailed: a link or a file is where a directory of the session must be.
     """
     for mask in plan.masks:
         for bind in plan.workspaces:
@@ -78,7 +78,7 @@ def _cover(place: Path, hole: str) -> None:
 
 
 def show_image(shown: Sequence[Shown], *, at: Path) -> tuple[Shown, ...]:
-    """The root's own parts, mounted below ``at``: whoever starts the sandbox may not reach them by name."""
+    """The root's own parts, mounted below ``at``: the user that starts the sandbox may not reach them by name."""
     moved = []
     for number, item in enumerate(shown):
         place = at / f"root-{number}"
@@ -96,7 +96,7 @@ def _open_beneath(base: Path, relative: str, *, owner: Owner | None) -> int:
     """A descriptor of the directory ``relative`` below ``base``, made where it is missing, following no link.
 
     Raises:
-        SandboxFailed: something else than a directory stands on the way.
+        SandboxFailed: something else than a directory is on the way.
     """
     fd = os.open(base, _DIRECTORY)
     try:

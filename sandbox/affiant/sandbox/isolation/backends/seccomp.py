@@ -33,7 +33,7 @@ _ERRNO: Final = 0x00050000
 _NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
 
 _X32_BIT: Final = 0x40000000
-"""The x32 numbers of x86-64: a second spelling of every call (seccomp(2), "Caveats")."""
+"""The x32 numbers of x86-64: a second encoding of every call (seccomp(2), "Caveats")."""
 
 NAMESPACE_FLAGS: Final = 0x7E020080
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, NEWTIME."""

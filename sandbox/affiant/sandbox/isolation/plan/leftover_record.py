@@ -1,9 +1,9 @@
-"""What a runner leaves in the session's folder so that somebody else can clean up after it.
+"""What a runner leaves in the session's folder so that another process can clean up after it.
 
 ``isolation/record.json``: the runner, the process that owns it and the enclosure's first process, each by pid
 and start time, because a pid alone is reused. Written before the first namespace is made, removed at the end.
 
-Whoever reads it kills processes by it, perhaps as root, in a folder that others may write to. So no link is
+Its reader kills processes by it, perhaps as root, in a folder that others may write to. So no link is
 followed on the way, and a record that does not belong to the reader is none.
 """
 
@@ -89,7 +89,7 @@ class ProcessName:
 
 @dataclass(frozen=True, slots=True)
 class RunnerRecord:
-    """The processes of one runner. ``init`` is None until the enclosure stands."""
+    """The processes of one runner. ``init`` is None until the enclosure is made."""
 
     runner: ProcessName
     owner: ProcessName

@@ -187,7 +187,7 @@ def _make_mount_point(at: Path, point: str, shown: tuple[Shown, ...]) -> None:
         path /= segment
         if path.is_symlink():
             raise ConfigurationError(
-                "a link of the root stands where the profile lists a path", where=point, code="isolation.plan"
+                "a link of the root is where the profile lists a path", where=point, code="isolation.plan"
             )
         path.mkdir(mode=0o755, exist_ok=True)
 

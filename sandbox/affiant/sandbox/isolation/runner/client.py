@@ -79,7 +79,7 @@ class RunnerClient:
         self.close()
 
     def close(self) -> None:
-        """Let go of the runner, which then ends the sandbox. Idempotent."""
+        """Release the runner, which then ends the sandbox. Idempotent."""
         if self._control.fileno() >= 0:
             self._loop.remove_reader(self._control)
             self._control.close()
@@ -165,7 +165,7 @@ class RunnerClient:
         return (facts if isinstance(facts, dict) else {}), received
 
     def _read(self) -> None:
-        """One frame from the runner to whoever asked; a closed or broken socket ends the client."""
+        """One frame from the runner to its request; a closed or broken socket ends the client."""
         try:
             received = receive_frame(self._control)
         except BlockingIOError:

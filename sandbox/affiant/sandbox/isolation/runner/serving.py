@@ -196,9 +196,7 @@ class Runner:
     def _answer(self, request: int, members: Mapping[str, object], descriptors: Sequence[int] = ()) -> None:
         try:
             send_frame(self.control, {"id": request, **members}, descriptors)
-        except (
-            OSError
-        ):  # nobody is there to read it: the next turn finds the socket closed and ends everything
+        except OSError:  # the other end is gone: the next turn finds the socket closed and ends everything
             return
         finally:
             for fd in descriptors:

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 EPOCH_S: Final = 60
-"""How often an epoch record stands in this session's chain, also when nothing happens."""
+"""How often this session's chain has an epoch record, also when nothing happens."""
 
 _MAX_ANSWER: Final = 1 << 20
 _JSON: Final = (b"Content-Type", b"application/json")

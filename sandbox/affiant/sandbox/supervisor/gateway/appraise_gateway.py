@@ -5,7 +5,7 @@ In order, each step on what the one before let through:
 1. the provisioned reference values and configuration are those whose digests the manifest names (``gateway_pins``);
 2. the gateway answers a fresh nonce with evidence whose statement carries it;
 3. the statement is a gateway's, of the manifest's evidence class, names that configuration, and its TLS key is
-   the one on this very connection (so nobody sits in between);
+   the one on this very connection (so no other program is in between);
 4. the quote verifies, and its TD runs an accepted gateway image with MRCONFIGID = SHA-384 of the configuration
    and REPORTDATA over exactly this statement (TDX specification, "Both ways").
 

@@ -15,7 +15,7 @@ from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.approvals import Left
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
 
-__all__ = ["GatewayMailbox"]
+__all__ = ["GatewayApprovalQueue"]
 
 _MAX_ANSWER: Final = 1 << 20
 _MAX_LEFT: Final = 16
@@ -24,18 +24,18 @@ _RECORD: Final = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 _JSON_BODY: Final = ((b"Content-Type", b"application/json"),)
 
 
-class GatewayMailbox:
-    """One session's side of the mailbox (``ApprovalMailbox``)."""
+class GatewayApprovalQueue:
+    """One session's side of the queue (``RemoteApprovalQueue``)."""
 
     def __init__(self, gateway: SessionGateway, *, session: str) -> None:
         self._gateway = gateway
         self._target = f"/v1/sessions/{session}/approvals"
 
     async def post(self, action: bytes) -> None:
-        """Show an action to whoever may approve it; again is the same.
+        """Show an action to its approvers; again is the same.
 
         Raises:
-            GatewayUnreachable: nobody knows whether it is there, or it is not taken.
+            GatewayUnreachable: it is not known whether it is there, or it is not taken.
         """
         await self._asked("POST", self._target, action)
 

@@ -1,6 +1,6 @@
 """HTTP/1.1 over TLS to the one gateway that was appraised: pinned by its key, never by a name or an authority.
 
-The gateway's certificate is made in its TD at start; the SHA-256 of its public key stands in the keyset statement
+The gateway's certificate is made in its TD at start; the SHA-256 of its public key is in the keyset statement
 that a quote binds. A connection whose peer shows another key is closed before a byte of a request goes out. The
 first connection, on which the gateway is appraised, has no pin yet: it gives its peer's key to be compared.
 
@@ -70,7 +70,7 @@ class GatewayConnection:
         """Send a whole request.
 
         Raises:
-            GatewayUnreachable: it cannot stand in HTTP/1.1; nothing was sent.
+            GatewayUnreachable: HTTP/1.1 cannot carry it; nothing was sent.
         """
         fields = [(b"Host", self._host.encode("ascii")), (b"Content-Length", str(len(body)).encode("ascii"))]
         try:
@@ -176,7 +176,7 @@ class GatewayReply:
         return bytes(data)
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         self._left_at = time.monotonic()
         await self._client.give_back(self._connection)
 

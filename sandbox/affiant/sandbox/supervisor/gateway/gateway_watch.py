@@ -2,7 +2,7 @@
 
 One pinned connection is held open for nothing but its end. When it ends another is made; that is what a short failure
 of the network, or of something in between, comes to. Two things are final, because no gateway can go on with another
-one's sessions (trust rules, 1): nobody listens at the address any more, again and again, or somebody with another key
+one's sessions (trust rules, 1): nothing listens at the address any more, again and again, or a peer with another key
 does. Silence is not final here: how long an effect waits for an answer is ``records``' business.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["GONE_AFTER_S", "until_gone"]
 GONE_AFTER_S: Final = 2.0
 """Seconds of refused connections after which a gateway counts as gone."""
 GONE_HERE_AFTER_S: Final = 0.5
-"""The same on this machine, where nothing stands between."""
+"""The same on this machine, where nothing is between."""
 
 _STEP_S: Final = 0.1
 _SHORT_S: Final = 1.0
@@ -57,7 +57,7 @@ async def until_gone(url: str, *, spki: str) -> GatewayLost:
                 continue
             refused_since = began if refused_since is None else refused_since
             if time.monotonic() - refused_since >= patience:
-                return _lost("nobody listens at its address any more", error)
+                return _lost("nothing listens at its address any more", error)
             await asyncio.sleep(_STEP_S)
             continue
         refused_since = None

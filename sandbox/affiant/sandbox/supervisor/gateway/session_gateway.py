@@ -1,7 +1,7 @@
 """The appraised gateway as this session uses it: every request carries the session's proof of possession.
 
 Five things are asked of it: inference and reads for the agent (:meth:`SessionGateway.send`), to take this session's
-records, to narrow its profile, to close the session, and for its bundle. Counters are taken here, one for each
+records, to restrict its profile, to close the session, and for its bundle. Counters are taken here, one for each
 inference request, and never used twice; nothing that carries one is ever sent again.
 """
 
@@ -125,14 +125,14 @@ class SessionGateway:
         """
         return await fetch_nonce(self._client)
 
-    async def narrow(self, admission: bytes) -> str:
-        """Have the session's profile narrowed; the gateway's attestation result of the new evidence. Never sent twice.
+    async def restrict(self, admission: bytes) -> str:
+        """Have the profile restricted; the gateway's attestation result of the new evidence. Never sent twice.
 
         Args:
             admission: a collection of that evidence and the new profile's normal form.
 
         Raises:
-            AdmissionError: it is not narrowed. GatewayUnreachable: nobody knows.
+            AdmissionError: it is not restricted. GatewayUnreachable: it is not known whether it is.
         """
         members = await self._asked("narrow", (ADMISSION_TYPE,), admission)
         result = members.get("result")

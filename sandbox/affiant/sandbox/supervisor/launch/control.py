@@ -2,7 +2,7 @@
 
 A connected stream socket. A message is a length (4 bytes, big-endian) and that many bytes of canonical JSON (an
 object, at most 1 MiB); the descriptors that its member ``fds`` names, in that order, come with it
-(``SCM_RIGHTS``). When the other end closes, there is nobody left to serve: the supervisor ends its session.
+(``SCM_RIGHTS``). When the other end closes, the supervisor ends its session.
 
 :class:`Messages` takes bytes apart without any I/O; :class:`ControlChannel` serves an event loop with it.
 """
@@ -176,7 +176,7 @@ class ControlChannel:
     async def send(self, members: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
         """Send one message; descriptors stay the caller's to close.
 
-        A message that was begun is sent whole, also when whoever sends it is cancelled.
+        A message that was begun is sent whole, also when its sender is cancelled.
 
         Raises:
             OSError: the other end is gone, or this one was closed.
@@ -194,12 +194,12 @@ class ControlChannel:
             loop.remove_reader(self._control)
 
     def stop_listening(self) -> None:
-        """Take the other end for closed from now on; it can still be told things."""
+        """Take the other end for closed from now on; it can still be sent messages."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
-        """Close the socket, and descriptors that nobody took; what was not sent yet is not."""
+        """Close the socket, and descriptors that were not taken; what was not sent yet is not."""
         self._sender.close()
         self._messages.close()
         self._control.close()

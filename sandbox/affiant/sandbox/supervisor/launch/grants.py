@@ -46,7 +46,7 @@ def broker_parts(policy: CompiledPolicy) -> tuple[BrokerPart, ...]:
 def kept_grants(policy: CompiledPolicy, held: PlaceholderTable) -> tuple[KeptGrant, ...]:
     """What a narrower profile leaves of the secrets that the broker holds, at places where they were usable before.
 
-    One without such a place may have been withdrawn by an earlier narrowing: the broker gives nothing back.
+    One without such a place may have been withdrawn by an earlier restriction: the broker gives nothing back.
     """
     bound = [(grant, held.binding(grant.name)) for grant in policy.secret_grants()]
     places = [

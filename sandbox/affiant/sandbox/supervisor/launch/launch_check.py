@@ -61,7 +61,7 @@ class Launch:
     policy: CompiledPolicy
     facts: PolicyFacts
     signature: bytes | None
-    """Over the file that the policy is of: believed by nobody here, passed on to the gateway."""
+    """Over the file that the policy is of: not believed here, passed on to the gateway."""
 
 
 def check_launch(provision: Provision, registers: TDRegisters, *, build: str, now: datetime) -> Launch:

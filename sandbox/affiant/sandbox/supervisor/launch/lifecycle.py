@@ -25,7 +25,7 @@ __all__ = ["TRANSITIONS", "Lifecycle", "State"]
 
 
 class State(enum.Enum):
-    """Where a session stands."""
+    """The states of a session."""
 
     PROVISIONING = "provisioning"
     ATTESTING = "attesting"

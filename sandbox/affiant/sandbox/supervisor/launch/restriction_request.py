@@ -13,7 +13,13 @@ from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.errors import AffiantError, MalformedError
 from affiant.sandbox.supervisor.launch.control import refusal_members
 
-__all__ = ["NarrowRequest", "Narrowed", "narrow_id", "parse_narrow_request", "refused_answer"]
+__all__ = [
+    "RestrictionRequest",
+    "RestrictionResult",
+    "parse_restriction_request",
+    "refused_answer",
+    "restriction_id",
+]
 
 _MEMBERS: Final = frozenset({"op", "id", "policy", "file", "signature"})
 _FILE: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
@@ -21,7 +27,7 @@ _MAX_ID: Final = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
-class NarrowRequest:
+class RestrictionRequest:
     """What is asked for.
 
     Args:
@@ -35,7 +41,7 @@ class NarrowRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
+class RestrictionResult:
     """What came of it: the epoch and the profile in force; whether that is a change."""
 
     epoch: int
@@ -53,7 +59,7 @@ class Narrowed:
         }
 
 
-def narrow_id(members: Mapping[str, object]) -> int:
+def restriction_id(members: Mapping[str, object]) -> int:
     """The request's number, by which it is answered.
 
     Raises:
@@ -65,7 +71,7 @@ def narrow_id(members: Mapping[str, object]) -> int:
     return number
 
 
-def parse_narrow_request(members: Mapping[str, object]) -> NarrowRequest:
+def parse_restriction_request(members: Mapping[str, object]) -> RestrictionRequest:
     """The request in a control message.
 
     Raises:
@@ -86,7 +92,7 @@ def parse_narrow_request(members: Mapping[str, object]) -> NarrowRequest:
             where="narrow",
             code="session.control",
         )
-    return NarrowRequest(from_b64u(policy), file, None if signature is None else from_b64u(signature))
+    return RestrictionRequest(from_b64u(policy), file, None if signature is None else from_b64u(signature))
 
 
 def refused_answer(number: int, refusal: AffiantError) -> Mapping[str, object]:

@@ -43,7 +43,7 @@ class UserOutput:
                 self.gone = True
 
     def close(self) -> None:
-        """Close it, once nobody writes; blocks for a moment."""
+        """Close it, once nothing writes; blocks for a moment."""
         with self._lock:
             if self._descriptor >= 0:
                 os.close(self._descriptor)

@@ -46,7 +46,7 @@ class SessionDecisions:
         """Resolves when the log cannot be kept any more."""
 
     def follow(self, policy: str) -> None:
-        """The profile was narrowed: the one with this digest decides from now on."""
+        """The profile was restricted: the one with this digest decides from now on."""
         self._by = replace(self._by, policy_digest=policy)
 
     def instant(self) -> int:

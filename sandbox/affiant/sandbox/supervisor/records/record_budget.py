@@ -1,7 +1,7 @@
 """How many records an agent may cause: evidence that grows without bound could not be carried out at its end.
 
 A denied request costs an agent nothing and costs the session a record, here or at the gateway. So both are counted.
-Whoever spends the budget has its agent stopped and its session closed as ``policy``; what was begun before still gets
+When the budget is spent, the agent is stopped and the session is closed as ``policy``; what was begun before still gets
 its outcome, and one last ``refusal`` says ``session.budget`` (``closing``).
 """
 

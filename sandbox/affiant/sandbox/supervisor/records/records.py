@@ -8,11 +8,12 @@ submitter, in chain order, until the gateway acknowledges it. The acknowledgemen
 Bounds (receipts specification, "two signers"): at most 256 records without acknowledgement; who would write one
 more waits for room. If there is none in time, if the gateway does not answer at all for as long, if it refuses a
 record, or if the disk fails, the chain stops for good: :attr:`SessionRecords.stopped` is set, nothing more is
-signed, and whoever runs the session stops the agent. A signed record is never dropped.
+signed, and the supervisor stops the agent. A signed record is never dropped.
 
-When the gateway is known to be gone (:meth:`SessionRecords.interrupt`), nobody waits for it any more: effects that need
-an acknowledgement are refused at once, and what happened until then is still signed and made durable, to its ``end``.
-There is no waiting for room then either: the agent is being ended, and its budget bounds what it can cause meanwhile.
+When the gateway is known to be gone (:meth:`SessionRecords.interrupt`), nothing waits for it any more: effects that
+need an acknowledgement are refused at once, and what happened until then is still signed and made durable, to its
+``end``. There is no waiting for room then either: the agent is being ended, and its budget bounds what it can cause
+meanwhile.
 """
 
 from __future__ import annotations
@@ -183,11 +184,11 @@ class SessionRecords:
         """
         return await self._record(kind, members, hidden, acknowledged=acknowledged, cseq=cseq)
 
-    async def narrowed(
+    async def restricted(
         self, evidence: str, members: Mapping[str, object], hidden: Mapping[str, Mapping[str, object]]
     ) -> str:
-        """Sign that the profile was narrowed, and have it acknowledged. It is the first record that names ``evidence``
-        (43 characters); every later one does too.
+        """Sign that the profile was restricted, and have it acknowledged. It is the first record that names
+        ``evidence`` (43 characters); every later one does too.
         """
         return await self._record("policy", members, hidden, acknowledged=True, cseq=None, evidence=evidence)
 
@@ -202,7 +203,9 @@ class SessionRecords:
         evidence: str | None = None,
     ) -> str:
         if acknowledged and self.lost.done():
-            raise RecordsUnavailable("nobody acknowledges records any more", found=self.lost.result().code)
+            raise RecordsUnavailable(
+                "the gateway acknowledges no records any more", found=self.lost.result().code
+            )
         entry = await self._issue(kind, members, hidden, cseq, evidence)
         try:
             async with asyncio.timeout(self._wait_s):
@@ -242,7 +245,7 @@ class SessionRecords:
         self._tell()
 
     def _tell(self) -> None:
-        """Wake everybody who waits for something here."""
+        """Wake everything that waits here."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -371,10 +374,10 @@ class SessionRecords:
 
 
 def _refuse(future: asyncio.Future[None], reason: AffiantError) -> None:
-    """Refuse whoever waits for ``future``, if it is not done yet."""
+    """Fail ``future``, if it is not done yet."""
     if not future.done():
         future.set_exception(reason)
-        future.exception()  # nobody may be waiting
+        future.exception()  # perhaps nothing waits for it
 
 
 _EVERY_RECORDS: Final = 1000

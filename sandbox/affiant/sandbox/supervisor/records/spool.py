@@ -1,7 +1,7 @@
 """The session's own journal of records that the gateway may not hold yet: ``records.ndjson``.
 
 One JSON line for each record, in chain order, made durable (fdatasync) before it counts; one line for each
-acknowledgement, which need not be. What stands in it without an acknowledgement is submitted again while the
+acknowledgement, which need not be. What it holds without an acknowledgement is submitted again while the
 session lives; of a session whose supervisor died, the launcher adds it to the gateway's bundle
 (``with_spooled``). A torn last line is a record that never counted.
 Once everything is acknowledged a large file starts again from nothing.
@@ -69,7 +69,7 @@ class Spool:
                 self._write(_line({"ack": rh}))
 
     def close(self) -> None:
-        """Close the file, once nobody writes; whoever writes then is refused (EBADF), not led to another file."""
+        """Close the file, once nothing writes; a later write fails (EBADF) and reaches no other file."""
         with self._lock:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
