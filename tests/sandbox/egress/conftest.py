@@ -37,11 +37,11 @@ from affiant.sandbox.egress.http.errors import RecordsUnavailable
 from affiant.sandbox.egress.http.session_ca import SessionCA
 from affiant.sandbox.egress.limits import EgressMeters
 from affiant.sandbox.egress.proxy import EgressProxy, ProxyLimits
+from affiant.sandbox.egress.record_budget import RecordBudget, RecordLimits
 from affiant.sandbox.egress.records_of_egress import EgressRecords, PolicyFacts
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.upstream import Upstream
 from affiant.sandbox.supervisor.launch.grants import session_grants
-from affiant.sandbox.supervisor.records.record_budget import RecordBudget, RecordLimits
 from affiant.secrets.broker.client.client import BrokerClient, broker_command
 from affiant.secrets.broker.client.messages import BrokerStatus, Configuration
 from affiant.secrets.broker.process import serve_control

@@ -19,7 +19,7 @@ from tests.secrets.upstream_server import answer, chunked
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.sandbox.egress.http.agent_http import Timeouts
 from affiant.sandbox.egress.proxy import ProxyLimits
-from affiant.sandbox.supervisor.records.record_budget import RecordLimits
+from affiant.sandbox.egress.record_budget import RecordLimits
 
 
 def ok(received):

@@ -14,12 +14,15 @@ All of it lives in memory: when the supervisor dies, nothing that waited is ever
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, sha256_name
+from affiant.attestation.encoding.canonical import JSONError, parse_object
+from affiant.attestation.signatures.approvers.identities import MAX_SIGNED
 from affiant.errors import AffiantError, UnreachableError
 from affiant.policy.approvals.action import Action, BoundSecret, Draft, egress_draft
 from affiant.policy.approvals.errors import (
@@ -32,15 +35,22 @@ from affiant.policy.approvals.errors import (
 )
 from affiant.policy.approvals.queue import HOLD_S, ApprovalQueue, Grant, Phase
 from affiant.policy.model.profile import Approval
+from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.decision import AllowedRequest
+from affiant.sandbox.egress.gateway_route import InferenceGateway
 from affiant.sandbox.egress.http.errors import ApprovalNeeded, EgressDenied
 from affiant.sandbox.egress.http.request_head import HeaderField
 from affiant.sandbox.egress.records_of_egress import Approved
 from affiant.secrets.injection.signing_surface import SET_ANEW, is_signing
 
-__all__ = ["EgressApprovals", "Left", "Permit", "RemoteApprovalQueue"]
+__all__ = ["EgressApprovals", "GatewayApprovalQueue", "Left", "Permit"]
 
 _POLL_S: Final = 0.5
+_MAX_ANSWER: Final = 1 << 20
+_MAX_LEFT: Final = 16
+"""Statements about one action: as many as a profile may name approvers."""
+_RECORD: Final = re.compile(r"[A-Za-z0-9_-]{22}\Z")
+_JSON_BODY: Final = ((b"Content-Type", b"application/json"),)
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 
 _REASONS: Final[Mapping[type[AffiantError], str]] = {
@@ -60,24 +70,53 @@ class Left:
     record: str
 
 
-class RemoteApprovalQueue(Protocol):
-    """The gateway's approval queue, as this session uses it."""
+class GatewayApprovalQueue:
+    """The gateway's approval queue: actions go out, approvers' statements come in; every request has a proof."""
+
+    def __init__(self, gateway: InferenceGateway, *, session: str) -> None:
+        self._gateway = gateway
+        self._target = f"/v1/sessions/{session}/approvals"
 
     async def post(self, action: bytes) -> None:
         """Show an action to its approvers; again is the same.
 
         Raises:
-            UnreachableError: it is not known whether it is there. AffiantError: it is not taken.
+            GatewayUnreachable: it is not known whether it is there, or it is not taken.
         """
-        ...
+        await self._asked("POST", self._target, action)
 
     async def fetch(self, name: str) -> Sequence[Left]:
-        """What approvers left for the action with this SHA-256 name.
+        """What approvers left for the action with this SHA-256 name; what is of no form is passed over.
 
         Raises:
-            UnreachableError, AffiantError: it cannot be read now.
+            GatewayUnreachable: it cannot be read now.
         """
-        ...
+        body = await self._asked("GET", f"{self._target}/{name.removeprefix('sha256:')}", b"")
+        try:
+            said = parse_object(body, limit=_MAX_ANSWER, strict_form=False).get("statements")
+        except JSONError as error:
+            raise GatewayUnreachable("the gateway's answer about an approval is none") from error
+        found = []
+        for each in said[:_MAX_LEFT] if isinstance(said, list) else ():
+            match each:
+                case {"statement": str(text), "record": str(record)} if len(
+                    text
+                ) <= MAX_SIGNED and _RECORD.match(record):
+                    found.append(Left(text, record))
+        return tuple(found)
+
+    async def _asked(self, method: str, target: str, body: bytes) -> bytes:
+        headers = _JSON_BODY if body else ()
+        reply = await self._gateway.send(method, target, headers, body, cseq=None)
+        try:
+            data = await reply.body(_MAX_ANSWER)
+        finally:
+            await reply.close()
+        if reply.status != 200:
+            raise GatewayUnreachable(
+                "the gateway does not take it", where=method, found=f"status {reply.status}"
+            )
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +164,7 @@ class EgressApprovals:
     def __init__(
         self,
         queue: ApprovalQueue,
-        remote: RemoteApprovalQueue,
+        remote: GatewayApprovalQueue,
         *,
         session: str,
         agent: str,

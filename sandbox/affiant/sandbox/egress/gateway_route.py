@@ -28,12 +28,12 @@ from affiant.sandbox.egress.http.denial import denial_of
 from affiant.sandbox.egress.http.errors import EgressDenied, RecordsUnavailable, RequestTooLarge
 from affiant.sandbox.egress.http.origin import Origin
 from affiant.sandbox.egress.http.request_head import HeaderField, RequestHead
+from affiant.sandbox.egress.record_budget import RecordBudget
 from affiant.sandbox.egress.records_of_egress import Action, EgressRecords
 
 __all__ = [
     "GATEWAY_HOST",
     "GATEWAY_ORIGINS",
-    "CountedRequests",
     "GatewayAnswer",
     "GatewayRoute",
     "InferenceGateway",
@@ -80,22 +80,6 @@ _ON_BEHALF: Final = (b"Affiant-On-Behalf", b"agent")
 """Says that an agent reads the answer: user and tenant stay hidden (trust rules, 10)."""
 
 
-class CountedRequests(Protocol):
-    """The session's budget, for records that the gateway writes."""
-
-    def begin_counted(self) -> None:
-        """One more request will have a record there, or here.
-
-        Raises:
-            RecordsUnavailable: the budget is spent, so it is not sent.
-        """
-        ...
-
-    def refused_by_gateway(self) -> None:
-        """The gateway refused a request, and perhaps recorded that."""
-        ...
-
-
 class GatewayAnswer(Protocol):
     """An answer of the gateway's. Must be closed."""
 
@@ -114,6 +98,14 @@ class GatewayAnswer(Protocol):
 
         Raises:
             UnreachableError: the gateway breaks off.
+        """
+        ...
+
+    async def body(self, limit: int) -> bytes:
+        """All of it, where it is shorter than ``limit`` bytes.
+
+        Raises:
+            UnreachableError: the gateway breaks off, or it is longer.
         """
         ...
 
@@ -146,7 +138,7 @@ class GatewayRoute:
 
     gateway: InferenceGateway
     records: EgressRecords
-    budget: CountedRequests
+    budget: RecordBudget
     memory: Memory = field(default_factory=lambda: Memory(_MEMORY))
     _waiting: set[asyncio.Task[GatewayAnswer]] = field(default_factory=set)
 

@@ -28,6 +28,7 @@ from affiant.sandbox.egress.http.errors import RecordsUnavailable
 from affiant.sandbox.egress.http.session_ca import SessionCA
 from affiant.sandbox.egress.limits import EgressMeters
 from affiant.sandbox.egress.proxy import EgressProxy
+from affiant.sandbox.egress.record_budget import RecordBudget
 from affiant.sandbox.egress.records_of_egress import EgressRecords
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.upstream import Upstream
@@ -42,7 +43,6 @@ from affiant.sandbox.supervisor.launch.grants import session_grants
 from affiant.sandbox.supervisor.launch.launch_check import Launch
 from affiant.sandbox.supervisor.launch.lifecycle import State
 from affiant.sandbox.supervisor.launch.provision import Provision
-from affiant.sandbox.supervisor.records.record_budget import RecordBudget
 from affiant.sandbox.supervisor.records.records import AgentFacts, SessionRecords, keep_epochs
 from affiant.sandbox.supervisor.records.spool import Spool
 from affiant.sandbox.supervisor.restriction import ProfileRestrictor, RestrictableSession
@@ -187,8 +187,7 @@ def _approvals(opening: Opening, launch: Launch, admitted: Admitted) -> EgressAp
     approval = launch.policy.policy.approval
     if not approval.approvers:
         return None
-    from affiant.sandbox.egress.approvals import EgressApprovals  # noqa: PLC0415 - as above
-    from affiant.sandbox.supervisor.gateway.approval_exchange import GatewayApprovalQueue  # noqa: PLC0415 - as above
+    from affiant.sandbox.egress.approvals import EgressApprovals, GatewayApprovalQueue  # noqa: PLC0415 - as above
 
     session, steady = launch.activation.session, SteadyClock(opening.around.clock, time.monotonic)
     queue = ApprovalQueue(

@@ -21,11 +21,11 @@ from typing import BinaryIO, Final
 from affiant.errors import AffiantError, UnreachableError
 from affiant.policy.decision.limit_errors import LimitReached
 from affiant.sandbox.base.errors import GatewayUnreachable
-from affiant.sandbox.egress.http.errors import RecordsUnavailable
+from affiant.sandbox.egress.http.errors import RecordBudgetSpent, RecordsUnavailable
 from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.gateway.gateway_watch import GONE_AFTER_S
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
-from affiant.sandbox.supervisor.launch.errors import GatewayLost, RecordBudgetSpent
+from affiant.sandbox.supervisor.launch.errors import GatewayLost
 from affiant.sandbox.supervisor.serving import Ending
 
 __all__ = ["BUNDLE", "close_session", "end_agent"]

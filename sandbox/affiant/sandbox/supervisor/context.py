@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from affiant.attestation.statements.evidence_source import QuoteSource
+from affiant.sandbox.egress.record_budget import RecordLimits
 from affiant.sandbox.supervisor.launch.lifecycle import Lifecycle
 from affiant.sandbox.supervisor.launch.provision import Provision
-from affiant.sandbox.supervisor.records.record_budget import RecordLimits
 
 __all__ = ["Opening", "Progress", "Surroundings"]
 

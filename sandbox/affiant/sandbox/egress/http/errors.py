@@ -12,6 +12,7 @@ __all__ = [
     "ClientHelloMalformed",
     "EgressDenied",
     "PeerSilent",
+    "RecordBudgetSpent",
     "RecordsUnavailable",
     "RequestTooLarge",
     "ServerNameMissing",
@@ -73,6 +74,12 @@ class PeerSilent(UnreachableError):
     """The agent sent nothing for too long."""
 
     code = "egress.timeout"
+
+
+class RecordBudgetSpent(StateError):
+    """The agent caused so many records that its session is closed, while its evidence can still be carried."""
+
+    code = "session.budget"
 
 
 class RecordsUnavailable(StateError):

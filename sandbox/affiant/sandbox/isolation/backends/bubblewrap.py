@@ -23,7 +23,7 @@ from typing import Final
 
 from affiant.sandbox.isolation.backends import confine
 from affiant.sandbox.isolation.plan.plan import AGENT_GID, AGENT_UID, Command, Mask, SandboxPlan, Scratch
-from affiant.sandbox.isolation.plan.rootfs import Shown
+from affiant.sandbox.isolation.plan.rootfs import Shown, mount_order
 
 __all__ = [
     "CONFINE_AT",
@@ -72,7 +72,7 @@ def bwrap_arguments(
         *("--uid", str(AGENT_UID), "--gid", str(AGENT_GID), "--hostname", plan.hostname),
         *("--cap-drop", "ALL", "--clearenv"),
         *_skeleton(root),
-        *(word for item in _outwards(plan, shown) for word in _mount(item)),
+        *(word for item in mount_order(plan, shown) for word in _mount(item)),
         *("--proc", "/proc", "--dev", "/dev"),
         *("--perms", "1777", "--size", str(plan.limits.tmp_bytes), "--tmpfs", "/dev/shm"),  # noqa: S108 - inside
         *("--perms", "0644"),
@@ -95,11 +95,6 @@ def _skeleton(root: Path) -> list[str]:
         elif entry.is_dir() and entry.name not in {"dev", "proc", "run", "sys"}:
             words += ["--dir", inside]
     return words
-
-
-def _outwards(plan: SandboxPlan, shown: Sequence[Shown]) -> list[Shown | Scratch | Mask]:
-    items: list[Shown | Scratch | Mask] = [*shown, *plan.scratch, *plan.masks]
-    return sorted(items, key=lambda item: (item.target.count("/"), item.target))
 
 
 def _mount(item: Shown | Scratch | Mask) -> tuple[str, ...]:

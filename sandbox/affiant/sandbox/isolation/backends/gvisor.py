@@ -28,7 +28,7 @@ from typing import Final
 
 from affiant.sandbox.isolation.backends.seccomp import NAMESPACE_FLAGS
 from affiant.sandbox.isolation.plan.plan import AGENT_GID, AGENT_UID, Command, Mask, SandboxPlan, Scratch
-from affiant.sandbox.isolation.plan.rootfs import Shown
+from affiant.sandbox.isolation.plan.rootfs import Shown, mount_order
 
 __all__ = [
     "CONTAINER_ID",
@@ -142,12 +142,7 @@ def _mounts(plan: SandboxPlan, shown: Sequence[Shown]) -> list[Mapping[str, obje
         _tmpfs("/dev/shm", plan.limits.tmp_bytes, "nodev", "mode=1777"),  # noqa: S108 - inside
         _tmpfs("/sys", 4096, "ro", "nodev", "mode=0555"),
     ]
-    rest: list[Shown | Scratch | Mask] = [*shown, *plan.scratch, *plan.masks]
-    return system + [_mount(item) for item in sorted(rest, key=_outwards)]
-
-
-def _outwards(item: Shown | Scratch | Mask) -> tuple[int, str]:
-    return item.target.count("/"), item.target
+    return system + [_mount(item) for item in mount_order(plan, shown)]
 
 
 def _mount(item: Shown | Scratch | Mask) -> Mapping[str, object]:

@@ -28,10 +28,6 @@ class Stdio:
     stdout: int
     stderr: int
 
-    def as_tuple(self) -> tuple[int, int, int]:
-        """In the order of their numbers inside."""
-        return self.stdin, self.stdout, self.stderr
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared:

@@ -11,24 +11,27 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from affiant.errors import ConfigurationError
 from affiant.sandbox.isolation.plan.errors import SandboxFailed
+from affiant.sandbox.isolation.plan.paths import outer_first
 from affiant.sandbox.isolation.plan.plan import (
     AGENT_GID,
     AGENT_UID,
     RUNTIME_AT,
     DirectoryRoot,
     HostUsr,
+    Mask,
     SandboxPlan,
+    Scratch,
     covers,
 )
 
-__all__ = ["CA_BUNDLE_AT", "Shown", "build_root", "check_runtime", "etc_files", "etc_links"]
+__all__ = ["CA_BUNDLE_AT", "Shown", "build_root", "check_runtime", "etc_files", "etc_links", "mount_order"]
 
 _SYSTEM: Final = ("dev", "etc", "proc", "sys", "tmp")
 """Top-level directories that are never the image's own."""
@@ -43,6 +46,12 @@ class Shown:
     target: str
     source: str
     writable: bool = False
+
+
+def mount_order(plan: SandboxPlan, shown: Sequence[Shown]) -> list[Shown | Scratch | Mask]:
+    """All that is mounted inside, in the order of mounting: outer targets first."""
+    items: list[Shown | Scratch | Mask] = [*shown, *plan.scratch, *plan.masks]
+    return sorted(items, key=lambda item: outer_first(item.target))
 
 
 def build_root(plan: SandboxPlan, *, at: Path, ca_bundle: bytes) -> tuple[Shown, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from affiant.errors import NotAllowedError, StateError, UnreachableError
 
-__all__ = ["AdmissionError", "GatewayLost", "RecordBudgetSpent", "RestrictionError", "SandboxLost"]
+__all__ = ["AdmissionError", "GatewayLost", "RestrictionError", "SandboxLost"]
 
 
 class AdmissionError(NotAllowedError):
@@ -19,12 +19,6 @@ class AdmissionError(NotAllowedError):
     def __init__(self, message: str, *, gateway_code: str, hint: str | None = None) -> None:
         super().__init__(message, found=gateway_code, hint=hint)
         self.gateway_code = gateway_code
-
-
-class RecordBudgetSpent(StateError):
-    """The agent caused so many records that its session is closed, while its evidence can still be carried."""
-
-    code = "session.budget"
 
 
 class RestrictionError(StateError):

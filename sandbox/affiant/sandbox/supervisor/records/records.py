@@ -23,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from affiant.attestation.records.chain import ChainSigner, Head
 from affiant.attestation.records.receipt import Issued
@@ -31,9 +31,9 @@ from affiant.attestation.records.sealed_disclosures import seal
 from affiant.attestation.schema.records import KINDS
 from affiant.errors import AffiantError, StateError, UnreachableError
 from affiant.sandbox.egress.http.errors import RecordsUnavailable
-from affiant.sandbox.supervisor.records.spool import SpoolEntry
+from affiant.sandbox.supervisor.records.spool import Spool, SpoolEntry
 
-__all__ = ["BOUND", "AgentFacts", "RecordSpool", "SessionRecords", "Submission", "keep_epochs"]
+__all__ = ["BOUND", "AgentFacts", "SessionRecords", "Submission", "keep_epochs"]
 
 BOUND: Final = 256
 """Records without acknowledgement (wire specification)."""
@@ -42,18 +42,6 @@ _WAIT_S: Final = 30.0
 """How long a record may wait for room, an effect for its record's acknowledgement, the chain for the gateway."""
 
 _RETRY_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
-
-
-class RecordSpool(Protocol):
-    """Where records are made durable (``Spool``)."""
-
-    def append(self, entries: list[SpoolEntry]) -> None:
-        """Make ``entries`` durable, in order; blocks."""
-        ...
-
-    def acknowledge(self, rh: str, *, all_done: bool) -> None:
-        """Note an acknowledgement; blocks."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +106,7 @@ class SessionRecords:
         self,
         *,
         chain: ChainSigner,
-        spool: RecordSpool,
+        spool: Spool,
         submit: Submit,
         agent: AgentFacts,
         openings_to: str | None,

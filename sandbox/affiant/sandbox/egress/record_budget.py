@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.sandbox.egress.http.errors import RecordsUnavailable
+from affiant.sandbox.egress.http.errors import RecordBudgetSpent, RecordsUnavailable
 from affiant.sandbox.egress.records_of_egress import Hidden, RecordSink
-from affiant.sandbox.supervisor.launch.errors import RecordBudgetSpent
 
 __all__ = ["RecordBudget", "RecordLimits"]
 
