@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 from affiant.errors import ConfigurationError
@@ -181,13 +181,7 @@ def _covers(above: str, path: str) -> bool:
 
 def step_to_json(step: Step) -> list[object]:
     """A step as it travels to the process that takes it."""
-    match step:
-        case Cover(path):
-            return ["cover", path]
-        case Show(path, writable):
-            return ["show", path, writable]
-        case Link(path, target):
-            return ["link", path, target]
+    return [type(step).__name__.lower(), *astuple(step)]
 
 
 def step_from_json(value: object) -> Step:

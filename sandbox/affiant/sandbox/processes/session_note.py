@@ -82,15 +82,8 @@ class SessionNote:
 
     def to_json(self) -> Mapping[str, object]:
         """The note's members."""
-        return {
-            "asked": None if self.asked is None else self.asked.to_json(),
-            "code": self.code,
-            "ended": self.ended,
-            "exit_code": self.exit_code,
-            "kept": self.kept,
-            "session": self.session,
-            "state": self.state.value,
-        }
+        asked = None if self.asked is None else self.asked.to_json()
+        return {**asdict(self), "asked": asked, "state": self.state.value}
 
 
 def write_note(home: Home, note: SessionNote) -> None:

@@ -16,7 +16,7 @@ import signal
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -83,15 +83,8 @@ class RunOutcome:
 
     def to_json(self) -> Mapping[str, object]:
         """The summary that ``--json`` writes."""
-        return {
-            "bundle": None if self.bundle is None else str(self.bundle),
-            "changes": self.changes,
-            "exit_code": self.exit_code,
-            "isolation": self.isolation,
-            "session": self.session,
-            "simulated": True,
-            "timed_out": self.timed_out,
-        }
+        bundle = None if self.bundle is None else str(self.bundle)
+        return {**asdict(self), "bundle": bundle, "simulated": True}
 
 
 class _Phase(enum.Enum):

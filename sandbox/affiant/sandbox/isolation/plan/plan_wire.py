@@ -96,15 +96,7 @@ def _grant(entry: object) -> FileGrant:
 
 def _limits(value: object) -> Limits:
     members = _exact(value, *(known.name for known in fields(Limits)))
-    cpus = members["cpus"]
-    return Limits(
-        memory_bytes=_count(members["memory_bytes"]),
-        tmp_bytes=_count(members["tmp_bytes"]),
-        files_bytes=_count(members["files_bytes"]),
-        processes=_count(members["processes"]),
-        open_files=_count(members["open_files"]),
-        cpus=None if cpus is None else _count(cpus),
-    )
+    return Limits(**{name: _count(each) for name, each in members.items() if (name, each) != ("cpus", None)})
 
 
 def _exact(value: object, *names: str) -> Mapping[str, object]:

@@ -105,32 +105,19 @@ def check_launch(provision: Provision, registers: TDRegisters, *, build: str, no
 
 def _check_manifest(provision: Provision, manifest: Manifest, build: str) -> None:
     """Step 3, what is the same for every session of this kind."""
-    if manifest.supervisor != build:
-        raise NotAuthenticError(
-            "this is not the build that the manifest names",
-            expected=manifest.supervisor,
-            found=build,
-            code="session.provision_mismatch",
-        )
+    _require_same("this is not the build that the manifest names", manifest.supervisor, build)
     roots = tuple(sorted({sha256_name(root) for root in provision.roots}))
-    if roots != manifest.upstream_roots:
-        raise NotAuthenticError(
-            "the trust roots are not those that the manifest names", code="session.provision_mismatch"
-        )
+    _require_same("the trust roots are not those that the manifest names", manifest.upstream_roots, roots)
     vault = provision.vault
     found = None if vault is None else {"address": vault.address, "ca": vault_authority(vault.roots)}
-    if found != manifest.vault:
-        raise NotAuthenticError(
-            "Vault is not the one that the manifest names", code="session.provision_mismatch"
-        )
-    if isinstance(provision.rootfs, HostUsr) != (manifest.rootfs == "host-usr"):
-        raise NotAuthenticError(
-            "the root file system is not the one that the manifest names", code="session.provision_mismatch"
-        )
-    if (provision.runtime is None) != (manifest.runtime is None):
-        raise NotAuthenticError(
-            "the runtime is not the one that the manifest names", code="session.provision_mismatch"
-        )
+    _require_same("Vault is not the one that the manifest names", manifest.vault, found)
+    own_root, own_runtime = not isinstance(provision.rootfs, HostUsr), provision.runtime is not None
+    for what, own, named in (
+        ("root file system", own_root, manifest.rootfs != "host-usr"),
+        ("runtime", own_runtime, manifest.runtime is not None),
+    ):
+        shown = ("one given", "none given")
+        _require_same(f"the {what} is not the one that the manifest names", shown[not named], shown[not own])
     if not provision.backend.isolation.reaches(IsolationClass(manifest.isolation_floor)):
         raise NotAuthenticError(
             "the isolation is below the manifest's minimum",
@@ -142,17 +129,10 @@ def _check_manifest(provision: Provision, manifest: Manifest, build: str) -> Non
 
 def _check_activation(provision: Provision, activation: Activation, now: datetime) -> None:
     """Step 3, what is this session's own."""
-    if agent_commitment(provision.agent.salt, provision.agent.name) != activation.agent:
-        raise NotAuthenticError(
-            "the agent is not the one that the activation names", code="session.provision_mismatch"
-        )
-    if provision.backend.value != activation.isolation:
-        raise NotAuthenticError(
-            "the isolation is not the one that the activation names",
-            expected=activation.isolation,
-            found=provision.backend.value,
-            code="session.provision_mismatch",
-        )
+    agent = agent_commitment(provision.agent.salt, provision.agent.name)
+    _require_same("the agent is not the one that the activation names", activation.agent, agent)
+    backend = provision.backend.value
+    _require_same("the isolation is not the one that the activation names", activation.isolation, backend)
     if now.timestamp() >= activation.expires:
         raise NotFreshError(
             "the activation's time is over", expected=f"before {activation.expires}", code="session.expired"
@@ -234,19 +214,13 @@ def pinned_gateway(manifest: Manifest, *, config: bytes, reference: bytes) -> Ga
         ("gateway configuration", config, manifest.gateway.config),
         ("reference values", reference, manifest.gateway.reference),
     ):
-        if sha256_name(data) != named:
-            raise NotAuthenticError(
-                f"the {what} is not the one that the manifest names",
-                expected=named,
-                found=sha256_name(data),
-                code="session.provision_mismatch",
-            )
+        _require_same(f"the {what} is not the one that the manifest names", named, sha256_name(data))
     pins = GatewayPins(parse_gateway_config(config), parse_reference_values(reference), manifest.gateway.cls)
-    if pins.config.origin != manifest.gateway.origin:
-        raise NotAuthenticError(
-            "the gateway writes another log than the manifest names",
-            expected=manifest.gateway.origin,
-            found=pins.config.origin,
-            code="session.provision_mismatch",
-        )
+    origin = pins.config.origin
+    _require_same("the gateway writes another log than the manifest names", manifest.gateway.origin, origin)
     return pins
+
+
+def _require_same(message: str, named: object, found: object) -> None:
+    if named != found:
+        raise NotAuthenticError(message, expected=named, found=found, code="session.provision_mismatch")
