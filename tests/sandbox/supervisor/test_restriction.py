@@ -152,7 +152,8 @@ class World:
         await self.step("broker")
         self.kept = kept
 
-    async def restricted(self, evidence: str, members: Mapping[str, Any], hidden: Any) -> str:
+    async def record(self, kind: str, members: Any, hidden: Any, *, acknowledged: bool, evidence: str) -> str:
+        assert (kind, acknowledged) == ("policy", True)
         await self.step("record")
         self.written.append((evidence, members))
         return "x" * 22
@@ -167,31 +168,39 @@ class World:
             [Binding("TOKEN", "affiant-ph-" + "0" * 32, frozenset({Endpoint("api.example.com", 443)}))]
         )
         meters = EgressMeters(policy, nanoseconds=time.monotonic_ns)
-        self.proxy = Proxy(Gate(), Forwarder(policy, table, meters, self.approvals), self)
         self.facts: list[PolicyFacts] = []
+        self.proxy = Proxy(
+            Gate(),
+            Forwarder(policy, table, meters, SimpleNamespace(follow=self.facts.append), self.approvals),
+            self,
+        )
         manifest = SimpleNamespace(cls="simulated", digest="M" * 43, raw=b"m")
         activation = SimpleNamespace(session="S" * 22, digest="A" * 43, raw=b"a", expires=2_000_000_000)
         self.placeholders = {"TOKEN": {"TOKEN": "p"}}
         return RestrictableSession(
-            td=self,  # type: ignore[arg-type]
-            launch=SimpleNamespace(
-                manifest=manifest,
-                activation=activation,
-                policy=policy,
-                facts=PolicyFacts("dev", policy.digest, "sha256:" + "1" * 64),
+            around=SimpleNamespace(td=self, clock=lambda: datetime.now(UTC)),  # type: ignore[arg-type]
+            started=SimpleNamespace(
+                launch=SimpleNamespace(
+                    manifest=manifest,
+                    activation=activation,
+                    policy=policy,
+                    facts=PolicyFacts("dev", policy.digest, "sha256:" + "1" * 64),
+                ),
+                pins=SimpleNamespace(config=SimpleNamespace(profile_signers=signers)),
+                broker=SimpleNamespace(narrow=self.narrow_broker),
             ),  # type: ignore[arg-type]
-            identity=SimpleNamespace(signer=OTHER, chn="C" * 22),  # type: ignore[arg-type]
-            log=EventLog(tuple(LoggedEvent(3, Event(name, payload)) for name, payload in BARRIER)),
-            gateway=SimpleNamespace(nonce=self.nonce, restrict=self.narrow_at_gateway),  # type: ignore[arg-type]
-            statement=SimpleNamespace(keyset_digest="G" * 43, ear_key=EAR.public_key),  # type: ignore[arg-type]
-            config=SimpleNamespace(profile_signers=signers),  # type: ignore[arg-type]
-            broker=SimpleNamespace(narrow=self.narrow_broker),  # type: ignore[arg-type]
+            admitted=SimpleNamespace(
+                identity=SimpleNamespace(signer=OTHER, chn="C" * 22),
+                log=EventLog(tuple(LoggedEvent(3, Event(name, payload)) for name, payload in BARRIER)),
+                gateway=SimpleNamespace(nonce=self.nonce, restrict=self.narrow_at_gateway),
+                appraised=SimpleNamespace(
+                    statement=SimpleNamespace(keyset_digest="G" * 43, ear_key=EAR.public_key)
+                ),
+            ),  # type: ignore[arg-type]
             records=self,  # type: ignore[arg-type]
-            egress=SimpleNamespace(follow=self.facts.append),  # type: ignore[arg-type]
             proxy=self.proxy,  # type: ignore[arg-type]
             decisions=self.decisions,
             placeholders=self.placeholders,
-            clock=lambda: datetime.now(UTC),
         )
 
     def restrictor(self, *, patience: float = 10.0, **more: Any) -> ProfileRestrictor:
@@ -204,6 +213,7 @@ class Forwarder:
     policy: Any
     table: PlaceholderTable
     meters: Any
+    records: Any
     approvals: Any = None
 
 

@@ -136,20 +136,13 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
     placeholders = {binding.name: binding.variables for binding in table}
     restrictor = ProfileRestrictor(
         RestrictableSession(
-            td=opening.around.td,
-            launch=started.launch,
-            identity=admitted.identity,
-            log=admitted.log,
-            gateway=admitted.gateway,
-            statement=admitted.appraised.statement,
-            config=started.pins.config,
-            broker=started.broker,
+            around=opening.around,
+            started=started,
+            admitted=admitted,
             records=records,
-            egress=written,
             proxy=proxy,
             decisions=decisions,
             placeholders=placeholders,
-            clock=opening.around.clock,
         )
     )
     return OpenSession(

@@ -20,35 +20,31 @@ by what.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from affiant.attestation.statements.ear import verify_ear
 from affiant.attestation.statements.evidence import Admission, evidence_digest, wrap_admission, wrap_evidence
-from affiant.attestation.statements.evidence_source import QuoteSource
-from affiant.attestation.statements.gateway_config import GatewayConfig
-from affiant.attestation.statements.statement import KeysetStatement
 from affiant.attestation.tdx.event_log.eventlog import EventLog, LoggedEvent
 from affiant.errors import AffiantError, NotAuthenticError, StateError
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.proxy import EgressProxy
-from affiant.sandbox.egress.records_of_egress import EgressRecords, PolicyFacts
-from affiant.sandbox.supervisor.gateway.admission import SessionIdentity, make_evidence
-from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
+from affiant.sandbox.egress.records_of_egress import PolicyFacts
+from affiant.sandbox.supervisor.gateway.admission import make_evidence
 from affiant.sandbox.supervisor.launch.errors import AdmissionError, RestrictionError
 from affiant.sandbox.supervisor.launch.grants import kept_grants
-from affiant.sandbox.supervisor.launch.launch_check import Launch
 from affiant.sandbox.supervisor.launch.restriction_request import RestrictionRequest, RestrictionResult
 from affiant.sandbox.supervisor.records.records import SessionRecords
-from affiant.secrets.broker.client.client import BrokerClient
 from affiant.secrets.broker.client.messages import KeptGrant
 
 if TYPE_CHECKING:
+    from affiant.sandbox.supervisor.attesting import Admitted
+    from affiant.sandbox.supervisor.context import Surroundings
     from affiant.sandbox.supervisor.records.decision_log import SessionDecisions
     from affiant.sandbox.supervisor.restriction_plan import PlannedRestriction
+    from affiant.sandbox.supervisor.starting import Started
 
 __all__ = ["ProfileRestrictor", "RestrictableSession", "RestrictionTimes"]
 
@@ -69,25 +65,16 @@ class RestrictableSession:
     """Everything of an open session that a restriction needs or changes.
 
     Args:
-        td: the TD that we run in. log: what its RTMR3 was extended by until now.
-        statement: the gateway's. config: its configuration.
         placeholders: name -> its variables, as a command will get them; those that are withdrawn are taken out.
     """
 
-    td: QuoteSource
-    launch: Launch
-    identity: SessionIdentity
-    log: EventLog
-    gateway: SessionGateway
-    statement: KeysetStatement
-    config: GatewayConfig
-    broker: BrokerClient
+    around: Surroundings
+    started: Started
+    admitted: Admitted
     records: SessionRecords
-    egress: EgressRecords
     proxy: EgressProxy
     decisions: SessionDecisions | None
     placeholders: MutableMapping[str, Mapping[str, str]]
-    clock: Callable[[], datetime]
 
 
 class ProfileRestrictor:
@@ -97,9 +84,9 @@ class ProfileRestrictor:
         self._session = session
         self._times = times or RestrictionTimes()
         self._turn = asyncio.Lock()
-        self._log = session.log
+        self._log = session.admitted.log
         self._epoch = 0
-        self.policy = session.launch.policy
+        self.policy = session.started.launch.policy
         """The profile in force."""
         self.changed = asyncio.Event()
         """Set when :attr:`policy` changes, and then another one."""
@@ -142,8 +129,8 @@ class ProfileRestrictor:
             request,
             now=self.policy,
             epoch=self._epoch + 1,
-            signers=session.config.profile_signers,
-            at=session.clock(),
+            signers=session.started.pins.config.profile_signers,
+            at=session.around.clock(),
         )
 
     # -- 3 and 4 -------------------------------------------------------------------------------------------------------
@@ -160,7 +147,7 @@ class ProfileRestrictor:
                 )
             await session.records.settled(times.cut)  # the gateway knows what they did, if that can be had
             async with asyncio.timeout(times.nonce):
-                return await session.gateway.nonce()
+                return await session.admitted.gateway.nonce()
         except TimeoutError as error:
             gate.release()
             raise StateError(
@@ -176,26 +163,26 @@ class ProfileRestrictor:
         session = self._session
         kept = kept_grants(planned.policy, session.proxy.forwarder.table)
         forwarder = _restricted(session.proxy.forwarder, planned.policy, kept)
-        await session.broker.narrow(kept)
+        await session.started.broker.narrow(kept)
         event = planned.restriction.event
-        await asyncio.to_thread(session.td.extend, event)
+        await asyncio.to_thread(session.around.td.extend, event)
         self._log = EventLog((*self._log.entries, LoggedEvent(3, event)))
         evidence = wrap_evidence(
             await asyncio.to_thread(
                 make_evidence,
-                session.td,
-                session.launch,
+                session.around.td,
+                session.started.launch,
                 self._log,
-                session.identity.signer,
-                gks=session.statement.keyset_digest,
-                chn=session.identity.chn,
+                session.admitted.identity.signer,
+                gks=session.admitted.appraised.statement.keyset_digest,
+                chn=session.admitted.identity.chn,
                 nonce=nonce,
             )
         )
         admission = Admission(evidence, planned.policy.normal_form, planned.signature)
-        self._require_of(evidence, await session.gateway.restrict(wrap_admission(admission)))
+        self._require_of(evidence, await session.admitted.gateway.restrict(wrap_admission(admission)))
         facts = PolicyFacts(
-            session.launch.facts.name,
+            session.started.launch.facts.name,
             planned.policy.digest,
             planned.restriction.file_digest,
             bind="rtmr3",
@@ -206,7 +193,7 @@ class ProfileRestrictor:
 
     def _require_of(self, evidence: bytes, result: str) -> None:
         """The gateway's word is of this evidence, signed by the key that its quote binds."""
-        key = self._session.statement.ear_key
+        key = self._session.admitted.appraised.statement.ear_key
         assert key is not None
         found = verify_ear(result, key)
         if (found.peer, found.evd) != ("session", evidence_digest(evidence)):
@@ -222,13 +209,14 @@ class ProfileRestrictor:
             "old": planned.restriction.old,
             "dif": planned.difference,
         }
-        await self._session.records.restricted(evd, members, {"pol": {"id": facts.name, "rules": []}})
+        hidden = {"pol": {"id": facts.name, "rules": []}}
+        await self._session.records.record("policy", members, hidden, acknowledged=True, evidence=evd)
 
     def _follow(self, planned: PlannedRestriction, facts: PolicyFacts, forwarder: Forwarder) -> None:
         """All that decides here goes by the new profile, in one turn of the event loop."""
         session, policy = self._session, planned.policy
         session.proxy.restrict(forwarder)
-        session.egress.follow(facts)
+        session.proxy.forwarder.records.follow(facts)
         if session.decisions is not None:
             session.decisions.follow(policy.digest)
         if forwarder.approvals is not None:

@@ -165,31 +165,13 @@ class SessionRecords:
         *,
         acknowledged: bool = False,
         cseq: int | None = None,
-    ) -> str:
-        """Sign one record and make it durable; see ``RecordSink``.
-
-        An ``epoch`` record's ``n`` is set here.
-        """
-        return await self._record(kind, members, hidden, acknowledged=acknowledged, cseq=cseq)
-
-    async def restricted(
-        self, evidence: str, members: Mapping[str, object], hidden: Mapping[str, Mapping[str, object]]
-    ) -> str:
-        """Sign that the profile was restricted, and have it acknowledged. It is the first record that names
-        ``evidence`` (43 characters); every later one does too.
-        """
-        return await self._record("policy", members, hidden, acknowledged=True, cseq=None, evidence=evidence)
-
-    async def _record(
-        self,
-        kind: str,
-        members: Mapping[str, object],
-        hidden: Mapping[str, Mapping[str, object]],
-        *,
-        acknowledged: bool,
-        cseq: int | None,
         evidence: str | None = None,
     ) -> str:
+        """Sign one record and make it durable; see ``RecordSink``. An ``epoch`` record's ``n`` is set here.
+
+        Args:
+            evidence: digest of newer evidence (43 characters), which this record and every later one names.
+        """
         if acknowledged and self.lost.done():
             raise RecordsUnavailable(
                 "the gateway acknowledges no records any more", found=self.lost.result().code
