@@ -11,16 +11,16 @@ from affiant import errors as families
 from affiant.attestation.signatures.approvers.errors import ReaderRefused
 from affiant.attestation.signatures.sigstore.errors import TrustedRootUnusable
 from affiant.errors import AffiantError
-from affiant.gateway.error_codes import ERROR_CODES
+from affiant.gateway import error_codes
 from affiant.gateway.wire import errors
 from affiant.gateway.wire.errors import QueueError
 from affiant.gateway.wire.errors_http import STATUS, error_body, error_headers, status_of
 from affiant.policy.approvals.errors import TooManyApprovals
 from affiant.policy.decision_log.file import DecisionsUnavailable
-from affiant.policy.error_codes import ERROR_CODES
+from affiant.policy.error_codes import ERROR_CODES as POLICY_CODES
 
 ERRORS = [(name, getattr(errors, name).code) for name in errors.__all__]
-ERRORS += [(family, code) for code, (family, _) in ERROR_CODES.items()]
+ERRORS += [(family, code) for code, (family, _) in error_codes.ERROR_CODES.items()]
 
 
 def test_codes_are_unique_and_spelled_alike() -> None:
@@ -48,7 +48,7 @@ def test_the_table_names_codes_that_exist() -> None:
     known = {code for _, code in ERRORS}
     known |= {o.code for _, o in inspect.getmembers(proof, inspect.isclass) if issubclass(o, AffiantError)}
     known |= {each.code for each in (DecisionsUnavailable, ReaderRefused, TooManyApprovals)}
-    known |= {TrustedRootUnusable.code, *ERROR_CODES}
+    known |= {TrustedRootUnusable.code, *POLICY_CODES}
     assert set(STATUS) <= known
 
 
