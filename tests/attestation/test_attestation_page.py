@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import pkgutil
 import re
 from pathlib import Path
 
@@ -19,11 +18,12 @@ from affiant.attestation.verdict.verdict import EXIT_CODES, EXIT_SIMULATED
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "attestation.md"
-MODULES = [
-    found.name
+WITH_EXAMPLES = [
+    ".".join((package.__name__, *path.relative_to(folder).with_suffix("").parts))
     for package in (attestation, fault_scenarios)
-    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-    if not found.ispkg
+    for folder in map(Path, package.__path__)
+    for path in sorted(folder.rglob("*.py"))
+    if path.name != "__init__.py" and ">>> " in path.read_text(encoding="utf-8")
 ]
 
 
@@ -40,9 +40,10 @@ def test_a_quote_is_checked_in_ten_lines() -> None:
     assert block.rstrip().splitlines()[-1].startswith(">>> verified = verify_quote(")
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_the_examples_in_docstrings_run(name: str) -> None:
     result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0
     assert result.failed == 0
 
 

@@ -67,6 +67,7 @@ def test_a_prepared_environment_is_shown_read_only_from_a_closed_folder(warm):
     assert (done.returncode, done.stdout) == (0, b"read-only\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_a_read_only_input_cannot_be_changed_by_the_agent(warm):
     done = warm.run(
         *("sh", "-c", "pwd; cat file.txt; touch file.txt new || echo refused"),
@@ -76,6 +77,7 @@ def test_a_read_only_input_cannot_be_changed_by_the_agent(warm):
     assert done.stdout == b"/var/log\ncontent\nrefused\n"
 
 
+@pytest.mark.slow
 def test_a_held_secret_is_a_placeholder_inside_and_its_value_is_nowhere(warm, tmp_path):
     value = "ghp_" + os.urandom(18).hex()
     kept = affiant("secret", "set", "GITHUB_TOKEN", home=warm.home, stdin=value.encode())

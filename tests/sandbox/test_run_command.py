@@ -69,6 +69,7 @@ def _kind_of(sdjwt: str) -> str:
     return json.loads(from_b64u(sdjwt.split(".")[1]))["kind"]
 
 
+@pytest.mark.slow
 def test_the_bundle_holds_what_receipts_hide_for_its_owner(warm, tmp_path):
     assert warm.run("true", options=("--bundle", str(tmp_path / "b.json"))).returncode == 0
     bundle = parse_bundle((tmp_path / "b.json").read_bytes())
@@ -161,6 +162,7 @@ def test_closed_standard_streams_do_no_harm(warm, tmp_path):
     assert subprocess.run(argv, check=False, timeout=60, cwd="/").returncode == 6
 
 
+@pytest.mark.slow
 def test_a_hostile_tree_can_neither_break_the_clean_up_nor_escape_it(warm, tmp_path):
     """Folders nested deeper than Python recurses, a link out of the tree, and an output that is refused."""
     deep = "import os\nos.symlink('/etc', 'out')\nfor _ in range(1500):\n os.mkdir('d'); os.chdir('d')\n"

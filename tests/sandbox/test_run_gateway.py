@@ -86,6 +86,7 @@ def test_a_gateway_with_another_configuration_than_pinned_is_refused(warm):
     assert gateway["config"].encode() in done.stderr
 
 
+@pytest.mark.slow
 def test_the_trust_file_pins_a_gateway_too(warm):
     gateway = running_gateway(warm)
     options = ("--gateway", gateway["url"])

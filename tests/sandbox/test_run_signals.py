@@ -155,6 +155,7 @@ def test_ctrl_c_while_the_command_line_is_still_loading_is_130(machine):
     assert done.stderr.strip() == b""
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_a_command_that_keeps_writing(warm):
     """As without affiant: ``affiant run ... -- yes | head -1`` ends."""
     process = warm.start("sh", "-c", "trap '' INT; while echo line; do :; done; exit 3")

@@ -32,6 +32,7 @@ def user_of(pid: int) -> int:
     return int(next(line for line in status.splitlines() if line.startswith("Uid:")).split()[1])
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="without root everything runs as the same user")
 def test_each_process_is_its_own_user(machine):

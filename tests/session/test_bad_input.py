@@ -104,9 +104,10 @@ BROKEN: dict[str, tuple[list[Step], bool, str]] = {
 """Upstream -> what it sends before it closes, whether the answer is streamed, how the code begins."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(each, marks=() if each == "cut stream" else pytest.mark.slow) for each in BROKEN],
+    BROKEN,
 )
 def test_a_broken_upstream_is_told_to_the_agent_and_recorded(machine, fault):
     steps, streamed, code = BROKEN[fault]

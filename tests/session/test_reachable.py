@@ -17,6 +17,8 @@ from tests.sandbox.conftest import Machine, made_machine
 from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
+pytestmark = pytest.mark.slow  # of one sandbox without a session, tests/sandbox/isolation says the same
+
 FLOORS = {BackendName.GVISOR: "userspace-kernel", BackendName.BUBBLEWRAP: "namespace"}
 
 PROBE = r"""
@@ -180,8 +182,6 @@ def parameters() -> Iterator[object]:
         marks = [pytest.mark.skipif(not found[name].usable, reason=f"{name.value}: {reason}")]
         if name is BackendName.GVISOR:
             marks += [pytest.mark.gvisor, pytest.mark.root]
-        if name is not next((each for each in FLOORS if found[each].usable), None):
-            marks.append(pytest.mark.slow)  # the one that sessions get here is asked first
         yield pytest.param(floor, id=name.value, marks=marks)
 
 

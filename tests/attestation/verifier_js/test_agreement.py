@@ -144,6 +144,7 @@ def judged(judge_all: Ask) -> list[tuple[Recorded, dict[str, Any], dict[str, Any
     return [(case, as_json(case.verdict), dict(answer)) for case, answer in zip(cases, answers, strict=True)]
 
 
+@pytest.mark.slow
 def test_every_bundle_of_the_verifiers_own_tests_gets_the_same_rows(judged: list[Any]) -> None:
     assert len(judged) > 165
     for case, ours, theirs in judged:
@@ -175,6 +176,7 @@ def test_a_bundle_with_tokens_gets_the_same_rows_but_for_those_that_rest_on_them
     assert set(states) == pairs
 
 
+@pytest.mark.slow
 def test_every_reason_that_python_knows_there_is_known_here(judged: list[Any]) -> None:
     """Each refusal is reached by the second verifier too, or listed; and each listed one is needed."""
     ours, theirs = (
@@ -191,6 +193,7 @@ def test_every_reason_that_python_knows_there_is_known_here(judged: list[Any]) -
     assert theirs <= ours
 
 
+@pytest.mark.slow
 def test_nothing_that_is_refused_is_ever_called_better_than_not_made(judged: list[Any]) -> None:
     exits = Counter((ours["exit_code"], theirs["exit_code"]) for _, ours, theirs in judged)
     assert set(exits) == {(20, 20), (40, 40), (20, 40)}

@@ -97,6 +97,7 @@ ONE_IN = 9
 CLASSES = ("valid", "chain", "session", "erasure", "log", "witness", "platform", "peer", "content")
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_a_single_bundle_is_wrong_with_the_same_as_a_period(
     judge_all: Ask, tmp_path: Path
 ) -> None:

@@ -178,6 +178,7 @@ def test_overlapping_sessions_of_one_program_leave_no_process_and_no_warning(mac
     assert machine.processes() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @needs_root
 def test_without_root_a_session_runs_under_bubblewrap(machine):

@@ -413,6 +413,7 @@ def test_a_td_that_was_launched_for_something_else_is_refused(launcher: Launcher
     assert refused.value.code == "session.mrconfigid_mismatch"
 
 
+@pytest.mark.slow
 def test_a_gateway_that_is_another_is_refused(launcher: Launcher, tmp_path: Path) -> None:
     """The manifest names one configuration, the gateway that answers runs another."""
     arguments = ("--upstream", "http://127.0.0.1:9/v1")
