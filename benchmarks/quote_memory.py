@@ -20,13 +20,11 @@ from pathlib import Path
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
-from affiant.attestation.tdx import (
-    TrustRoots,
-    VerificationCache,
-    parse_quote,
-    verify_collateral,
-    verify_quote,
-)
+from affiant.attestation.tdx.pki.roots import TrustRoots
+from affiant.attestation.tdx.quote.quote import parse_quote
+from affiant.attestation.tdx.tcb.collateral_verification import verify_collateral
+from affiant.attestation.tdx.verify.cache import VerificationCache
+from affiant.attestation.tdx.verify.verify import verify_quote
 from affiant.errors import AffiantError
 from benchmarks.timing import Figure
 

@@ -20,18 +20,14 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.platform.pki import CertificateRole
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
-from affiant.attestation.tdx import (
-    Event,
-    EventLog,
-    LoggedEvent,
-    TrustRoots,
-    VerificationCache,
-    parse_quote,
-    verify_collateral,
-    verify_quote,
-)
+from affiant.attestation.tdx.event_log.eventlog import Event, EventLog, LoggedEvent
 from affiant.attestation.tdx.event_log.measured_log import measured
+from affiant.attestation.tdx.pki.roots import TrustRoots
+from affiant.attestation.tdx.quote.quote import parse_quote
 from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.tdx.tcb.collateral_verification import verify_collateral
+from affiant.attestation.tdx.verify.cache import VerificationCache
+from affiant.attestation.tdx.verify.verify import verify_quote
 from benchmarks.timing import Figure, interleaved, seconds
 
 

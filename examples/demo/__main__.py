@@ -25,7 +25,7 @@ from affiant.attestation.bundle.bundle import Bundle, parse_bundle
 from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.statements.evidence import parse_evidence
 from affiant.attestation.statements.manifest import mrconfigid, parse_manifest
-from affiant.attestation.tdx import parse_quote
+from affiant.attestation.tdx.quote.quote import parse_quote
 from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 

@@ -23,7 +23,7 @@ from affiant.attestation.statements.evidence import Evidence, wrap_evidence
 from affiant.attestation.statements.manifest import mrconfigid, session_events
 from affiant.attestation.statements.restriction import Narrowing
 from affiant.attestation.statements.statement import report_data
-from affiant.attestation.tdx import Event
+from affiant.attestation.tdx.event_log.eventlog import Event
 
 
 def normal_form(number: int) -> bytes:

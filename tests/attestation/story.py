@@ -46,9 +46,8 @@ from affiant.attestation.statements.statement import (
     report_data,
     session_statement,
 )
-from affiant.attestation.tdx import Event, EventLog, LoggedEvent, event_digest
 from affiant.attestation.tdx.appraise.reference import parse_reference_values
-from affiant.attestation.tdx.event_log.eventlog import extend
+from affiant.attestation.tdx.event_log.eventlog import Event, EventLog, LoggedEvent, event_digest, extend
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.entry import LogEntry
 from affiant.attestation.tlog.note import signed

@@ -32,7 +32,7 @@ from affiant.attestation.statements.gateway_config import (
     local_log_origin,
     make_gateway_config,
 )
-from affiant.attestation.tdx import parse_reference_values
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
 from affiant.gateway.config.config import Settings
 from affiant.gateway.process.server import gateway_app
 from affiant.gateway.service.boot import Ambient, booted

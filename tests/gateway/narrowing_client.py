@@ -16,7 +16,7 @@ from affiant.attestation.simulated.served.client import PlatformClient, Simulate
 from affiant.attestation.statements.evidence import Admission, Evidence, wrap_admission, wrap_evidence
 from affiant.attestation.statements.restriction import Narrowing
 from affiant.attestation.statements.statement import report_data
-from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
+from affiant.attestation.tdx.event_log.eventlog import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.diff.restriction import compare_restriction, restriction_digest, restriction_document
 from affiant.policy.loading.load import load_profiles

@@ -43,7 +43,7 @@ from affiant.attestation.statements.manifest import (
     session_events,
 )
 from affiant.attestation.statements.statement import parse_statement, report_data, session_statement
-from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
+from affiant.attestation.tdx.event_log.eventlog import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.session.binding import new_session_id
 

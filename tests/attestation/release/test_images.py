@@ -18,7 +18,8 @@ from affiant.attestation.release.manifest import Release, build_release, referen
 from affiant.attestation.release.measured_files import InstalledFileError, find_files, measure
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.statements.manifest import GatewayIdentity, make_manifest, mrconfigid
-from affiant.attestation.tdx import Appraisal, parse_reference_values
+from affiant.attestation.tdx.appraise.appraisal import Appraisal
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
 
 OUTSIDE = re.compile(
     r"/(cli|audit|exports|review|review_page|report|verifier|testing|learn|lint|authority|editor|replay)/"

@@ -35,7 +35,8 @@ from affiant.attestation.release.manifest import (
     reference_values,
     write_release,
 )
-from affiant.attestation.tdx import EvidenceClass, parse_reference_values
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
+from affiant.attestation.tdx.pki.roots import EvidenceClass
 from affiant.errors import MalformedError
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -13,7 +13,10 @@ from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.simulated.served.host import PlatformHost
 from affiant.attestation.simulated.served.messages import CreateTD, Quote
-from affiant.attestation.tdx import TrustRoots, VerifiedQuote, parse_quote, verify_collateral, verify_quote
+from affiant.attestation.tdx.pki.roots import TrustRoots
+from affiant.attestation.tdx.quote.quote import parse_quote
+from affiant.attestation.tdx.tcb.collateral_verification import verify_collateral
+from affiant.attestation.tdx.verify.verify import VerifiedQuote, verify_quote
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FIRST = SimulatedPlatform.create(now=NOW, random_bytes=lambda size: bytes(range(size)))

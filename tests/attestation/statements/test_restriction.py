@@ -16,8 +16,13 @@ from affiant.attestation.statements.restriction import (
     logged_narrowings,
     parse_narrowings,
 )
-from affiant.attestation.tdx import Event, EventLog, LoggedEvent, event_digest
-from affiant.attestation.tdx.event_log.eventlog import SESSION_EVENT_ORDER
+from affiant.attestation.tdx.event_log.eventlog import (
+    SESSION_EVENT_ORDER,
+    Event,
+    EventLog,
+    LoggedEvent,
+    event_digest,
+)
 
 
 def profile(number: int) -> str:

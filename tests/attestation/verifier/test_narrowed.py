@@ -16,7 +16,7 @@ from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.receipt import Issued
 from affiant.attestation.signatures.approvers.statement import sign_statement
-from affiant.attestation.tdx import Event
+from affiant.attestation.tdx.event_log.eventlog import Event
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.case.question import Comparison, Question
 from affiant.attestation.verifier.judged_now import examine_now

@@ -35,7 +35,7 @@ from affiant.attestation.simulated.platform.pki import CertificateRole
 from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfig, make_gateway_config
 from affiant.attestation.statements.manifest import GatewayIdentity
 from affiant.attestation.statements.statement import LogIdentity, gateway_statement
-from affiant.attestation.tdx import EvidenceClass
+from affiant.attestation.tdx.pki.roots import EvidenceClass
 from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.attestation.verdict.codes import CODES
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict

@@ -14,7 +14,9 @@ from tests.attestation.verifier_js.test_foundations import Probe, probe, questio
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.statements.evidence import parse_evidence
-from affiant.attestation.tdx import TrustRoots, parse_quote, verify_collateral
+from affiant.attestation.tdx.pki.roots import TrustRoots
+from affiant.attestation.tdx.quote.quote import parse_quote
+from affiant.attestation.tdx.tcb.collateral_verification import verify_collateral
 from affiant.attestation.tdx.verify.verify import authenticate_quote
 from affiant.errors import AffiantError
 

@@ -29,7 +29,7 @@ from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.ear import ear_digest, verify_ear
 from affiant.attestation.statements.restriction import Narrowing
 from affiant.attestation.statements.statement import parse_statement
-from affiant.attestation.tdx import Event, LoggedEvent
+from affiant.attestation.tdx.event_log.eventlog import Event, LoggedEvent
 from affiant.gateway.admission.appraise_restriction import NarrowingAppraiser, require_same_session
 from affiant.gateway.admission.restrict import Narrowings
 from affiant.gateway.sessions.sessions import Session

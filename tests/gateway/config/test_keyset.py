@@ -18,7 +18,7 @@ from affiant.attestation.simulated.served.client import PlatformClient, Simulate
 from affiant.attestation.statements.evidence import parse_evidence
 from affiant.attestation.statements.gateway_config import make_gateway_config
 from affiant.attestation.statements.statement import LogIdentity, parse_statement, report_data
-from affiant.attestation.tdx import parse_quote
+from affiant.attestation.tdx.quote.quote import parse_quote
 from affiant.attestation.tlog.note_keys import LogKey
 from affiant.gateway.config.keyset import Keyset, make_keyset
 from affiant.gateway.wire.tls import make_tls_identity

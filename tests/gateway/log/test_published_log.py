@@ -29,7 +29,7 @@ from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.release.manifest import reference_values
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.gateway_config import local_log_origin
-from affiant.attestation.tdx import parse_reference_values
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
 from affiant.attestation.tlog.errors import QuorumMissed
 from affiant.attestation.tlog.note import parse_note
 from affiant.attestation.tlog.quorum import parse_witness_policy, verify_quorum

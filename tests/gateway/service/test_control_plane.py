@@ -17,14 +17,12 @@ from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.evidence import parse_evidence
 from affiant.attestation.statements.gateway_config import parse_gateway_config
 from affiant.attestation.statements.statement import parse_statement, report_data
-from affiant.attestation.tdx import (
-    parse_event_log,
-    parse_quote,
-    parse_reference_values,
-    verify_collateral,
-    verify_quote,
-)
 from affiant.attestation.tdx.appraise.appraisal import appraise
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
+from affiant.attestation.tdx.event_log.eventlog import parse_event_log
+from affiant.attestation.tdx.quote.quote import parse_quote
+from affiant.attestation.tdx.tcb.collateral_verification import verify_collateral
+from affiant.attestation.tdx.verify.verify import verify_quote
 
 JSON = {"Content-Type": "application/json"}
 

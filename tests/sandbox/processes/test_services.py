@@ -11,7 +11,7 @@ from tests.raising import raises_code
 
 from affiant.attestation.release.manifest import reference_values
 from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
-from affiant.attestation.tdx import parse_reference_values
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
 from affiant.attestation.tlog.note_keys import CosignerKey
 from affiant.sandbox.processes import services
 from affiant.sandbox.processes.gateway_probe import RunningGateway

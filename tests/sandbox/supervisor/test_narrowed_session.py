@@ -20,7 +20,7 @@ from tests.secrets.upstream_server import UpstreamServer, answer
 
 from affiant.attestation.encoding.binary_text import b64u, sha256_name
 from affiant.attestation.simulated.served.client import SimulatedTD
-from affiant.attestation.tdx import Event
+from affiant.attestation.tdx.event_log.eventlog import Event
 from affiant.policy.loading.load import load_profiles
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.store.local_store_file import LocalStoreFile

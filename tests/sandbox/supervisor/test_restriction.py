@@ -27,7 +27,7 @@ from affiant.attestation.statements.ear import issue_ear
 from affiant.attestation.statements.evidence import parse_admission, parse_evidence
 from affiant.attestation.statements.restriction import MAX_NARROWINGS, logged_narrowings
 from affiant.attestation.statements.statement import parse_statement
-from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
+from affiant.attestation.tdx.event_log.eventlog import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.errors import AffiantError, ConfigurationError
 from affiant.policy.decision.limit_errors import BytesSpent
 from affiant.policy.diff.restriction import compare_restriction, restriction_digest, restriction_document

@@ -56,18 +56,13 @@ from affiant.attestation.statements.statement import (
     report_data,
     session_issuer,
 )
-from affiant.attestation.tdx import (
-    Appraisal,
-    Collateral,
-    Event,
-    ReferenceValues,
-    VerificationCache,
-    VerifiedQuote,
-    parse_event_log,
-    parse_quote,
-    verify_quote,
-)
-from affiant.attestation.tdx.appraise.appraisal import appraise
+from affiant.attestation.tdx.appraise.appraisal import Appraisal, appraise
+from affiant.attestation.tdx.appraise.reference import ReferenceValues
+from affiant.attestation.tdx.event_log.eventlog import Event, parse_event_log
+from affiant.attestation.tdx.quote.quote import parse_quote
+from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.tdx.verify.cache import VerificationCache
+from affiant.attestation.tdx.verify.verify import VerifiedQuote, verify_quote
 from affiant.errors import MalformedError, NotAllowedError, NotAuthenticError, NotFreshError
 from affiant.gateway.sessions.sessions import Admitted
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form

@@ -26,7 +26,7 @@ from affiant.attestation.audit.receipts.store import open_store
 from affiant.attestation.cli.bundle.receipts_commands import receipts
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.statements.evidence import parse_evidence
-from affiant.attestation.tdx import parse_quote
+from affiant.attestation.tdx.quote.quote import parse_quote
 from affiant.printable import one_line
 
 

@@ -30,19 +30,13 @@ from affiant.attestation.simulated.platform.platform import (
 )
 from affiant.attestation.simulated.platform.quote_format import QuoteLayout
 from affiant.attestation.simulated.platform.tcb_documents import PlatformLevel
-from affiant.attestation.tdx import (
-    Appraisal,
-    EvidenceClass,
-    Tier,
-    TrustRoots,
-    VerifiedQuote,
-    parse_event_log,
-    parse_quote,
-    parse_reference_values,
-    verify_collateral,
-    verify_quote,
-)
-from affiant.attestation.tdx.appraise.appraisal import appraise
+from affiant.attestation.tdx.appraise.appraisal import Appraisal, Tier, appraise
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
+from affiant.attestation.tdx.event_log.eventlog import parse_event_log
+from affiant.attestation.tdx.pki.roots import EvidenceClass, TrustRoots
+from affiant.attestation.tdx.quote.quote import parse_quote
+from affiant.attestation.tdx.tcb.collateral_verification import verify_collateral
+from affiant.attestation.tdx.verify.verify import VerifiedQuote, verify_quote
 from affiant.errors import AffiantError
 
 MRCONFIGID = b"c" * 48

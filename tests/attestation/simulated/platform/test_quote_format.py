@@ -13,7 +13,7 @@ from affiant.attestation.simulated.platform.errors import RegisterError
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.simulated.platform.quote_format import QuoteFrame, QuoteLayout
 from affiant.attestation.statements.evidence_source import TDRegisters
-from affiant.attestation.tdx import parse_quote
+from affiant.attestation.tdx.quote.quote import parse_quote
 
 register = st.binary(min_size=48, max_size=48)
 

@@ -18,7 +18,7 @@ from affiant.attestation.simulated.platform.errors import (
 from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
 from affiant.attestation.simulated.served.messages import Report, encode_request
 from affiant.attestation.statements.evidence_source import QuoteSource
-from affiant.attestation.tdx import Event, replay
+from affiant.attestation.tdx.event_log.eventlog import Event, replay
 from affiant.errors import MalformedError
 
 

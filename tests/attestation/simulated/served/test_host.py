@@ -20,7 +20,9 @@ from affiant.attestation.simulated.served.messages import (
     Quote,
     Report,
 )
-from affiant.attestation.tdx import TrustRoots, parse_collateral, verify_collateral
+from affiant.attestation.tdx.pki.roots import TrustRoots
+from affiant.attestation.tdx.tcb.collateral import parse_collateral
+from affiant.attestation.tdx.tcb.collateral_verification import verify_collateral
 
 LAUNCH = CreateTD(Image.SESSION, b"c" * 48)
 

@@ -33,20 +33,19 @@ from affiant.attestation.simulated.served import serve_command
 from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
 from affiant.attestation.simulated.served.store import open_store
 from affiant.attestation.statements.restriction import Narrowing, parse_narrowings
-from affiant.attestation.tdx import (
+from affiant.attestation.tdx.appraise.appraisal import Appraisal, appraise
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
+from affiant.attestation.tdx.event_log.eventlog import (
     SESSION_EVENT_ORDER,
-    Appraisal,
     Event,
     EventLog,
     LoggedEvent,
-    TrustRoots,
     parse_event_log,
-    parse_quote,
-    parse_reference_values,
-    verify_collateral,
-    verify_quote,
 )
-from affiant.attestation.tdx.appraise.appraisal import appraise
+from affiant.attestation.tdx.pki.roots import TrustRoots
+from affiant.attestation.tdx.quote.quote import parse_quote
+from affiant.attestation.tdx.tcb.collateral_verification import verify_collateral
+from affiant.attestation.tdx.verify.verify import verify_quote
 from affiant.errors import AffiantError
 from affiant.socket_address import reachable_address
 

@@ -33,7 +33,8 @@ from affiant.attestation.simulated.served.messages import (
     parse_reply,
 )
 from affiant.attestation.simulated.served.server import listen
-from affiant.attestation.tdx import Event, parse_quote, replay
+from affiant.attestation.tdx.event_log.eventlog import Event, replay
+from affiant.attestation.tdx.quote.quote import parse_quote
 from affiant.errors import AffiantError
 
 

@@ -26,7 +26,7 @@ from affiant.attestation.statements.manifest import (
     mrconfigid,
     session_events,
 )
-from affiant.attestation.tdx import SESSION_EVENT_ORDER, Event
+from affiant.attestation.tdx.event_log.eventlog import SESSION_EVENT_ORDER, Event
 from affiant.errors import AffiantError
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
