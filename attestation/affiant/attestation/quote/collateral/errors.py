@@ -1,22 +1,6 @@
-"""Defines the errors of fetching and storing collateral, each with a stable code.
+"""Defines the errors of fetching and storing collateral.
 
-::
-
-    UnreachableError    collateral.unreachable   no connection, or no answer in time
-                        collateral.unavailable   the service says that it cannot answer now
-                        collateral.unknown       the service has nothing for this platform or number
-                        collateral.not_cached    the cache has nothing for this platform
-    MalformedError      collateral.response      an answer is not what the service sends
-                        collateral.damaged       a stored item is not what was stored
-    NotAuthenticError   collateral.tls           the server's certificate does not hold
-    NotAllowedError     collateral.redirect      the service sends us elsewhere
-    StateError          collateral.busy          another process holds the cache
-    ConfigurationError  collateral.settings      an address, a platform or a file that cannot be meant
-                        collateral.absent        a folder lacks an item, or has two files for it
-                        collateral.extra         the HTTP client is not installed
-
-What the documents themselves fail with (a signature, a window, an older number) are the errors of
-``errors``.
+What the documents themselves fail with (a signature, a window, an older number) are the errors of ``tdx.quote.errors``.
 """
 
 from __future__ import annotations

@@ -1,18 +1,4 @@
-"""Defines the errors of the TDX verifier, each with a stable code.
-
-::
-
-    MalformedError      quote.malformed  quote.unsupported  quote.not_tdx  quote.local_report
-                        quote.no_pck_chain  cert.malformed  pck.extension  crl.malformed
-                        collateral.malformed  tcb.malformed  qe.malformed  reference.malformed
-    NotAuthenticError   root.untrusted  pck.chain  cert.revoked  crl.issuer  crl.signature
-                        collateral.issuer  collateral.signature  qe.report_signature  qe.binding
-                        qe.identity  quote.signature  tcb.mismatch  tdx_module.mismatch  eventlog.replay
-    NotFreshError       cert.expired  cert.not_yet_valid  crl.expired  crl.not_yet_valid
-                        collateral.expired  collateral.not_yet_valid  collateral.rollback
-    NotAllowedError     tcb.unsupported  tcb.revoked  appraisal.*
-    ConfigurationError  roots.empty  tdx.naive_time  appraisal.expectation
-"""
+"""Defines the errors of the TDX verifier that a program catches, or that a part of it is given to raise."""
 
 from __future__ import annotations
 

@@ -1,22 +1,4 @@
-"""Defines the errors of evidence providers, each with a stable code.
-
-::
-
-    UnreachableError    source.absent      no such interface here: no TDX guest, an older kernel, no service
-                        source.busy        the interface is used by others, or does not answer in time
-    MalformedError      source.response    what came back is not what was asked for
-                        source.log         the event log's file is not what this program wrote
-                        tpm.refused        the TPM refuses a command, with a return code of its own
-                        azure.malformed    a part of Azure's vTPM evidence has another form
-    NotAuthenticError   source.register    log and register tell different stories
-                        azure.binding      the TD quote does not vouch for this vTPM
-                        azure.signature    the vTPM's key did not sign this TPM quote
-                        azure.pcrs         the PCR values are not those that were signed
-    NotFreshError       azure.nonce        the TPM quote is over another nonce
-    NotAllowedError     source.denied      this user may not use the interface
-                        azure.appraisal    a PCR is not as pinned, or nothing is pinned
-    ConfigurationError  source.settings    report data or a path that cannot be meant
-"""
+"""Defines the errors of evidence providers."""
 
 from __future__ import annotations
 
