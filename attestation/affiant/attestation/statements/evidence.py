@@ -15,7 +15,7 @@ JSON; ``evd`` of a receipt is SHA-256 of the evidence collection's bytes, ``col`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, b64u_sha256, from_b64u
@@ -75,8 +75,9 @@ class Admission:
     """A signature over the file that the profile is of, if there is one."""
 
 
-def _wrap(tag: str, parts: Mapping[str, bytes]) -> bytes:
-    records = {label: [_TYPES[label][0], b64u(data), _TYPES[label][1]] for label, data in parts.items()}
+def _wrap(tag: str, parts: Mapping[str, bytes | None]) -> bytes:
+    given = {label: data for label, data in parts.items() if data is not None}
+    records = {label: [_TYPES[label][0], b64u(data), _TYPES[label][1]] for label, data in given.items()}
     return canonical({"__cmwc_t": tag, **records})
 
 
@@ -103,10 +104,7 @@ def _unwrap(
 
 def wrap_evidence(evidence: Evidence) -> bytes:
     """The collection's bytes, whose SHA-256 is ``evd``."""
-    parts = {"quote": evidence.quote, "eventlog": evidence.eventlog, "statement": evidence.statement}
-    if evidence.manifest is not None and evidence.activation is not None:
-        parts |= {"manifest": evidence.manifest, "activation": evidence.activation}
-    return _wrap(_EVIDENCE_TAG, parts)
+    return _wrap(_EVIDENCE_TAG, asdict(evidence))
 
 
 def parse_evidence(raw: bytes) -> Evidence:
@@ -120,13 +118,7 @@ def parse_evidence(raw: bytes) -> Evidence:
     )
     if ("manifest" in parts) != ("activation" in parts):
         raise MalformedError("a session's evidence has both manifest and activation", code="fmt.cmw")
-    return Evidence(
-        quote=parts["quote"],
-        eventlog=parts["eventlog"],
-        statement=parts["statement"],
-        manifest=parts.get("manifest"),
-        activation=parts.get("activation"),
-    )
+    return Evidence(**parts)
 
 
 def wrap_endorsements(collateral: bytes) -> bytes:
@@ -141,16 +133,12 @@ def parse_endorsements(raw: bytes) -> bytes:
 
 def wrap_admission(admission: Admission) -> bytes:
     """The body of ``POST /v1/sessions``."""
-    parts = {"evidence": admission.evidence, "policy": admission.policy}
-    if admission.signature is not None:
-        parts["signature"] = admission.signature
-    return _wrap(_ADMISSION_TAG, parts)
+    return _wrap(_ADMISSION_TAG, asdict(admission))
 
 
 def parse_admission(raw: bytes) -> Admission:
     """The parts of an admission request; nothing in them is verified."""
-    parts = _unwrap(raw, _ADMISSION_TAG, {"evidence", "policy"}, frozenset({"signature"}))
-    return Admission(parts["evidence"], parts["policy"], parts.get("signature"))
+    return Admission(**_unwrap(raw, _ADMISSION_TAG, {"evidence", "policy"}, frozenset({"signature"})))
 
 
 def evidence_digest(raw: bytes) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -127,6 +127,9 @@ _SHAPE: Final = Obj(
 )
 
 
+_AS_THEY_STAND: Final = ("iss", "cls", "origin", "reference", "epoch_s", "session_max_s", "body_max")
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamConfig:
     """One upstream. ``bind``: how its identity is known before the prompt is sent."""
@@ -169,18 +172,7 @@ class MCPServerConfig:
 
     def to_json(self) -> Mapping[str, object]:
         """Its entry in the document."""
-        members: dict[str, object] = {
-            "id": self.id,
-            "timeout_s": self.timeout_s,
-            "concurrent": self.concurrent,
-            "url": self.url,
-            "roots": list(self.roots),
-            "header": self.header,
-            "key": self.key,
-            "command": list(self.command),
-            "env": dict(self.env),
-            "folders": list(self.folders),
-        }
+        members = asdict(self) | {"env": dict(self.env)}
         return {name: value for name, value in members.items() if value}
 
 
@@ -323,14 +315,7 @@ def local_log_origin(roots: Iterable[str]) -> str:
 
 
 def _upstream(upstream: UpstreamConfig) -> Mapping[str, object]:
-    members: dict[str, object] = {
-        "id": upstream.id,
-        "url": upstream.url,
-        "bind": upstream.bind,
-        "roots": list(upstream.roots),
-    }
-    written = {"key": upstream.key, "concurrent": upstream.concurrent}
-    return members | {name: value for name, value in written.items() if value is not None}
+    return {name: value for name, value in asdict(upstream).items() if value is not None}
 
 
 def parse_gateway_config(raw: bytes) -> GatewayConfig:
@@ -344,24 +329,11 @@ def parse_gateway_config(raw: bytes) -> GatewayConfig:
     assert isinstance(value, dict)
     return GatewayConfig(
         raw=raw,
-        iss=value["iss"],
-        cls=value["cls"],
-        origin=value["origin"],
-        reference=value["reference"],
+        **{name: value[name] for name in _AS_THEY_STAND},
         upstreams=tuple(
-            UpstreamConfig(
-                item["id"],
-                item["url"],
-                item["bind"],
-                item.get("key"),
-                tuple(item["roots"]),
-                item.get("concurrent"),
-            )
+            UpstreamConfig(**{"key": None, **item, "roots": tuple(item["roots"])})
             for item in value["upstreams"]
         ),
-        epoch_s=value["epoch_s"],
-        session_max_s=value["session_max_s"],
-        body_max=value["body_max"],
         witness_policy=_witness_policy(value.get("witnesses")),
         erasure_authorities=_authorities(value.get("erasure_authorities", ())),
         profile_signers=parse_signers(value["profile_signers"]) if "profile_signers" in value else (),
@@ -373,16 +345,8 @@ def _mcp_servers(entries: Sequence[Mapping[str, Any]]) -> tuple[MCPServerConfig,
     where = "config.mcp_servers"
     servers = tuple(
         MCPServerConfig(
-            id=entry["id"],
-            url=entry.get("url"),
-            roots=tuple(entry.get("roots", ())),
-            header=entry.get("header"),
-            key=entry.get("key"),
-            command=tuple(entry.get("command", ())),
-            env=tuple(sorted(entry.get("env", {}).items())),
-            folders=tuple(entry.get("folders", ())),
-            timeout_s=entry["timeout_s"],
-            concurrent=entry["concurrent"],
+            **{**entry, **{name: tuple(entry.get(name, ())) for name in ("roots", "command", "folders")}}
+            | {"env": tuple(sorted(entry.get("env", {}).items()))}
         )
         for entry in entries
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u_sha256, sha256_name
@@ -210,12 +210,7 @@ def make_manifest(
                 "rootfs": rootfs,
                 "runtime": runtime,
                 "isolation_floor": isolation_floor,
-                "gateway": {
-                    "origin": gateway.origin,
-                    "reference": gateway.reference,
-                    "config": gateway.config,
-                    "cls": gateway.cls,
-                },
+                "gateway": asdict(gateway),
                 "vault": vault,
                 "hosts": {name: list(addresses) for name, addresses in hosts.items()},
                 "upstream_roots": sorted(set(upstream_roots)),
@@ -283,18 +278,15 @@ def parse_manifest(raw: bytes) -> Manifest:
         raise ShapeMismatch(
             "the gateway's evidence class differs from the session's", where="manifest.gateway.cls"
         )
-    gateway = value["gateway"]
     return Manifest(
         raw=raw,
-        cls=value["cls"],
         profile_digest=value["profile"]["dig"],
         file_digest=value["profile"]["fil"],
-        supervisor=value["supervisor"],
-        rootfs=value["rootfs"],
-        runtime=value["runtime"],
-        isolation_floor=value["isolation_floor"],
-        gateway=GatewayIdentity(gateway["origin"], gateway["reference"], gateway["config"], gateway["cls"]),
-        vault=value["vault"],
+        gateway=GatewayIdentity(**value["gateway"]),
+        **{
+            name: value[name]
+            for name in ("cls", "supervisor", "rootfs", "runtime", "isolation_floor", "vault")
+        },
         hosts={name: tuple(addresses) for name, addresses in value["hosts"].items()},
         upstream_roots=tuple(value["upstream_roots"]),
     )

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -138,6 +138,10 @@ _SHAPES: Final = {
         }
     ),
 }
+_AS_THEY_STAND: Final = (
+    *("iss", "role", "cls", "epoch_s", "not_after", "nonce"),
+    *("policy", "cp", "man", "act", "gks"),
+)
 _USES: Final = {"gateway": "receipt", "session": "session"}
 
 
@@ -232,24 +236,15 @@ def parse_statement(raw: bytes) -> KeysetStatement:
     keys = dict(zip(uses, value["keys"], strict=True))
     if _USES[role] not in keys or (role == "session" and len(keys) != 1):
         raise ShapeMismatch("the keyset lacks its signing key, or has others", where="statement.keys")
+    stated: dict[str, Any] = {name: value.get(name) for name in _AS_THEY_STAND}
     return KeysetStatement(
         raw=raw,
-        iss=value["iss"],
-        role=role,
-        cls=value["cls"],
+        **stated,
         chn=frozenset(value["chn"]),
         receipt_kid=keys[_USES[role]]["kid"],
         receipt_key=public_key_of(keys[_USES[role]]["jwk"]),
         keys=keys,
-        epoch_s=value["epoch_s"],
-        not_after=value["not_after"],
-        nonce=value["nonce"],
-        policy=value.get("policy"),
         log=None if value["log"] is None else _log_identity(value["log"]),
-        cp=value.get("cp"),
-        man=value.get("man"),
-        act=value.get("act"),
-        gks=value.get("gks"),
     )
 
 
