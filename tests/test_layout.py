@@ -334,6 +334,13 @@ def test_what_a_program_can_import_is_bounded(program: str, record_property: pyt
     assert bound.lines is None or lines <= bound.lines
 
 
+@pytest.mark.parametrize("program", ["gateway", "session"])
+def test_a_measured_program_can_import_no_exception_of_a_readers_policy(program: str) -> None:
+    found = closure({name: path.read_text for name, path in modules().items()}, CLOSURES[program].programs)
+    assert "affiant.attestation.tdx.appraise.appraisal" in found
+    assert not [name for name in found if name.startswith("affiant.attestation.tdx.policy")]
+
+
 def test_tests_mirror_the_rooms() -> None:
     rooms = {room_of(name) for name in in_rooms()}
     where: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
