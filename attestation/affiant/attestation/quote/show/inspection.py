@@ -37,6 +37,18 @@ BODY_NAMES: Final[Mapping[int, str]] = {2: "TD 1.0", 3: "TD 1.5", 4: "TD 1.5 ext
 SGX_TYPES: Final = ("standard", "scalable", "scalable with integrity")
 
 
+_BODY: Final = (
+    *("tee_tcb_svn", "mrseam", "mrsignerseam", "seam_attributes", "mrtd"),
+    *("mrconfigid", "mrowner", "mrownerconfig", "report_data"),
+)
+_QE_REPORT: Final = ("cpu_svn", "misc_select", "attributes", "mrenclave", "mrsigner", "report_data")
+_AUTHENTICATION: Final = ("signature", "attestation_key", "qe_report_signature", "qe_auth_data")
+
+
+def _hexadecimal(part: object, *names: str) -> Mapping[str, str]:
+    return {name: getattr(part, name).hex() for name in names}
+
+
 def inspect_quote(quote: TDQuote, file: QuoteFile) -> Mapping[str, object]:
     """The inspection document of ``quote``, which ``file`` holds."""
     return {
@@ -79,26 +91,16 @@ def _header(quote: TDQuote) -> Mapping[str, object]:
 
 def _body(body: TDReport) -> Mapping[str, object]:
     members: dict[str, object] = {
-        "tee_tcb_svn": body.tee_tcb_svn.hex(),
+        **_hexadecimal(body, *_BODY),
         "module_svn": body.tee_tcb_svn[0],
         "module_version": body.tee_tcb_svn[1],
         "seam_loader_svn": body.tee_tcb_svn[2],
-        "mrseam": body.mrseam.hex(),
-        "mrsignerseam": body.mrsignerseam.hex(),
-        "seam_attributes": body.seam_attributes.hex(),
-        "mrtd": body.mrtd.hex(),
-        "mrconfigid": body.mrconfigid.hex(),
-        "mrowner": body.mrowner.hex(),
-        "mrownerconfig": body.mrownerconfig.hex(),
         **{f"rtmr{number}": value.hex() for number, value in enumerate(body.rtmrs)},
-        "report_data": body.report_data.hex(),
     }
     if body.tee_tcb_svn2 is not None and body.mrservicetd is not None:
-        members["tee_tcb_svn2"] = body.tee_tcb_svn2.hex()
-        members["mrservicetd"] = body.mrservicetd.hex()
+        members |= _hexadecimal(body, "tee_tcb_svn2", "mrservicetd")
     if body.extension is not None:
-        names = body.extension.__slots__
-        members["extension"] = {name: getattr(body.extension, name).hex() for name in names}
+        members["extension"] = _hexadecimal(body.extension, *body.extension.__slots__)
     return members
 
 
@@ -121,22 +123,14 @@ def _configuration(body: TDReport) -> Mapping[str, object]:
 def _authentication(authentication: QuoteAuthentication) -> Mapping[str, object]:
     report = authentication.qe_report
     return {
-        "signature": authentication.signature.hex(),
-        "attestation_key": authentication.attestation_key.hex(),
+        **_hexadecimal(authentication, *_AUTHENTICATION),
         "qe_report": {
-            "cpu_svn": report.cpu_svn.hex(),
-            "misc_select": report.misc_select.hex(),
-            "attributes": report.attributes.hex(),
+            **_hexadecimal(report, *_QE_REPORT),
             "debug": bool(report.attributes[0] & 2),
-            "mrenclave": report.mrenclave.hex(),
-            "mrsigner": report.mrsigner.hex(),
             "isv_prod_id": report.isv_prod_id,
             "isv_svn": report.isv_svn,
-            "report_data": report.report_data.hex(),
             "names_attestation_key": report.report_data == _binding(authentication),
         },
-        "qe_report_signature": authentication.qe_report_signature.hex(),
-        "qe_auth_data": authentication.qe_auth_data.hex(),
     }
 
 
@@ -152,11 +146,9 @@ def _certification(authentication: QuoteAuthentication) -> Mapping[str, object]:
     platform = parse_platform_name(number, data)
     if platform is not None:
         members["platform"] = {
-            "ppid": platform.ppid.hex(),
+            **_hexadecimal(platform, "ppid", "cpu_svn", "pceid"),
             "ppid_encrypted": number != CertificationType.PLAIN_PPID,
-            "cpu_svn": platform.cpu_svn.hex(),
             "pce_svn": platform.pce_svn,
-            "pceid": platform.pceid.hex(),
         }
     if number not in (CertificationType.PCK_CERTIFICATE, CertificationType.PCK_CHAIN):
         return members
@@ -200,10 +192,7 @@ def _name(read: Callable[[], x509.Name]) -> str:
 def _pck(extension: PCKExtension) -> Mapping[str, object]:
     instance = extension.platform_instance_id
     return {
-        "ppid": extension.ppid.hex(),
-        "fmspc": extension.fmspc.hex(),
-        "pceid": extension.pceid.hex(),
-        "cpu_svn": extension.cpu_svn.hex(),
+        **_hexadecimal(extension, "ppid", "fmspc", "pceid", "cpu_svn"),
         "components": list(extension.components),
         "pce_svn": extension.pce_svn,
         "sgx_type": extension.sgx_type,
