@@ -35,8 +35,6 @@ __all__ = ["DURATION", "merged_approval", "read_approval"]
 
 DURATION: Final = re.compile(r"([1-9][0-9]{0,4})(s|m|h)\Z")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
-_KEYS: Final = ("everything", "tools", "egress", "approvers", "trusted_root", "quorum", "ttl")
-_IDENTITY: Final = ("issuer", "subject")
 _WHAT: Final = "'requires_human_approval'"
 
 
@@ -48,7 +46,7 @@ def read_approval(node: Node, *, trusted_root: str = "") -> tuple[Approval, froz
     """
     if isinstance(node, ScalarNode):
         return Approval(schema.boolean(node, what=_WHAT)), frozenset()
-    found = schema.keys(node, _KEYS, what=_WHAT)
+    found = schema.keys(node, what=_WHAT)
     if not found:
         raise WrongType(
             f"{_WHAT} names nothing", expected="true, false, or what needs approval and who gives it"
@@ -134,8 +132,8 @@ def _approver(item: Node) -> Approver:
         with located(item.mark):
             check_approver(thumbprint)
         return thumbprint
-    said = schema.keys(item, _IDENTITY, what="an approver")
-    for name in _IDENTITY:
+    said = schema.keys(item, what="an approver")
+    for name in ("issuer", "subject"):
         schema.required(said, name, item, what="an approver")
     issuer = schema.checked(said["issuer"], check_issuer, what="'issuer'")
     return ApproverIdentity(issuer, schema.checked(said["subject"], check_subject, what="'subject'"))

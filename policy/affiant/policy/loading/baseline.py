@@ -15,26 +15,18 @@ from functools import partial
 from typing import Final
 
 from affiant.errors import ConfigurationError
-from affiant.policy.canonical.errors import located
 from affiant.policy.canonical.strict_yaml import Mark, Node
 from affiant.policy.loading.approval_reading import read_approval
 from affiant.policy.loading.limit_reading import read_limits
 from affiant.policy.loading.positioned import Sections
 from affiant.policy.loading.sections import read_egress, read_filesystem, read_tools
-from affiant.policy.model.limits import NO_LIMITS, Limits
+from affiant.policy.model.limits import NO_LIMITS
 from affiant.policy.model.profile import Approval, Policy, Rule
+from affiant.policy.normal_form import schema
 from affiant.policy.normal_form.digest import normal_form
-from affiant.policy.normal_form.schema import key_mark
 
-__all__ = ["BASELINE_SECTIONS", "BaselinePolicy", "read_baseline"]
+__all__ = ["BaselinePolicy", "read_baseline"]
 
-BASELINE_SECTIONS: Final = (
-    "tools",
-    "filesystem_access",
-    "network_egress",
-    "requires_human_approval",
-    "limits",
-)
 _DOMAIN: Final = b"affiant.policy-floor/1\n"
 
 
@@ -60,8 +52,8 @@ def read_baseline(found: Mapping[str, Node], *, source: str) -> BaselinePolicy:
         tools=sections.rules("tools", partial(read_tools, floor=True)),
         filesystem=sections.rules("filesystem_access", partial(read_filesystem, floor=True)),
         egress=sections.rules("network_egress", partial(read_egress, floor=True)),
-        approval=_approval(found.get("requires_human_approval")),
-        limits=_limits(found.get("limits")),
+        approval=schema.maybe(found.get("requires_human_approval"), _approval, Approval()),
+        limits=schema.maybe(found.get("limits"), read_limits, NO_LIMITS),
     )
     if policy == Policy():
         raise ConfigurationError(
@@ -74,22 +66,12 @@ def read_baseline(found: Mapping[str, Node], *, source: str) -> BaselinePolicy:
     return BaselinePolicy(policy, digest, sections.places, None if limits is None else limits.mark)
 
 
-def _approval(node: Node | None) -> Approval:
-    if node is None:
-        return Approval()
-    with located(node.mark):
-        approval, tools = read_approval(node)
-        if tools:
-            raise ConfigurationError(
-                "a baseline policy can require approval for everything or for methods, not for single tools",
-                code="policy.floor",
-                where=str(key_mark(node, "tools")),
-            )
-        return approval
-
-
-def _limits(node: Node | None) -> Limits:
-    if node is None:
-        return NO_LIMITS
-    with located(node.mark):
-        return read_limits(node)
+def _approval(node: Node) -> Approval:
+    approval, tools = read_approval(node)
+    if tools:
+        raise ConfigurationError(
+            "a baseline policy can require approval for everything or for methods, not for single tools",
+            code="policy.floor",
+            where=str(schema.key_mark(node, "tools")),
+        )
+    return approval

@@ -92,7 +92,7 @@ def read_tests(node: Node) -> Iterator[PolicyTest]:
 
 def _request(node: Node) -> tuple[str, str, Node]:
     """The request's text, its kind, and the node to whose place a refusal points."""
-    found = schema.keys(node, (*_KINDS, "args"), what="a test's request")
+    found = schema.keys(node, what="a test's request")
     if "args" in found and "tool" in found and len(found) == 2:
         name = schema.text(found["tool"], what="'tool'")
         if not isinstance(found["args"], MapNode):
@@ -105,7 +105,7 @@ def _request(node: Node) -> tuple[str, str, Node]:
 
 
 def _only(node: Node, known: tuple[str, ...], what: str) -> tuple[str, Node]:
-    found = schema.keys(node, known, what=what)
+    found = schema.keys(node, what=what, known=known)
     if len(found) != 1:
         place = schema.key_mark(node, "".join([*found][1:2]))
         raise WrongType(f"{what} has exactly one key", expected=" or ".join(known), where=str(place))

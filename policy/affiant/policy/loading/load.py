@@ -8,13 +8,13 @@ the column: there is no fallback to a default. An empty file, or an agent withou
 >>> load_profiles(b"agent_configs: {dev: {tool: [run_tests]}}")
 Traceback (most recent call last):
     ...
-affiant.policy.canonical.errors.UnknownKey: profiles.yaml:1:23: unknown key 'tool' in a profile. Did you mean 'tools'?
+affiant.errors.MalformedError: profiles.yaml:1:23: unknown key 'tool' in a profile. Did you mean 'tools'?
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ from affiant.policy.canonical.names import check_agent_name
 from affiant.policy.canonical.strict_yaml import MAX_BYTES, MapNode, Mark, Member, Node, ScalarNode, compose
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
 from affiant.policy.loading.approval_reading import merged_approval, read_approval
-from affiant.policy.loading.baseline import BASELINE_SECTIONS, BaselinePolicy, read_baseline
+from affiant.policy.loading.baseline import BaselinePolicy, read_baseline
 from affiant.policy.loading.inline_tests import check_tests
 from affiant.policy.loading.limit_reading import read_limits
 from affiant.policy.loading.positioned import Sections, at_approval, entry_mark, limit_places, rule_places
@@ -53,7 +53,7 @@ from affiant.policy.loading.sections import (
 from affiant.policy.loading.share_reading import read_share
 from affiant.policy.loading.shown_lines import ShownDocument, show_line
 from affiant.policy.model.arguments import Pattern
-from affiant.policy.model.limits import NO_LIMITS, Limits
+from affiant.policy.model.limits import NO_LIMITS
 from affiant.policy.model.profile import Approval, Policy, Resources, ToolDenial, ToolRule
 from affiant.policy.model.text_pattern import MAX_WORK_OF_FILE, MAX_WORK_OF_PROFILE, Work
 from affiant.policy.normal_form import schema
@@ -74,20 +74,6 @@ __all__ = [
     "read_top",
 ]
 
-_TOP: Final = ("version", "floor", "agent_configs")
-_SECTIONS: Final = (
-    "tools",
-    "filesystem_access",
-    "network_egress",
-    "secrets_access",
-    "requires_human_approval",
-    "models",
-    "limits",
-    "weight",
-    "priority",
-    "resources",
-    "tests",
-)
 _FLOOR_FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 NO_BASELINE: Final = BaselinePolicy(Policy(), None, {}, None)
 
@@ -166,13 +152,13 @@ def load_baseline(data: bytes, *, source: str) -> BaselinePolicy:
         MalformedError, ConfigurationError: as :func:`load_profiles`.
     """
     with _shown(data, source):
-        top = _top(data, source, ("version", *BASELINE_SECTIONS), "a baseline policy")
+        top = _top(data, source, "a baseline policy")
         return read_baseline(top, source=source)
 
 
 def read_top(data: bytes, *, source: str) -> Mapping[str, Node]:
     """The top level of a profile file, by key."""
-    return _top(data, source, _TOP, "a profile file")
+    return _top(data, source, "a profile file")
 
 
 @contextmanager
@@ -185,11 +171,11 @@ def _shown(data: bytes, source: str) -> Iterator[None]:
         raise
 
 
-def _top(data: bytes, source: str, known: Iterable[str], what: str) -> Mapping[str, Node]:
+def _top(data: bytes, source: str, what: str) -> Mapping[str, Node]:
     node = compose(data, source=source)
     if node is None or (isinstance(node, ScalarNode) and node.empty):
         return {}
-    top = schema.keys(node, tuple(known), what=what)
+    top = schema.keys(node, what=what)
     if "version" in top and schema.whole_number(top["version"], what="'version'") != 1:
         raise ValueRefused("another version of the format", expected="1", where=str(top["version"].mark))
     return top
@@ -227,7 +213,7 @@ def read_sections(node: Node) -> Mapping[str, Node]:
     """The sections of a profile, by name."""
     if isinstance(node, ScalarNode) and node.empty:
         node = MapNode((), node.mark)
-    return schema.keys(node, _SECTIONS, what="a profile")
+    return schema.keys(node, what="a profile")
 
 
 def read_profile(
@@ -267,12 +253,9 @@ def _policy(sections: Sections, floor: BaselinePolicy, works: Sequence[Work]) ->
     """The policy that the sections of one profile say; ``floor`` says under what it judges identities."""
     found = sections.found
     egress = sections.rules("network_egress", read_egress)
-    approval, tools_to_approve = Approval(), frozenset[str]()
-    if "requires_human_approval" in found:
-        with located(found["requires_human_approval"].mark):
-            approval, tools_to_approve = read_approval(
-                found["requires_human_approval"], trusted_root=floor.policy.approval.trusted_root
-            )
+    read = partial(read_approval, trusted_root=floor.policy.approval.trusted_root)
+    nothing = Approval(), frozenset[str]()
+    approval, tools_to_approve = schema.maybe(found.get("requires_human_approval"), read, nothing)
     return Policy(
         tools=_with_approval(
             sections.rules("tools", partial(_priced_tools, works=works)), tools_to_approve, sections
@@ -282,24 +265,10 @@ def _policy(sections: Sections, floor: BaselinePolicy, works: Sequence[Work]) ->
         secrets=sections.rules("secrets_access", partial(read_secrets, sinks=https_endpoints(egress))),
         models=sections.rules("models", read_models) if "models" in found else None,
         approval=approval,
-        resources=_resources(found.get("resources")),
-        limits=_limits(found.get("limits")),
+        resources=schema.maybe(found.get("resources"), read_resources, Resources()),
+        limits=schema.maybe(found.get("limits"), read_limits, NO_LIMITS),
         share=read_share(found),
     )
-
-
-def _resources(node: Node | None) -> Resources:
-    if node is None:
-        return Resources()
-    with located(node.mark):
-        return read_resources(node)
-
-
-def _limits(node: Node | None) -> Limits:
-    if node is None:
-        return NO_LIMITS
-    with located(node.mark):
-        return read_limits(node)
 
 
 def _priced_tools(node: Node, *, works: Sequence[Work]) -> Iterator[tuple[ToolRule | ToolDenial, Mark]]:

@@ -92,8 +92,7 @@ def read_tools(node: Node, *, floor: bool = False) -> Iterator[tuple[ToolRule | 
 def _tool(item: Node) -> ToolRule | ToolDenial:
     if isinstance(item, ScalarNode):
         return ToolRule(schema.text(item, what="a tool"))
-    known = ("name", "server", "schema", "approval", "args", "rate", "deny")
-    found = schema.keys(item, known, what="a tool")
+    found = schema.keys(item, what="a tool")
     if "deny" in found:
         _alone(item, "deny")
         return ToolDenial(schema.checked(found["deny"], check_tool_name, what="'deny'"))
@@ -133,7 +132,7 @@ def _path(item: Node) -> PathGrant:
                 "not a path with its mode", expected="such as read-only:/var/log", found=excerpt(mode)
             )
         return PathGrant(path, _mode(mode, item.mark))
-    found = schema.keys(item, ("path", "mode"), what="a path")
+    found = schema.keys(item, what="a path")
     place = schema.required(found, "path", item, what="a path")
     chosen = schema.required(found, "mode", item, what="a path")
     mode = _mode(schema.text(chosen, what="'mode'"), chosen.mark)
@@ -165,8 +164,7 @@ def _egress(item: Node) -> EgressRule | EgressDenial:
         return _short_egress(schema.text(item, what="'network_egress'"))
     if isinstance(item, MapNode) and any(member.key.text == "deny" for member in item.members):
         return _egress_denial(item)
-    known = ("host", "port", "scheme", "methods", "paths", "tls", "address", "limits")
-    found = schema.keys(item, known, what="an egress rule", later=("rate", "approval"))
+    found = schema.keys(item, what="an egress rule", later=("rate", "approval"))
     scheme = Scheme(_choice(found, "scheme", [word.value for word in Scheme], Scheme.HTTPS.value))
     address = tuple(_addresses(found["address"])) if "address" in found else ()
     host = _host(schema.required(found, "host", item, what="an egress rule"), "host", alone=bool(address))
@@ -224,7 +222,7 @@ def _endpoint(text: str) -> Endpoint:
 
 
 def _egress_denial(item: MapNode) -> EgressDenial:
-    found = schema.keys(item, ("deny", "port", "methods", "paths"), what="an egress denial")
+    found = schema.keys(item, what="an egress denial")
     return EgressDenial(
         host=_host(found["deny"], "deny", alone=True),
         port=_port(found["port"]) if "port" in found else None,
@@ -259,8 +257,7 @@ def read_secrets(node: Node, *, sinks: tuple[Endpoint, ...]) -> Iterator[tuple[S
 def _secret(item: Node, sinks: tuple[Endpoint, ...]) -> SecretGrant:
     if isinstance(item, ScalarNode):
         return SecretGrant(schema.text(item, what="a secret"), sinks)
-    known = ("name", "ref", "hosts", "inject", "shape", "max_uses")
-    found = schema.keys(item, known, what="a secret")
+    found = schema.keys(item, what="a secret")
     hosts = sinks
     if "hosts" in found:
         named = schema.checked_texts(found["hosts"], lambda text: check_sink(_endpoint(text)), what="'hosts'")
@@ -278,8 +275,7 @@ def _secret(item: Node, sinks: tuple[Endpoint, ...]) -> SecretGrant:
 
 
 def _injection(node: Node) -> Injection:
-    known = ("header", "format", "basic", "query", "body", "exchange", "sigv4")
-    found = schema.keys(node, known, what="'inject'")
+    found = schema.keys(node, what="'inject'")
     places = [key for key in found if key != "format"]
     if len(places) != 1 or ("format" in found and places != ["header"]):
         expected = "header and perhaps format, or basic, or query, or body, or exchange, or sigv4"
@@ -302,7 +298,7 @@ def _injection(node: Node) -> Injection:
 
 
 def _body_injection(node: Node) -> Injection:
-    found = schema.keys(node, ("json", "form"), what="'body'")
+    found = schema.keys(node, what="'body'")
     if len(found) != 1:
         place = schema.key_mark(node, "".join([*found][1:]))
         raise WrongType("not one place of a body", expected="json or form", where=str(place))
@@ -312,7 +308,7 @@ def _body_injection(node: Node) -> Injection:
 
 
 def _signing_injection(node: Node) -> Injection:
-    found = schema.keys(node, ("service", "region"), what="'sigv4'")
+    found = schema.keys(node, what="'sigv4'")
     service, region = (
         schema.checked(schema.required(found, key, node, what="'sigv4'"), check_aws_name, what=f"'{key}'")
         for key in ("service", "region")
@@ -342,7 +338,7 @@ def read_models(node: Node) -> Iterator[tuple[ModelRule, Mark]]:
 def _model(item: Node) -> ModelRule:
     if isinstance(item, ScalarNode):
         return ModelRule(schema.text(item, what="a model"))
-    found = schema.keys(item, ("name", "upstream", "max_tokens"), what="a model")
+    found = schema.keys(item, what="a model")
     named = schema.required(found, "name", item, what="a model")
     name = schema.checked(named, check_model_name, what="'name'")
     attested = _choice(found, "upstream", ("any", "attested"), "any") == "attested"
@@ -357,7 +353,7 @@ def read_resources(node: Node) -> Resources:
         "disk": schema.size,
         "pids": schema.whole_number,
     }
-    found = schema.keys(node, readers, what="'resources'")
+    found = schema.keys(node, what="'resources'")
     bounds = {name: readers[name](value, what=f"'{name}'") for name, value in found.items()}
     for name, value in found.items():
         with located(value.mark):

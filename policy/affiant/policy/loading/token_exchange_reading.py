@@ -22,10 +22,6 @@ from affiant.policy.normal_form import schema
 
 __all__ = ["read_token_exchange"]
 
-_KEYS: Final = (
-    *("grant", "url", "client_id", "client_auth", "issuer", "subject", "key_id"),
-    *("subject_token_type", "audience", "resource", "scope"),
-)
 _WHAT: Final = "'exchange'"
 _WORDS: Final[Mapping[str, type[StrEnum]]] = {
     "grant": GrantType,
@@ -40,7 +36,7 @@ def read_token_exchange(node: Node) -> TokenExchange:
     Raises:
         AffiantError: with its place.
     """
-    found = schema.keys(node, _KEYS, what=_WHAT)
+    found = schema.keys(node, what=_WHAT)
     for name in ("grant", "url"):
         schema.required(found, name, node, what=_WHAT)
     members = {name: _member(name, value) for name, value in found.items()}

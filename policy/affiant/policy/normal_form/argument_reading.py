@@ -74,8 +74,7 @@ def _argument(name: str, node: Node) -> Argument:
     if isinstance(node, ScalarNode):
         schema.one_of(node, ("any",), what="an argument")
         return Argument(name, AnyValue())
-    known = (*_KINDS, "write", "max_items", "optional")
-    found = schema.keys(node, known, what="an argument")
+    found = schema.keys(node, what="an argument")
     optional = "optional" in found and schema.boolean(found["optional"], what="'optional'")
     left = {key: value for key, value in found.items() if key != "optional"}
     return Argument(name, _constraint(left, node), optional) if left else Argument(name, AnyValue(), optional)
@@ -204,8 +203,7 @@ def _tokens(node: Node) -> tuple[str, ...]:
 
 def _each(found: Mapping[str, Node]) -> Each:
     node = found["each"]
-    known = (*(kind for kind in _KINDS if kind not in ("each", "argv")), "write")
-    inner = _constraint(schema.keys(node, known, what="'each'"), node, inner=True)
+    inner = _constraint(schema.keys(node, what="'each'"), node, inner=True)
     assert not isinstance(inner, (AnyValue, Argv, Each))
     most = schema.whole_number(found["max_items"], what="'max_items'") if "max_items" in found else 64
     with located(found.get("max_items", node).mark):

@@ -1,7 +1,7 @@
 """Lists every key of the format, by the mapping that holds it.
 
-What a reader knows stands in that reader; here it stands once more, for whatever speaks about a file without reading
-it: the schema for editors, and the line that a refusal shows. A test holds both equal.
+The reader accepts these and no others. The line that an error shows hides what is under any other key, and a test holds
+the schema for editors equal to this list.
 """
 
 from __future__ import annotations

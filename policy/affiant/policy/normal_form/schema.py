@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from affiant.errors import ConfigurationError, MalformedError
 from affiant.policy.canonical.errors import (
@@ -21,6 +21,7 @@ from affiant.policy.canonical.errors import (
 )
 from affiant.policy.canonical.request_names import looks_like_a_value
 from affiant.policy.canonical.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
+from affiant.policy.normal_form.format_keys import KEYS
 
 __all__ = [
     "SIZE",
@@ -31,6 +32,7 @@ __all__ = [
     "items",
     "key_mark",
     "keys",
+    "maybe",
     "one_of",
     "required",
     "size",
@@ -44,15 +46,18 @@ _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{0,64}\Z")
 _NUMBER: Final = re.compile(r"(?:0|[1-9][0-9]{0,14})\Z")
 SIZE: Final = re.compile(r"([1-9][0-9]{0,8})(KiB|MiB|GiB|TiB)\Z")
 _UNITS: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_T = TypeVar("_T")
 _KINDS: Final = {ScalarNode: "a value", ListNode: "a list", MapNode: "a mapping"}
 
 
-def keys(node: Node, known: Collection[str], *, what: str, later: Collection[str] = ()) -> Mapping[str, Node]:
+def keys(
+    node: Node, *, what: str, known: Collection[str] | None = None, later: Collection[str] = ()
+) -> Mapping[str, Node]:
     """The members of a mapping, by key.
 
     Args:
-        known: every key that may be there.
-        what: the mapping's name in a refusal.
+        what: the mapping's name in an error message.
+        known: every key that may be there; None: those that :data:`KEYS` lists for ``what``.
         later: keys of the format that nothing enforces in this version.
 
     Raises:
@@ -61,6 +66,7 @@ def keys(node: Node, known: Collection[str], *, what: str, later: Collection[str
     """
     if not isinstance(node, MapNode):
         raise _wrong(node, f"a mapping for {what}")
+    known = KEYS[what] if known is None else known
     found: dict[str, Node] = {}
     for member in node.members:
         name = member.key.text
@@ -105,6 +111,14 @@ def required(found: Mapping[str, Node], name: str, node: Node, *, what: str) -> 
             f"{what} needs the key {name!r}", code="policy.missing_key", where=str(node.mark)
         )
     return found[name]
+
+
+def maybe(node: Node | None, read: Callable[[Node], _T], default: _T) -> _T:
+    """What ``read`` makes of ``node``, with its place in errors; ``default`` where there is none."""
+    if node is None:
+        return default
+    with located(node.mark):
+        return read(node)
 
 
 def key_mark(node: Node, name: str) -> Mark:

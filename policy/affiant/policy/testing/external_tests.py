@@ -36,7 +36,7 @@ def read_external_tests(
     node = compose(data, source=source)
     if node is None:
         raise EmptyList("the file holds no test", where=f"{source}:1:1")
-    top = schema.keys(node, ("tests",), what="a file of tests")
+    top = schema.keys(node, what="a file of tests", known=("tests",))
     tests = schema.required(top, "tests", node, what="a file of tests")
     if not isinstance(tests, MapNode):
         raise WrongType("wrong type", expected="a mapping of agents to tests", where=str(tests.mark))
