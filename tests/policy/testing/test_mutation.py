@@ -34,7 +34,7 @@ def test_each_is_really_different_or_called_equivalent(policy: Policy, questions
         assert judged is not None
         differences = compare_profiles("dev", profile(whole), profile(changed))
         assert bool(differences) == (judged.fate is not Fate.EQUIVALENT)
-        assert bool(judged.missing) == (judged.fate is Fate.UNNOTICED)
+        assert bool(judged.missing_test) == (judged.fate is Fate.UNNOTICED)
         noticed = [
             trial
             for trial in found.trials
@@ -49,7 +49,9 @@ def test_with_the_tests_that_are_missing_every_mutant_is_noticed(policy: Policy)
     found = tried(policy, [])
     mutants = planned_mutants(found)
     missing = [
-        judged.missing for mutant in mutants if (judged := judge_mutant(found, mutant)) and judged.missing
+        judged.missing_test
+        for mutant in mutants
+        if (judged := judge_mutant(found, mutant)) and judged.missing_test
     ]
     if not missing:
         return
@@ -75,7 +77,7 @@ def fates(sections: str, *questions: str) -> dict[str, JudgedMutant]:
 def test_a_rule_that_another_covers_is_equivalent_when_dropped():
     found = fates("filesystem_access: ['read-write:/w', 'read:/w/a']")
     assert found["filesystem/0 dropped"].fate is Fate.EQUIVALENT  # read:/w/a comes first in the normal form
-    assert found["filesystem/1 dropped"].missing == '{allow: {read: "/w"}}'
+    assert found["filesystem/1 dropped"].missing_test == '{allow: {read: "/w"}}'
 
 
 def test_a_tools_last_rule_with_a_path_is_dropped_without_a_change_of_paths():
@@ -98,7 +100,7 @@ def test_what_no_test_can_ask_for_is_told_apart():
 
 def test_approval_is_noticed_by_a_test_that_asks():
     sections = "tools: [{name: a, approval: true}]"
-    assert fates(sections)["tools/0 without approval"].missing == '{ask: {tool: "a"}}'
+    assert fates(sections)["tools/0 without approval"].missing_test == '{ask: {tool: "a"}}'
     assert fates(sections, "tool:a")["tools/0 without approval"].fate is Fate.NOTICED
 
 
@@ -119,8 +121,8 @@ def test_what_a_tool_may_be_called_with_is_mutated_too(tools: str, asked: str):
 
 def test_the_missing_test_of_a_call_has_its_arguments():
     found = fates("tools: [{name: a, args: {n: {max: 3}, s: any}}]")
-    assert found["tools/0 any value of 'n'"].missing == '{deny: {tool: "a", args: {"n": null, "s": 0}}}'
-    assert found["tools/0 any arguments"].missing.startswith('{deny: {tool: "a", args: {')
+    assert found["tools/0 any value of 'n'"].missing_test == '{deny: {tool: "a", args: {"n": null, "s": 0}}}'
+    assert found["tools/0 any arguments"].missing_test.startswith('{deny: {tool: "a", args: {')
 
 
 def test_a_change_of_a_path_is_noticed_by_a_call_that_names_it():

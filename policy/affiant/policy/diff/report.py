@@ -13,7 +13,7 @@ from typing import Final
 from affiant.command_line import printable
 from affiant.policy.diff.difference_groups import DifferenceGroup, grouped, places_of
 from affiant.policy.diff.differences import Difference, Direction
-from affiant.policy.diff.restriction import side_members
+from affiant.policy.diff.restriction import difference_members
 from affiant.policy.loading.profile_set import ProfileSet
 from affiant.policy.rendering.markup import markdown_page, markdown_table, markdown_text
 from affiant.policy.rendering.review_formats import sarif_location, sarif_log
@@ -83,25 +83,20 @@ def difference_document(
         "old": _file(old),
         "new": _file(new),
         "counts": {direction.value: count for direction, count in _counts(together).items()},
-        "differences": [{**_difference(found), "group": groups[id(found)]} for found in differences],
+        "differences": [
+            {
+                **difference_members(found),
+                "agent": found.agent,
+                "secrets": list(found.secrets),
+                "group": groups[id(found)],
+            }
+            for found in differences
+        ],
     }
 
 
 def _file(profiles: ProfileSet) -> Mapping[str, str]:
     return {"file": profiles.source, "digest": profiles.digest, "source_digest": profiles.source_digest}
-
-
-def _difference(found: Difference) -> Mapping[str, object]:
-    return {
-        "agent": found.agent,
-        "plane": found.plane,
-        "direction": found.direction.value,
-        "request": found.request,
-        "stands_for_others": found.others,
-        "secrets": list(found.secrets),
-        "old": side_members(found.old),
-        "new": side_members(found.new),
-    }
 
 
 def _by_agent(differences: Sequence[Difference]) -> Sequence[tuple[str, Sequence[DifferenceGroup]]]:

@@ -28,12 +28,12 @@ __all__ = [
     "MOST_REQUESTS",
     "NotARestriction",
     "compare_restriction",
+    "difference_members",
     "first_wider",
     "require_enforced",
     "require_restriction",
     "restriction_digest",
     "restriction_document",
-    "side_members",
 ]
 
 _NARROWING: Final = "affiant-narrowing/1"
@@ -120,17 +120,7 @@ def restriction_document(differences: Sequence[Difference], *, old: str, new: st
         "typ": _NARROWING,
         "old": old,
         "new": new,
-        "differences": [
-            {
-                "plane": found.plane,
-                "direction": found.direction.value,
-                "request": found.request,
-                "stands_for_others": found.others,
-                "old": side_members(found.old, placed=False),
-                "new": side_members(found.new, placed=False),
-            }
-            for found in differences
-        ],
+        "differences": [difference_members(found, placed=False) for found in differences],
     }
 
 
@@ -139,8 +129,19 @@ def restriction_digest(document: Mapping[str, object]) -> str:
     return sha256_name(canonical(document))
 
 
-def side_members(side: Side, *, placed: bool = True) -> Mapping[str, object]:
-    """One side of a difference as JSON members, with the places of its rules in their file if ``placed``."""
+def difference_members(found: Difference, *, placed: bool = True) -> Mapping[str, object]:
+    """A difference as JSON members, with the places of its rules in their files if ``placed``."""
+    return {
+        "plane": found.plane,
+        "direction": found.direction.value,
+        "request": found.request,
+        "stands_for_others": found.others,
+        "old": _side_members(found.old, placed=placed),
+        "new": _side_members(found.new, placed=placed),
+    }
+
+
+def _side_members(side: Side, *, placed: bool) -> Mapping[str, object]:
     rules = zip(side.rules, side.places, strict=False)
     placed_rules = [{"id": rule, "where": place} for rule, place in rules]
     return {

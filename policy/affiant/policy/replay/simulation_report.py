@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from itertools import groupby
 from typing import Final
 
@@ -79,10 +80,7 @@ def simulation_document(found: Simulation, new: ProfileSet, old: ProfileSet | No
         "not_reproduced": None if old is None else found.not_reproduced,
         "other_policy": None if old is None else found.other_policy,
         "untold": found.untold,
-        "agents": {
-            name: {"decisions": each.decisions, "wider": each.wider, "narrower": each.narrower}
-            for name, each in found.agents.items()
-        },
+        "agents": {name: asdict(each) for name, each in found.agents.items()},
         "changes": [_group(group) for group in found.groups.values()],
         "changes_not_listed": found.ungrouped,
     }
@@ -98,14 +96,7 @@ def _group(group: ChangeGroup) -> Mapping[str, object]:
         "wider": group.is_wider,
         "count": group.count,
         "samples": [
-            {
-                "log": sample.log,
-                "line": sample.line,
-                "request": sample.request,
-                "reason_before": sample.reason_before,
-                "reason": sample.reason,
-                "rules": [{"id": rule, "where": place} for rule, place in sample.rules],
-            }
+            {**asdict(sample), "rules": [{"id": rule, "where": place} for rule, place in sample.rules]}
             for sample in group.samples
         ],
     }

@@ -69,8 +69,8 @@ class Fate(StrEnum):
 class JudgedMutant:
     """One mutant of one profile.
 
-    ``missing``: the test that would notice it, where none does; empty where a tool can be called in so many ways that
-    the comparison does not know one: then the mutant counts as unnoticed all the same.
+    ``missing_test``: the test that would notice it, where none does; None where a tool can be called in so many ways
+    that the comparison does not know one: then the mutant counts as unnoticed all the same.
     """
 
     agent: str
@@ -78,7 +78,7 @@ class JudgedMutant:
     where: str
     change: str
     fate: Fate
-    missing: str = ""
+    missing_test: str | None = None
 
 
 def planned_mutants(tried: TriedProfile) -> tuple[Mutant, ...]:
@@ -107,7 +107,7 @@ def judge_mutant(tried: TriedProfile, mutant: Mutant) -> JudgedMutant | None:
             fate = Fate.UNASKABLE
         if missing:  # what else differs is not reported
             break
-    return JudgedMutant(agent, mutant.rule, where, mutant.change, fate, missing)
+    return JudgedMutant(agent, mutant.rule, where, mutant.change, fate, missing or None)
 
 
 def _notices(test: PolicyTest, before: CompiledPolicy, after: CompiledPolicy) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from affiant.policy.loading.inline_tests import effect_of
@@ -72,9 +72,14 @@ class TrialReport:
         return sum(len(each.trials) for each in self.tried)
 
     @property
-    def failed(self) -> Sequence[tuple[TriedProfile, Trial]]:
-        """The tests that do not hold, each with its profile."""
-        return [(each, trial) for each in self.tried for trial in each.trials if not trial.holds]
+    def failed(self) -> Sequence[tuple[str, str, str, str]]:
+        """The tests that do not hold: the place, the agent, what is wanted, and what was decided instead."""
+        return [
+            (str(trial.test.mark), each.profile.name, _wanted(trial, " for"), _decided(each, trial))
+            for each in self.tried
+            for trial in each.trials
+            if not trial.holds
+        ]
 
     @property
     def measures(self) -> Sequence[Measure]:
@@ -119,7 +124,7 @@ class TrialReport:
         if self.limits:
             many = "1 is" if len(self.limits) == 1 else f"{len(self.limits)} are"
             lines = (
-                f"{each.where}: {each.agent}: {each.rule}: {each.name} {each.says}" for each in self.limits
+                f"{each.where}: {each.agent}: {each.rule}: {each.limit} {each.says}" for each in self.limits
             )
             yield "limits", f"{many} not covered, because no test can ask for a limit", list(lines)
 
@@ -127,10 +132,9 @@ class TrialReport:
 
     def lines(self) -> Iterator[str]:
         """For a terminal."""
-        for tried, trial in self.failed:
-            agent, test = tried.profile.name, trial.test
-            yield f"{test.mark}: failed: {agent}: wants {test.wanted.value} for {test.request}"
-            yield f"  {_decided(tried, trial)}"
+        for place, agent, wants, decided in self.failed:
+            yield f"{place}: failed: {agent}: wants {wants}"
+            yield f"  {decided}"
         yield self.count_text
         for name, text, lines in self.missing:
             yield f"{name}: {text}"
@@ -140,21 +144,12 @@ class TrialReport:
 
     def markdown(self) -> str:
         """Tests that do not hold, and what was asked to be measured with all that is missing."""
-        failed = [
-            (
-                str(trial.test.mark),
-                tried.profile.name,
-                f"{trial.test.wanted.value} for {trial.test.request}",
-                _decided(tried, trial),
-            )
-            for tried, trial in self.failed
-        ]
-        page = [*markdown_table(("place", "agent", "wants", "decided"), failed, most=MAX_ROWS, cell=MAX_CELL)]
+        head = ("place", "agent", "wants", "decided")
+        page = [*markdown_table(head, self.failed, most=MAX_ROWS, cell=MAX_CELL)]
         for name, text, lines in self.missing:
-            head = "limit" if name == "limits" else "missing"
-            rows = [(line,) for line in lines]
             page += [f"**{name}**: {markdown_text(text)}", ""]
-            page += markdown_table((head,), rows, most=MAX_ROWS, cell=MAX_CELL)
+            heading = "limit" if name == "limits" else "missing"
+            page += markdown_table((heading,), [(line,) for line in lines], most=MAX_ROWS, cell=MAX_CELL)
         return markdown_page(f"{self.source}: {self.count_text}", page)
 
     # -- JSON --------------------------------------------------------------------------------------------------
@@ -168,18 +163,9 @@ class TrialReport:
             "tests": [_test(tried, trial) for tried in self.tried for trial in tried.trials],
             "failed": len(self.failed),
             "coverage": None if self.coverage is None else [_rule(rule) for rule in self.coverage],
-            "mutants": None if self.mutants is None else [_mutant(mutant) for mutant in self.mutants],
+            "mutants": None if self.mutants is None else list(map(asdict, self.mutants)),
             "mutants_not_tried": self.not_tried,
-            "limits_not_tested": [
-                {
-                    "agent": each.agent,
-                    "rule": each.rule,
-                    "limit": each.name,
-                    "where": each.where,
-                    "says": each.says,
-                }
-                for each in self.limits
-            ],
+            "limits_not_tested": list(map(asdict, self.limits)),
             "measures": {
                 each.name: {
                     "found": each.found,
@@ -222,7 +208,7 @@ def _unnoticed(report: TrialReport) -> Iterator[str]:
     for mutant in report.mutants or ():
         if mutant.fate is Fate.UNNOTICED:
             changed = f"{mutant.rule} {mutant.change}" if mutant.rule else mutant.change
-            missing = mutant.missing or "some other"
+            missing = mutant.missing_test or "some other"
             yield f"{mutant.where}: {mutant.agent}: {changed}: no test notices; {missing} would"
 
 
@@ -231,11 +217,15 @@ def _suite(tried: TriedProfile) -> tuple[str, Sequence[JUnitCase]]:
     return name, [
         JUnitCase(
             f"{trial.test.mark.source}.{name}",
-            f"{trial.test.wanted.value} {trial.test.request}",
+            _wanted(trial),
             None if trial.holds else f"{trial.test.mark}: {_decided(tried, trial)}",
         )
         for trial in tried.trials
     ]
+
+
+def _wanted(trial: Trial, word: str = "") -> str:
+    return f"{trial.test.wanted.value}{word} {trial.test.request}"
 
 
 def _decided(tried: TriedProfile, trial: Trial) -> str:
@@ -266,15 +256,4 @@ def _rule(rule: RuleCoverage) -> Mapping[str, object]:
         "where": rule.where,
         "covered": rule.covered,
         "missing": list(rule.missing),
-    }
-
-
-def _mutant(mutant: JudgedMutant) -> Mapping[str, object]:
-    return {
-        "agent": mutant.agent,
-        "rule": mutant.rule,
-        "where": mutant.where,
-        "change": mutant.change,
-        "fate": mutant.fate.value,
-        "missing_test": mutant.missing or None,
     }

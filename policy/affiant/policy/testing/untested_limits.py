@@ -21,7 +21,7 @@ class UntestedLimit:
 
     agent: str
     rule: str
-    name: str
+    limit: str
     where: str
     says: str
 
