@@ -14,9 +14,12 @@ from tests.properties import thorough
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.questions import parse_question
 from affiant.policy.loading.load import load_profiles
+from affiant.policy.model.profile import EgressDenial, ToolDenial
 from affiant.policy.testing.coverage import coverage_of
 from affiant.policy.testing.trial import TriedProfile
 
+NO_DENY = ("no deny test that it decides",)
+NO_ALLOW, NO_NEAR_MISS = "no allow test that it decides", "no deny test that nearly meets it"
 QUESTIONS = st.lists(some.tools | some.paths | some.egress | some.connections | some.models, max_size=12)
 
 
@@ -26,12 +29,16 @@ def test_no_rule_is_covered_that_no_test_decided(policy, questions):
     found = tried(policy, questions)
     for rule in coverage_of(found):
         deciding = [trial for trial in found.trials if rule.rule in trial.decision.rules]
-        if rule.denies:
+        judged = found.policy.policy.rules[rule.rule]
+        denies = isinstance(judged, (ToolDenial, EgressDenial)) or getattr(judged, "mode", None) == "none"
+        if denies:
+            assert rule.missing in ((), NO_DENY)
             assert rule.covered == any(trial.test.wanted is Effect.DENY for trial in deciding)
         else:
-            assert rule.hit == any(trial.test.wanted is not Effect.DENY for trial in deciding)
-            assert not rule.covered or rule.hit
-        if rule.near_miss:
+            hit = any(trial.test.wanted is not Effect.DENY for trial in deciding)
+            assert (NO_ALLOW not in rule.missing) == hit
+            assert not rule.covered or hit
+        if not denies and NO_NEAR_MISS not in rule.missing:
             assert any(
                 trial.test.wanted is Effect.DENY and not trial.decision.rules for trial in found.trials
             )
@@ -46,7 +53,7 @@ def test_tests_that_do_not_hold_cover_nothing(policy, questions):
         replace(trial, test=replace(trial.test, wanted=wrong[trial.test.wanted])) for trial in found.trials
     )
     failing = TriedProfile(found.profile, found.policy, trials)
-    assert not any(rule.hit or rule.near_miss for rule in coverage_of(failing))
+    assert all(rule.missing in (NO_DENY, (NO_ALLOW, NO_NEAR_MISS)) for rule in coverage_of(failing))
 
 
 RULE = "network_egress: [{host: a.b.com, methods: [GET], paths: ['/v1/**']}]"

@@ -6,8 +6,8 @@ digest. This command goes back from there to the line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
@@ -15,7 +15,6 @@ import click
 from affiant.command_line import print_json, printable
 from affiant.errors import ConfigurationError
 from affiant.policy.canonical.errors import excerpt
-from affiant.policy.canonical.strict_yaml import Mark
 from affiant.policy.editor.completion import complete_agents, complete_rules
 from affiant.policy.editor.rule_text import text_by_id
 from affiant.policy.loading.policy_file import read_profiles
@@ -29,8 +28,8 @@ class _Found:
     """A rule of an agent's profile: where the file says it, and what it says, as a profile would."""
 
     agent: str
-    rule: str
-    where: Mark
+    id: str
+    where: str
     text: str
 
 
@@ -64,10 +63,10 @@ def rule_command(
     chosen = _chosen(read_profiles(file), agent, digest)
     found = [_find(profile, each) for profile in chosen for each in ids]
     if as_json:
-        print_json({"policy_digest": chosen[0].digest, "rules": [_document(each) for each in found]})
+        print_json({"policy_digest": chosen[0].digest, "rules": [asdict(each) for each in found]})
         return
-    for line in _lines(found):
-        click.echo(printable(line))
+    for each in found:
+        click.echo(printable(f"{each.where}  {each.agent}  {each.id}: {each.text}"))
     click.echo(f"policy {chosen[0].digest}")
 
 
@@ -108,13 +107,4 @@ def _find(profile: Profile, rule: str) -> _Found:
             found=excerpt(rule),
             hint="'affiant policy show FILE AGENT' lists them all",
         )
-    return _Found(profile.name, rule, profile.places[rule], text_by_id(profile.compiled.policy, rule))
-
-
-def _lines(found: Sequence[_Found]) -> Iterator[str]:
-    for each in found:
-        yield f"{each.where}  {each.agent}  {each.rule}: {each.text}"
-
-
-def _document(found: _Found) -> Mapping[str, object]:
-    return {"agent": found.agent, "id": found.rule, "where": str(found.where), "text": found.text}
+    return _Found(profile.name, rule, str(profile.places[rule]), text_by_id(profile.compiled.policy, rule))

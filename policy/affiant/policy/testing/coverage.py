@@ -22,33 +22,17 @@ __all__ = ["RuleCoverage", "coverage_of"]
 
 @dataclass(frozen=True, slots=True)
 class RuleCoverage:
-    """What the tests of ``agent`` say about one rule.
-
-    ``hit``: it decides a test that holds, by allowing; for a rule that ``denies``, by denying.
-    """
+    """What the tests of ``agent`` say about one rule; ``missing``: the tests that it lacks, in words."""
 
     agent: str
     rule: str
     where: str
-    denies: bool
-    hit: bool
-    near_miss: bool
+    missing: tuple[str, ...]
 
     @property
     def covered(self) -> bool:
         """Whether nothing is missing."""
         return not self.missing
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """The tests that it lacks, in words."""
-        if self.denies:
-            return () if self.hit else ("no deny test that it decides",)
-        wanted = {
-            "no allow test that it decides": self.hit,
-            "no deny test that nearly meets it": self.near_miss,
-        }
-        return tuple(text for text, found in wanted.items() if not found)
 
 
 def coverage_of(tried: TriedProfile) -> tuple[RuleCoverage, ...]:
@@ -57,17 +41,14 @@ def coverage_of(tried: TriedProfile) -> tuple[RuleCoverage, ...]:
     allowed = {rule for trial in holding if not _denied(trial) for rule in trial.decision.rules}
     denied = {rule for trial in holding if _denied(trial) for rule in trial.decision.rules}
     missed = set(_nearly_met(holding))
-    return tuple(
-        RuleCoverage(
-            tried.profile.name,
-            name,
-            tried.profile.where(name),
-            denies=_denies(rule),
-            hit=name in (denied if _denies(rule) else allowed),
-            near_miss=name in missed,
-        )
-        for name, rule in tried.policy.policy.rules.items()
-    )
+    found = []
+    for name, rule in tried.policy.policy.rules.items():
+        wanted = {"no deny test that it decides": denied}
+        if not _denies(rule):
+            wanted = {"no allow test that it decides": allowed, "no deny test that nearly meets it": missed}
+        missing = tuple(text for text, rules in wanted.items() if name not in rules)
+        found.append(RuleCoverage(tried.profile.name, name, tried.profile.where(name), missing))
+    return tuple(found)
 
 
 def _denies(rule: Rule) -> bool:

@@ -162,7 +162,9 @@ class TrialReport:
             "policy_digest": self.digest,
             "tests": [_test(tried, trial) for tried in self.tried for trial in tried.trials],
             "failed": len(self.failed),
-            "coverage": None if self.coverage is None else [_rule(rule) for rule in self.coverage],
+            "coverage": None
+            if self.coverage is None
+            else [{**asdict(rule), "covered": rule.covered} for rule in self.coverage],
             "mutants": None if self.mutants is None else list(map(asdict, self.mutants)),
             "mutants_not_tried": self.not_tried,
             "limits_not_tested": list(map(asdict, self.limits)),
@@ -246,14 +248,4 @@ def _test(tried: TriedProfile, trial: Trial) -> Mapping[str, object]:
         "request": trial.test.request,
         "holds": trial.holds,
         "effect": effect_of(trial.decision).value,
-    }
-
-
-def _rule(rule: RuleCoverage) -> Mapping[str, object]:
-    return {
-        "agent": rule.agent,
-        "rule": rule.rule,
-        "where": rule.where,
-        "covered": rule.covered,
-        "missing": list(rule.missing),
     }
