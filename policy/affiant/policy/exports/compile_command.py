@@ -122,11 +122,7 @@ def _tell(exports: Sequence[Export], *, printed: bool) -> None:
 
 def _places(exports: Sequence[Export], output: Path) -> Mapping[Path, str]:
     """Where each document goes: ``output`` itself for one that is not to lie in a folder."""
-    documents = [
-        (f"{export.profile.name}{document.suffix}", document.text)
-        for export in exports
-        for document in export.documents
-    ]
+    documents = [file for export in exports for file in export.files]
     if len(documents) == 1 and not output.is_dir():
         return {output: documents[0][1]}
     return {output / name: text for name, text in documents}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 from affiant.command_line import printable
 from affiant.policy.exports.model import Export, Loss, Outcome
@@ -27,10 +28,7 @@ def export_document(exports: Sequence[Export]) -> Mapping[str, object]:
             {
                 "agent": export.profile.name,
                 "policy_digest": export.profile.digest,
-                "documents": [
-                    {"name": f"{export.profile.name}{document.suffix}", "text": document.text}
-                    for document in export.documents
-                ],
+                "documents": [{"name": name, "text": text} for name, text in export.files],
                 "exact": export.exact,
                 "losses": [_loss(export, loss) for loss in export.losses],
             }
@@ -40,15 +38,7 @@ def export_document(exports: Sequence[Export]) -> Mapping[str, object]:
 
 
 def _loss(export: Export, loss: Loss) -> Mapping[str, object]:
-    return {
-        "rule": loss.rule,
-        "where": export.where(loss.rule),
-        "kind": loss.kind,
-        "outcome": loss.outcome.value,
-        "direction": _direction(loss.outcome),
-        "text": loss.text,
-        "allow_wider": loss.optional,
-    }
+    return {**asdict(loss), "where": export.where(loss.rule), "direction": _direction(loss.outcome)}
 
 
 def _direction(outcome: Outcome) -> str:
@@ -56,7 +46,7 @@ def _direction(outcome: Outcome) -> str:
 
 
 def _text(loss: Loss) -> str:
-    choice = f"; --allow-wider {loss.kind}" if loss.optional and loss.outcome is Outcome.OMITTED else ""
+    choice = f"; --allow-wider {loss.kind}" if loss.allow_wider and loss.outcome is Outcome.OMITTED else ""
     return f"{loss.rule}: {loss.text} [{loss.kind}, {_direction(loss.outcome)}{choice}]"
 
 

@@ -48,14 +48,14 @@ class Loss:
     """One thing that the target does not say.
 
     ``rule`` is a rule id (``egress/0``, ``limits/tokens``), ``approval``, ``models``, ``resources`` or :data:`PROFILE`.
-    ``kind`` is a stable word; ``optional``: ``--allow-wider`` with it would write the rule all the same.
+    ``kind`` is a stable word; ``allow_wider``: ``--allow-wider`` with it would write the rule all the same.
     """
 
     rule: str
     kind: str
     outcome: Outcome
     text: str
-    optional: bool = False
+    allow_wider: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,11 @@ class Export:
     def where(self, rule: str) -> str:
         """``file:line:column`` of a rule, or of the profile."""
         return self.profile.where(rule)
+
+    @property
+    def files(self) -> tuple[tuple[str, str], ...]:
+        """The name and the text of each document."""
+        return tuple((f"{self.profile.name}{each.suffix}", each.text) for each in self.documents)
 
     @property
     def exact(self) -> tuple[str, ...]:
@@ -114,7 +119,7 @@ class Ledger:
         """
         accepted = self._wider.issuperset(more)
         outcome = Outcome.WIDENED if accepted else Outcome.OMITTED
-        self._losses += [Loss(rule, kind, outcome, text, optional=True) for kind, text in more.items()]
+        self._losses += [Loss(rule, kind, outcome, text, allow_wider=True) for kind, text in more.items()]
         return accepted
 
     def omitted(self, rule: str, kind: str, text: str) -> None:

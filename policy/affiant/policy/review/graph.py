@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.policy.authority.authority import Authority
-from affiant.policy.authority.tool_words import call_words
+from affiant.policy.authority.matrix import Column, rows_of
 from affiant.policy.authority.words import requests_words
-from affiant.policy.decision.decide import Effect
 from affiant.policy.diff.reachable import Reach
-from affiant.policy.model.profile import PathMode, Scheme
+from affiant.policy.model.profile import Scheme
 from affiant.policy.review.page_text import plain
 from affiant.policy.review.summary import host_name
 
@@ -81,17 +80,40 @@ def _note(said: Iterable[str]) -> str:
 
 def _edges(authority: Authority) -> Iterator[tuple[Edge, Node, str]]:
     """Each edge, with what is to be said of the node that is not the agent."""
-    agent = Node("agent", authority.agent)
-    yield from _shortened(agent, "secret", _secrets(authority, agent))
-    yield from _shortened(agent, "file", _files(authority, agent))
-    yield from _shortened(agent, "tool", _tools(authority, agent))
-    yield from _shortened(agent, "host", _hosts(authority, agent))
+    agent, column = Node("agent", authority.agent), Column(authority, formats=False)
+    below = {entry.path: len(entry.except_paths) for entry in authority.files}
+    found: dict[str, list[tuple[Edge, Node, str]]] = {kind: [] for kind in ("secret", "file", "tool", "host")}
+    for row, reach in rows_of([authority]).items():
+        cell = column.cell(row, reach)
+        asks, words = cell.letter == "P", "; ".join(cell.words)
+        if row.plane == "model" or cell.letter == "N":
+            continue
+        if reach is not None:
+            node, carried = Node("host", host_name(reach)), _carried(authority, reach)
+            edge, note = Edge(agent, node, asks=asks, carries=bool(carried)), _sent(reach, carried)
+        elif row.plane == "tool":
+            node, note = Node("tool", row.name), words
+            edge = Edge(agent, node, asks=asks)
+        elif row.plane == "path":
+            node = Node("file", row.name)
+            note = words.partition(",")[0] + (f", but {below[row.name]} below" if below[row.name] else "")
+            edge = Edge(node, agent, back=cell.letter == "W")
+        else:
+            node = Node("secret", row.name)
+            ends = [line.partition(",")[0] for line in cell.words if line.startswith("to ")]
+            note = ends[0] if len(ends) == 1 else f"to {len(ends)} hosts" if ends else "usable nowhere"
+            edge = Edge(node, agent, asks=asks, carries=bool(ends))
+        found[node.kind].append((edge, node, plain(note)))
+    found["host"].sort(
+        key=lambda each: not each[0].carries
+    )  # those are never among the rest that is only counted
+    for kind, listed in found.items():
+        yield from _shortened(agent, kind, listed)
 
 
 def _shortened(
-    agent: Node, kind: str, found: Iterable[tuple[Edge, Node, str]]
+    agent: Node, kind: str, listed: Sequence[tuple[Edge, Node, str]]
 ) -> Iterator[tuple[Edge, Node, str]]:
-    listed = list(found)
     kept = listed if len(listed) <= _SHOWN else listed[: _SHOWN - 1]
     yield from kept
     more = len(listed) - len(kept)
@@ -100,47 +122,6 @@ def _shortened(
         ends = (rest, agent) if kind in ("secret", "file") else (agent, rest)
         carries = any(edge.carries for edge, _, _ in listed[len(kept) :])
         yield Edge(*ends, carries=carries), rest, "in the table above"
-
-
-def _secrets(authority: Authority, agent: Node) -> Iterator[tuple[Edge, Node, str]]:
-    for secret in authority.secrets:
-        node = Node("secret", secret.grant.name)
-        asks = bool(secret.sinks) and all(sink.effect is Effect.ASK for sink in secret.sinks)
-        hosts = dict.fromkeys(sink.host for sink in secret.sinks)
-        note = "usable nowhere"
-        if hosts:
-            note = f"to {plain(next(iter(hosts)))}" if len(hosts) == 1 else f"to {len(hosts)} hosts"
-        yield Edge(node, agent, asks=asks, carries=bool(secret.sinks)), node, note
-
-
-def _files(authority: Authority, agent: Node) -> Iterator[tuple[Edge, Node, str]]:
-    for entry in authority.files:
-        node = Node("file", entry.path)
-        but = f", but {len(entry.except_paths)} below" if entry.except_paths else ""
-        writes = entry.mode is PathMode.READ_WRITE
-        yield Edge(node, agent, back=writes), node, f"{entry.mode.value}{but}"
-
-
-def _tools(authority: Authority, agent: Node) -> Iterator[tuple[Edge, Node, str]]:
-    found: dict[str, list[Effect]] = {}
-    limited: dict[str, bool] = {}
-    for tool in authority.tools:
-        found.setdefault(tool.name, []).append(tool.effect)
-        limited[tool.name] = limited.get(tool.name, True) and bool(call_words(tool))
-    for name, effects in found.items():
-        node = Node("tool", name)
-        asks = Effect.ALLOW not in effects
-        note = "some calls" if limited[name] else "any call"
-        yield Edge(agent, node, asks=asks), node, note
-
-
-def _hosts(authority: Authority, agent: Node) -> Iterator[tuple[Edge, Node, str]]:
-    """Those to which a secret can go first: they are never among the rest that is only counted, unless all are."""
-    found = [(reach, _carried(authority, reach)) for reach in authority.hosts]
-    for reach, carried in sorted(found, key=lambda each: not each[1]):
-        node = Node("host", host_name(reach))
-        edge = Edge(agent, node, asks=reach.effect is Effect.ASK, carries=bool(carried))
-        yield edge, node, _sent(reach, carried)
 
 
 def _carried(authority: Authority, reach: Reach) -> Sequence[str]:
