@@ -92,7 +92,7 @@ def _of_session(authority: Authority) -> Iterator[str]:
 
 
 def _titles(authorities: Sequence[Authority], nodes: Iterable[_Node]) -> Mapping[_Node, str]:
-    """What stands in each node: of an agent the limits of a session too, and its share of an upstream."""
+    """What is in each node: of an agent the limits of a session too, and its share of an upstream."""
     limits = {each.agent: "; ".join(_of_session(each)) for each in authorities}
     found = {node: node.name if node.kind == "host" else f"{node.kind} {node.name}" for node in nodes}
     for node in found:

@@ -164,7 +164,7 @@ class ComparisonTooLarge(ConfigurationError):
 
 
 def excerpt(text: object, *, limit: int = 60) -> str:
-    """``text`` quoted, escaped to ASCII and bounded: hostile input as a refusal may show it."""
+    """``text`` quoted, escaped to ASCII and bounded: hostile input as an error may show it."""
     shown = ascii(text)
     return shown if len(shown) <= limit else shown[: limit - 4] + "...'"
 
@@ -195,5 +195,5 @@ class _Located:
 
 
 def located(where: object) -> _Located:
-    """Give every refusal inside that has no place yet the place ``where``."""
+    """Give every error inside that has no place yet the place ``where``."""
     return _Located(where)

@@ -55,7 +55,7 @@ def compose(data: bytes, *, source: str) -> Node | None:
 
     Args:
         data: at most :data:`MAX_BYTES` bytes.
-        source: the name that places in refusals begin with.
+        source: the name that places in error messages begin with.
 
     Raises:
         PolicySyntaxRefused, ``policy.line_breaks``, CharacterRefused, DocumentTooLarge, FeatureRefused,

@@ -132,7 +132,7 @@ def limit_reached(
     wait: int | None,
     rules: Sequence[str] = (),
 ) -> LimitReached:
-    """The refusal of what a meter has no room for.
+    """The error about what a meter has no room for.
 
     Args:
         name: the limit, as ``most_words`` knows it.

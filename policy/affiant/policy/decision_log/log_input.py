@@ -17,7 +17,7 @@ _EVERY: Final = 50_000
 
 
 def log_name(log: IO[bytes]) -> str:
-    """The name that refusals give the log."""
+    """The name that errors give the log."""
     return Path(str(getattr(log, "name", "-"))).name
 
 

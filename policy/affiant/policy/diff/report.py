@@ -1,6 +1,6 @@
 """Reports the differences of policies as text, Markdown, SARIF 2.1.0 and JSON.
 
-Requests that differ alike are told together: one of them in full, and how many more paths there are. Nothing is left
+Requests that differ alike are one group: one of them in full, and how many more paths there are. Nothing is left
 out of the JSON document.
 """
 
@@ -30,17 +30,17 @@ _LEVEL: Final = {Direction.WIDENS: "error", Direction.CHANGES: "error", Directio
 
 def difference_lines(differences: Sequence[Difference]) -> Iterator[str]:
     """One block of lines for each agent."""
-    for agent, told in _by_agent(differences):
-        yield f"{agent}: {_counted(told)}"
-        for line in told:
+    for agent, groups in _by_agent(differences):
+        yield f"{agent}: {_counted(groups)}"
+        for line in groups:
             yield f"  {_mark(line.first.direction)} {line.text}{_at(line.places)}"
 
 
 def difference_markdown(differences: Sequence[Difference], *, old: ProfileSet, new: ProfileSet) -> str:
     """A table for each agent, to be put into a review's comment."""
     lines = []
-    for agent, told in _by_agent(differences):
-        rows = [(line.first.direction.value, line.text, "\n".join(line.places)) for line in told]
+    for agent, groups in _by_agent(differences):
+        rows = [(line.first.direction.value, line.text, "\n".join(line.places)) for line in groups]
         lines += [f"**{markdown_text(agent)}**", "", *markdown_table(("", "what", "rule"), rows)]
     lines.append(f"Policy digest before `{old.digest}`, after `{new.digest}`.")
     return markdown_page(f"{old.source} to {new.source}: {_counted(_together(differences))}", lines)
@@ -58,8 +58,8 @@ def difference_sarif(differences: Sequence[Difference], *, new: ProfileSet, uri:
                 for place in places_of(each.new for each in line.alike)[:1] or ("",)
             ],
         }
-        for agent, told in _by_agent(differences)
-        for line in told
+        for agent, groups in _by_agent(differences)
+        for line in groups
     ]
     rules = sorted({str(result["ruleId"]) for result in results})
     return sarif_log(
@@ -73,12 +73,12 @@ def difference_sarif(differences: Sequence[Difference], *, new: ProfileSet, uri:
 def difference_document(
     differences: Sequence[Difference], *, old: ProfileSet, new: ProfileSet
 ) -> Mapping[str, object]:
-    """Every difference, with both sides; ``counts`` are of groups, as in the text: differences that are told together.
+    """Every difference, with both sides; ``counts`` are of groups, as in the text.
 
     ``group`` is the same for those, and numbers them from 0.
     """
     together = _together(differences)
-    groups = {id(found): number for number, told in enumerate(together) for found in told.alike}
+    groups = {id(found): number for number, group in enumerate(together) for found in group.alike}
     return {
         "old": _file(old),
         "new": _file(new),
@@ -100,13 +100,13 @@ def _file(profiles: ProfileSet) -> Mapping[str, str]:
 
 
 def _by_agent(differences: Sequence[Difference]) -> Sequence[tuple[str, Sequence[DifferenceGroup]]]:
-    """What is told of each agent: nothing of two agents is one line."""
+    """The groups of each agent: nothing of two agents is one line."""
     by_agent = groupby(differences, key=lambda found: found.agent)
     return [(agent, list(grouped(list(found)))) for agent, found in by_agent]
 
 
 def _together(differences: Sequence[Difference]) -> Sequence[DifferenceGroup]:
-    return [line for _, told in _by_agent(differences) for line in told]
+    return [line for _, groups in _by_agent(differences) for line in groups]
 
 
 def _counts(lines: Iterable[DifferenceGroup]) -> Mapping[Direction, int]:

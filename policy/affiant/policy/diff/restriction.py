@@ -109,7 +109,7 @@ def require_enforced(old: CompiledPolicy, new: CompiledPolicy, differences: tupl
 
 
 def restriction_document(differences: Sequence[Difference], *, old: str, new: str) -> Mapping[str, object]:
-    """Every difference of two profiles, as far as their normal forms say it: whoever has both writes the same.
+    """Every difference of two profiles, as far as their normal forms say it: anyone who has both writes the same.
 
     So it names neither files nor places in them, nor the agent, whom a receipt hides.
 
@@ -125,7 +125,7 @@ def restriction_document(differences: Sequence[Difference], *, old: str, new: st
 
 
 def restriction_digest(document: Mapping[str, object]) -> str:
-    """``sha256:`` name of its RFC 8785 bytes: ``dif`` of the record of a narrowing."""
+    """``sha256:`` name of its RFC 8785 bytes: ``dif`` of the record of a permission restriction."""
     return sha256_name(canonical(document))
 
 

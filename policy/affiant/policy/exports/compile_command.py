@@ -92,7 +92,7 @@ def compile_profile(
     if as_json:
         print_json(export_document(exports))
     else:
-        _tell(exports, printed=output is None)
+        _show(exports, printed=output is None)
     if fail_on_loss and any(export.losses for export in exports):
         raise click.exceptions.Exit(EXIT_REFUSED)
 
@@ -107,7 +107,7 @@ def _accepted(target: Target, wider: Sequence[str]) -> frozenset[str]:
     return frozenset(target.wider if _EVERY in wider else wider)
 
 
-def _tell(exports: Sequence[Export], *, printed: bool) -> None:
+def _show(exports: Sequence[Export], *, printed: bool) -> None:
     documents = [document for export in exports for document in export.documents]
     if printed and len(documents) > 1:
         raise click.UsageError(f"there are {len(documents)} documents: name a folder with -o, or use --json")
@@ -140,8 +140,8 @@ def _write(places: Mapping[Path, str]) -> None:
             place.parent.mkdir(exist_ok=True)
             write_whole(place, text.encode(), replace=False)
         except OSError as error:
-            told = click.ClickException if error.errno in DISK_TROUBLE else click.UsageError
-            raise told(f"{_shown(place)} cannot be written: {error.strerror}") from error
+            kind = click.ClickException if error.errno in DISK_TROUBLE else click.UsageError
+            raise kind(f"{_shown(place)} cannot be written: {error.strerror}") from error
 
 
 def _shown(path: Path) -> str:

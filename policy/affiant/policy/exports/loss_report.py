@@ -55,6 +55,6 @@ def _summary(export: Export) -> str:
     for loss in export.losses:
         rules[loss.outcome].add(loss.rule)
     counted = Counter({outcome: len(found) for outcome, found in rules.items()})
-    told = ", ".join(f"{counted[outcome]} {outcome.value}" for outcome in Outcome)
+    counts = ", ".join(f"{counted[outcome]} {outcome.value}" for outcome in Outcome)
     exact = f"{len(export.exact)} of {len(export.profile.places)} rules exact"
-    return f"{export.profile.name} for {export.target}: {exact}; {told}"
+    return f"{export.profile.name} for {export.target}: {exact}; {counts}"

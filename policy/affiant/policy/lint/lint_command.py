@@ -46,38 +46,38 @@ def lint(file: Path, *, strict: bool, as_json: bool, markdown: bool, sarif: Path
     """
     check_one_form(json=as_json, markdown=markdown)
     keep_apart([sarif], inputs=[file])
-    refusals: Sequence[AffiantError] = ()
+    errors: Sequence[AffiantError] = ()
     warnings: Sequence[Finding] = ()
     agents: Sequence[str] = ()
     try:
         profiles = read_profiles(file)
         warnings, agents = lint_profiles(profiles), sorted(profiles.profiles)
     except AffiantError as error:
-        refusals = _every_refusal(file, error)
+        errors = _every_error(file, error)
     if sarif is not None:
-        write_report(sarif, lint_sarif(file, refusals, warnings))
+        write_report(sarif, lint_sarif(file, errors, warnings))
     if as_json:
-        print_json(lint_document(refusals, warnings, agents=agents))
+        print_json(lint_document(errors, warnings, agents=agents))
     elif markdown:
-        click.echo(lint_markdown(file.name, refusals, warnings), nl=False)
+        click.echo(lint_markdown(file.name, errors, warnings), nl=False)
     else:
-        _tell(refusals, warnings, agents)
-    if refusals or (strict and warnings):
+        _show(errors, warnings, agents)
+    if errors or (strict and warnings):
         raise click.exceptions.Exit(EXIT_REFUSED)
 
 
-def _every_refusal(file: Path, first: AffiantError) -> Sequence[AffiantError]:
-    """The refusals of ``file``; ``first`` alone where it cannot be read, or was changed meanwhile and now loads."""
+def _every_error(file: Path, first: AffiantError) -> Sequence[AffiantError]:
+    """The errors of ``file``; ``first`` alone where it cannot be read, or was changed meanwhile and now loads."""
     try:
         return read_refusals(file) or (first,)
     except AffiantError:
         return (first,)
 
 
-def _tell(refusals: Sequence[AffiantError], warnings: Sequence[Finding], agents: Sequence[str]) -> None:
-    for refusal in refusals:
-        show_error(refusal)
-    if refusals:
+def _show(errors: Sequence[AffiantError], warnings: Sequence[Finding], agents: Sequence[str]) -> None:
+    for error in errors:
+        show_error(error)
+    if errors:
         return
     print_lines(f"{found.where}: warning: {found.agent}: {found.text} [{found.code}]" for found in warnings)
     click.echo(f"{counted(len(agents), 'profile')}, {counted(len(warnings), 'warning')}")

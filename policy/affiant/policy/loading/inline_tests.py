@@ -91,7 +91,7 @@ def read_tests(node: Node) -> Iterator[PolicyTest]:
 
 
 def _request(node: Node) -> tuple[str, str, Node]:
-    """The request's text, its kind, and the node to whose place a refusal points."""
+    """The request's text, its kind, and the node to whose place an error points."""
     found = schema.keys(node, what="a test's request")
     if "args" in found and "tool" in found and len(found) == 2:
         name = schema.text(found["tool"], what="'tool'")

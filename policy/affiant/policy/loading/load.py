@@ -92,7 +92,7 @@ def load_profiles(
 
     Args:
         data: the file's bytes, at most 1 MiB of UTF-8.
-        source: the name that places in refusals begin with.
+        source: the name that places in error messages begin with.
         floor: the bytes of the file that ``floor:`` names (:func:`floor_file`), which holds only denials.
         hold_tests: called once for each profile that has tests. Another than the default is for a command that reports
             all that do not hold; what it returns is to be looked at, not enforced.
@@ -136,7 +136,7 @@ def floor_file(data: bytes, *, source: str = "profiles.yaml") -> str | None:
 
 @contextmanager
 def at_baseline_key(data: bytes, *, source: str) -> Iterator[None]:
-    """Give every refusal inside, of reading the baseline policy's file, the place where the profile file names it."""
+    """Give every error inside, of reading the baseline policy's file, the place where the profile file names it."""
     try:
         yield
     except AffiantError as error:
@@ -163,7 +163,7 @@ def read_top(data: bytes, *, source: str) -> Mapping[str, Node]:
 
 @contextmanager
 def _shown(data: bytes, source: str) -> Iterator[None]:
-    """Give every refusal inside the line of the document at its place."""
+    """Give every error inside the line of the document at its place."""
     try:
         yield
     except AffiantError as error:

@@ -162,7 +162,7 @@ def _policy_file(path: Path, owners: frozenset[int] | None, hold_tests: HoldTest
 
 
 def _read_baseline(path: Path, data: bytes, floor: str, owners: frozenset[int] | None) -> bytes:
-    """The baseline policy's bytes; a refusal has the place where ``data``, the file at ``path``, names it."""
+    """The baseline policy's bytes; an error has the place where ``data``, the file at ``path``, names it."""
     with at_baseline_key(data, source=path.name):
         return _read(path.parent / floor, owners)
 

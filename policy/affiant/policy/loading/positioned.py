@@ -75,7 +75,7 @@ def limit_places(limits: Limits, at: Mark | None) -> dict[str, Mark]:
 
 
 def entry_mark(node: Node, key: str, text: str) -> Mark:
-    """Where ``text`` stands in the list under ``key`` of a mapping; where the list begins if it does not."""
+    """Where ``text`` is in the list under ``key`` of a mapping; where the list begins if it does not."""
     entries = _values(node).get(key, node)
     listed = entries.items if isinstance(entries, ListNode) else ()
     same = (each.mark for each in listed if isinstance(each, ScalarNode) and each.text == text)

@@ -126,7 +126,7 @@ def arranged(policy: Policy) -> Policy:
 
 
 def arranged_rule(rule: Rule) -> Rule:
-    """``rule`` with its own lists in order: as it stands in the normal form."""
+    """``rule`` with its own lists in order: as it is in the normal form."""
     match rule:
         case ToolRule():
             return _arranged_tool(rule)

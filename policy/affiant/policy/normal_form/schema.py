@@ -90,7 +90,7 @@ def keys(
 
 
 def _shown_key(name: str, what: str, hint: str) -> str:
-    """The key as a refusal may show it; where secrets are named, only one that is nearly a key of the format."""
+    """The key as an error may show it; where secrets are named, only one that is nearly a key of the format."""
     is_key = _KEY.match(name) is not None and not looks_like_a_value(name)
     near = hint.startswith("Did you mean")
     return (
@@ -258,7 +258,7 @@ def one_of(node: Node, choices: Collection[str], *, what: str) -> str:
 
 
 def _wrong(node: Node, expected: str, *, show: bool = False) -> WrongType:
-    """The refusal of a node; its text is shown only where no secret can have been pasted."""
+    """The error about a node; its text is shown only where no secret can have been pasted."""
     found = _KINDS[type(node)]
     if isinstance(node, ScalarNode) and (node.empty or show):
         found = "nothing" if node.empty else excerpt(node.text)

@@ -127,7 +127,7 @@ def decisions_command(
         _print_table(found, known, at_once=not all(map(Path.is_file, logs)))
     else:
         _print_lines(found, reading, _form(form))
-    _tell(reading)
+    _note(reading)
     if reading.refused:
         raise click.exceptions.Exit(EXIT_REFUSED)
 
@@ -180,7 +180,7 @@ class _Reading:
             self.refusals.append(error)
 
 
-def _tell(reading: _Reading) -> None:
+def _note(reading: _Reading) -> None:
     if reading.refused > _MAX_SHOWN:
         click.echo(f"affiant: {reading.refused - _MAX_SHOWN} more lines are not decisions", err=True)
     if reading.unnamed:

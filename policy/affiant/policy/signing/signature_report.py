@@ -42,7 +42,7 @@ _GIVEN: Final = (
 
 @contextmanager
 def refusals(*, as_json: bool) -> Iterator[None]:
-    """Turn a refusal into its exit code; with --json, into a document too."""
+    """Turn an error into its exit code; with --json, into a document too."""
     try:
         yield
     except _GIVEN as error:
