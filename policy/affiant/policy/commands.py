@@ -64,20 +64,11 @@ def policy() -> None:
     """
 
 
-policy.add_command(compile_profile)
-policy.add_command(decisions_command)
-policy.add_command(diff)
-policy.add_command(lint)
-policy.add_command(schema)
-policy.add_command(sign)
-policy.add_command(simulate_policy)
-policy.add_command(learn_policy)
-policy.add_command(try_profiles)
-policy.add_command(can)
-policy.add_command(verify)
-policy.add_command(who_can_command)
-policy.add_command(report)
-policy.add_command(rule_command)
+for _command in (
+    *(compile_profile, decisions_command, diff, lint, schema, sign, simulate_policy, learn_policy),
+    *(try_profiles, can, verify, who_can_command, report, rule_command),
+):
+    policy.add_command(_command)
 
 
 @policy.command()

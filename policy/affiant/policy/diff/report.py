@@ -75,7 +75,7 @@ def difference_document(
 ) -> Mapping[str, object]:
     """Every difference, with both sides; ``counts`` are of groups, as in the text.
 
-    ``group`` is the same for those, and numbers them from 0.
+    ``group`` is the number of a difference's group, from 0.
     """
     together = _together(differences)
     groups = {id(found): number for number, group in enumerate(together) for found in group.alike}

@@ -55,18 +55,7 @@ class Sections:
 
 def rule_places(policy: Policy, places: Mapping[Rule, Mark]) -> dict[str, Mark]:
     """Where each rule id of an arranged ``policy`` was written."""
-    sections: Mapping[str, tuple[Rule, ...]] = {
-        "tools": policy.tools,
-        "filesystem": policy.filesystem,
-        "egress": policy.egress,
-        "secrets": policy.secrets,
-        "models": policy.models or (),
-    }
-    return {
-        f"{section}/{position}": places[rule]
-        for section, rules in sections.items()
-        for position, rule in enumerate(rules)
-    }
+    return {rule_id: places[rule] for rule_id, rule in policy.rules.items()}
 
 
 def limit_places(limits: Limits, at: Mark | None) -> dict[str, Mark]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -126,7 +126,7 @@ def decisions_command(
     elif form == "table":
         _print_table(found, known, at_once=not all(map(Path.is_file, logs)))
     else:
-        _print_lines(found, reading, _form(form))
+        _print_lines(found, reading, form)
     _note(reading)
     if reading.refused:
         raise click.exceptions.Exit(EXIT_REFUSED)
@@ -196,32 +196,20 @@ def _note(reading: _Reading) -> None:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-_Form = Callable[[RecordedDecision, str, Mapping[str, str]], Mapping[str, object]]
+_EVENTS: Final = {"ocsf": ocsf_event, "otlp-json": otlp_logs}
 
 
-def _form(name: str) -> _Form:
-    """What makes a document of a decision, the name of its log, and the places of its rules."""
+def _print_lines(found: Iterable[tuple[str, RecordedDecision]], reading: _Reading, form: str) -> None:
     product = version("affiant")
-    match name:
-        case "ocsf":
-            return lambda recorded, source, places: ocsf_event(
-                recorded, source=source, version=product, places=places
-            )
-        case "otlp-json":
-            return lambda recorded, source, places: otlp_logs(
-                recorded, source=source, version=product, places=places
-            )
-        case _:
-            return lambda recorded, _source, _places: decision_members(recorded)
-
-
-def _print_lines(found: Iterable[tuple[str, RecordedDecision]], reading: _Reading, form: _Form) -> None:
     for source, recorded in found:
-        try:
-            document = form(recorded, source, reading.known.places(recorded))
-        except AffiantError as error:
-            reading.refuse(error)
-            continue
+        document = decision_members(recorded)
+        if form in _EVENTS:
+            places = reading.known.places(recorded)
+            try:
+                document = _EVENTS[form](recorded, source=source, version=product, places=places)
+            except AffiantError as error:
+                reading.refuse(error)
+                continue
         click.echo(encoded(document))
 
 

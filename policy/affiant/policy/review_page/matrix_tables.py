@@ -40,7 +40,7 @@ def matrix(review: Review) -> Mapping[str, object]:
     wordy = len(agents) <= _WORDY
     size = _WORDY if wordy else AGENTS
     tables = (
-        _Table(review, agents[first : first + size], first + 1, changed, wordy=wordy).view()
+        _table(review, agents[first : first + size], first + 1, changed, wordy=wordy)
         for first in range(0, len(agents), size)
     )
     return {"wordy": wordy, "meanings": MEANINGS, "signs": _SIGNS, "tables": list(tables)}
@@ -64,69 +64,66 @@ def _sign(directions: frozenset[Direction] | None) -> tuple[str, str] | None:
     return _SIGNS["wider" if wider else "narrower" if narrower else "changed"]
 
 
-class _Table:
-    """One table: some of the agents, and the rows that one of them has in either version."""
-
-    def __init__(
-        self, review: Review, agents: Sequence[Authority], first: int, changed: _Changed, *, wordy: bool
-    ) -> None:
-        self._new: Edition = review.new
-        self._agents, self._first, self._changed, self._wordy = agents, first, changed, wordy
-        self._columns = [Column(each, formats=False) for each in agents]
-        before = (None if review.old is None else review.old.agent(each.agent) for each in agents)
-        self._rows = rows_of([*agents, *(each for each in before if each is not None)])
-        self._count = len(review.new.agents)
-
-    def view(self) -> Mapping[str, object]:
-        """Its title, heads and bodies; a body is a plane: tools, models, files, hosts or secrets."""
-        last = self._first + len(self._agents) - 1
-        title = "Agents against what they may do"
-        if self._count > len(self._agents):
-            title = f"Agents {self._first} to {last} of {self._count}"
-        by_plane = groupby(self._rows.items(), key=lambda item: item[0].plane)
-        return {
-            "title": title,
-            "agents": [self._head(number, each) for number, each in enumerate(self._agents, self._first)],
-            "planes": [self._plane(plane, list(rows)) for plane, rows in by_plane],
-        }
-
-    def _head(self, number: int, authority: Authority) -> Mapping[str, object]:
-        shown = authority.agent if self._wordy else shortened(authority.agent, _NAME)
-        return {
-            "number": number,
-            "agent": authority.agent,
-            "shown": shown,
-            "is_shortened": shown not in (authority.agent, plain(authority.agent)),
-            "sign": _sign(self._changed.get((authority.agent, AGENT))),
-        }
-
-    def _plane(self, plane: str, rows: Sequence[tuple[Row, Reach | None]]) -> Mapping[str, object]:
-        return {
-            "title": PLANES[plane],
-            "count": len(rows),
-            "left_out": max(0, len(rows) - _MAX_ROWS),
-            "rows": [
-                (row.name, [self._cell(column, row, reach) for column in self._columns])
-                for row, reach in rows[:_MAX_ROWS]
-            ],
-        }
-
-    def _cell(self, column: Column, row: Row, reach: Reach | None) -> Mapping[str, object]:
-        cell = column.cell(row, reach)
-        directions = self._changed.get((column.authority.agent, row))
-        view: dict[str, object] = {
-            "letter": cell.letter,
-            "look": " ".join(filter(None, (cell.letter, _look(directions)))),
-            "sign": _sign(directions),
-        }
-        if self._wordy:
-            return {
-                **view,
-                "words": cell.words,
-                "where": self._new.rules(column.authority, cell.rules if cell.letter else ()),
+def _table(
+    review: Review, agents: Sequence[Authority], first: int, changed: _Changed, *, wordy: bool
+) -> Mapping[str, object]:
+    """Some of the agents, and the rows that one of them has in either version; a body for each plane."""
+    columns = [Column(each, formats=False) for each in agents]
+    before = (None if review.old is None else review.old.agent(each.agent) for each in agents)
+    every = rows_of([*agents, *(each for each in before if each is not None)])
+    count, last = len(review.new.agents), first + len(agents) - 1
+    planes = ((plane, list(rows)) for plane, rows in groupby(every.items(), key=lambda item: item[0].plane))
+    return {
+        "title": "Agents against what they may do"
+        if count == len(agents)
+        else f"Agents {first} to {last} of {count}",
+        "agents": [
+            _head(number, each.agent, changed, wordy=wordy) for number, each in enumerate(agents, first)
+        ],
+        "planes": [
+            {
+                "title": PLANES[plane],
+                "count": len(rows),
+                "left_out": max(0, len(rows) - _MAX_ROWS),
+                "rows": [
+                    (
+                        row.name,
+                        [_cell(review.new, each, row, reach, changed, wordy=wordy) for each in columns],
+                    )
+                    for row, reach in rows[:_MAX_ROWS]
+                ],
             }
-        wheres = [column.authority.where(rule) for rule in cell.rules[:1]]
-        return {**view, "target": next((self._new.target(where) for where in wheres), None)}
+            for plane, rows in planes
+        ],
+    }
+
+
+def _head(number: int, agent: str, changed: _Changed, *, wordy: bool) -> Mapping[str, object]:
+    shown = agent if wordy else shortened(agent, _NAME)
+    return {
+        "number": number,
+        "agent": agent,
+        "shown": shown,
+        "is_shortened": shown not in (agent, plain(agent)),
+        "sign": _sign(changed.get((agent, AGENT))),
+    }
+
+
+def _cell(
+    new: Edition, column: Column, row: Row, reach: Reach | None, changed: _Changed, *, wordy: bool
+) -> Mapping[str, object]:
+    cell, authority = column.cell(row, reach), column.authority
+    directions = changed.get((authority.agent, row))
+    view: dict[str, object] = {
+        "letter": cell.letter,
+        "look": " ".join(filter(None, (cell.letter, _look(directions)))),
+        "sign": _sign(directions),
+    }
+    if wordy:
+        where = new.rules(authority, cell.rules if cell.letter else ())
+        return {**view, "words": cell.words, "where": where}
+    wheres = [authority.where(rule) for rule in cell.rules[:1]]
+    return {**view, "target": next((new.target(where) for where in wheres), None)}
 
 
 def _look(directions: frozenset[Direction] | None) -> str:
