@@ -9,19 +9,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from affiant.policy.decision.limit_words import size_words
-from affiant.policy.model.arguments import (
-    AnyValue,
-    Argument,
-    Argv,
-    Constraint,
-    Each,
-    Host,
-    Number,
-    OneOf,
-    Pattern,
-    Text,
-    Under,
-)
+from affiant.policy.model.arguments import AnyValue, Argument
 from affiant.policy.model.limits import NO_LIMITS, WINDOWS, Bound, Bounds, EgressLimits, Limits
 from affiant.policy.model.profile import (
     Approval,
@@ -41,6 +29,8 @@ from affiant.policy.model.profile import (
     ToolDenial,
     ToolRule,
 )
+from affiant.policy.normal_form.argument_members import constraint_members
+from affiant.policy.normal_form.digest import inject_members
 
 __all__ = [
     "approval_text",
@@ -171,31 +161,19 @@ def _tool(rule: ToolRule) -> dict[str, object]:
 def _argument(argument: Argument) -> object:
     if isinstance(argument.constraint, AnyValue):
         return {"optional": True} if argument.optional else "any"
-    return {**_constraint(argument.constraint), **({"optional": True} if argument.optional else {})}
+    return {
+        **_short(constraint_members(argument.constraint)),
+        **({"optional": True} if argument.optional else {}),
+    }
 
 
-def _constraint(constraint: Constraint) -> dict[str, object]:
-    match constraint:
-        case AnyValue():
-            raise AssertionError("'any' stands alone")
-        case OneOf(values):
-            return {"one_of": values}
-        case Number(least, most):
-            return _written(min=least, max=most)
-        case Text(most):
-            return {"max_len": most}
-        case Pattern(pattern, longest):
-            return _written(pattern=pattern, max_len=longest)
-        case Under(path, write):
-            return _written(under=path, write=write or None)
-        case Host(pattern):
-            return {"host": pattern}
-        case Argv(lists):
-            return {"argv": lists}
-        case Each(item, most):
-            return {"each": _constraint(item), "max_items": most}
-        case _:
-            assert_never(constraint)
+def _short(members: Mapping[str, object]) -> dict[str, object]:
+    """Members of the normal form without those that say nothing."""
+    return {
+        name: _short(value) if isinstance(value, Mapping) else value
+        for name, value in members.items()
+        if value is not None and value is not False
+    }
 
 
 def _secret(grant: SecretGrant) -> dict[str, object]:
@@ -203,22 +181,9 @@ def _secret(grant: SecretGrant) -> dict[str, object]:
         name=grant.name,
         ref=grant.ref,
         hosts=[_endpoint(each) for each in grant.hosts],
-        inject=None if grant.inject == Injection() else _inject(grant.inject),
+        inject=None if grant.inject == Injection() else _short(inject_members(grant.inject)),
         shape=grant.shape,
         max_uses=grant.max_uses,
-    )
-
-
-def _inject(inject: Injection) -> dict[str, object]:
-    if inject.exchange is not None:
-        return {"exchange": dict(inject.exchange.members)}
-    return _written(
-        header=None if inject.user is not None else inject.header,
-        format=inject.format,
-        basic=inject.user,
-        query=inject.query,
-        body=_written(json=inject.json, form=inject.form) or None,
-        sigv4=inject.sigv4 and _written(service=inject.sigv4.service, region=inject.sigv4.region),
     )
 
 

@@ -21,7 +21,7 @@ from affiant.policy.model.arguments import (
     Under,
 )
 
-__all__ = ["argument_members", "arranged_argument", "read_argument_members"]
+__all__ = ["argument_members", "arranged_argument", "constraint_members", "read_argument_members"]
 
 
 def arranged_argument(argument: Argument) -> Argument:
@@ -49,23 +49,24 @@ def _arranged(constraint: Constraint) -> Constraint:
 def argument_members(arguments: Sequence[Argument]) -> Mapping[str, object]:
     """``args`` of the normal form."""
     return {
-        argument.name: {"is": _members(argument.constraint), "optional": argument.optional}
+        argument.name: {"is": constraint_members(argument.constraint), "optional": argument.optional}
         for argument in arguments
     }
 
 
-def _members(constraint: Constraint) -> Mapping[str, object]:
+def constraint_members(constraint: Constraint) -> Mapping[str, object]:
+    """What one argument may be, as the normal form says it."""
     match constraint:
         case AnyValue():
             return {"any": True}
         case OneOf(values):
             return {"one_of": values}
         case Number(least, most):
-            return {"max": most, "min": least}
+            return {"min": least, "max": most}
         case Text(most):
             return {"max_len": most}
         case Pattern(pattern, longest):
-            return {"max_len": longest, "pattern": pattern}
+            return {"pattern": pattern, "max_len": longest}
         case Under(path, write):
             return {"under": path, "write": write}
         case Host(pattern):
@@ -73,7 +74,7 @@ def _members(constraint: Constraint) -> Mapping[str, object]:
         case Argv(lists):
             return {"argv": lists}
         case Each(item, most):
-            return {"each": _members(item), "max_items": most}
+            return {"each": constraint_members(item), "max_items": most}
 
 
 def read_argument_members(value: object) -> tuple[Argument, ...]:

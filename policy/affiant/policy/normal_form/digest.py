@@ -42,6 +42,7 @@ __all__ = [
     "arranged_form",
     "arranged_rule",
     "bounds_members",
+    "inject_members",
     "normal_form",
     "policy_digest",
     "set_digest",
@@ -250,7 +251,7 @@ def _members(rule: Rule) -> _JSON:
         case SecretGrant():
             return {
                 "hosts": [{"host": host, "port": port} for host, port in rule.hosts],
-                "inject": _inject_members(rule.inject),
+                "inject": inject_members(rule.inject),
                 **_where_written("max_uses", rule.max_uses),
                 "name": rule.name,
                 "ref": rule.ref,
@@ -261,7 +262,8 @@ def _members(rule: Rule) -> _JSON:
             return {"attested": rule.attested, **most, "name": rule.name}
 
 
-def _inject_members(inject: Injection) -> Mapping[str, object]:
+def inject_members(inject: Injection) -> Mapping[str, object]:
+    """The place of a secret as the normal form says it."""
     if inject.exchange is not None:
         return {"exchange": inject.exchange.members}
     if inject.query is not None:
@@ -269,10 +271,10 @@ def _inject_members(inject: Injection) -> Mapping[str, object]:
     if inject.json is not None or inject.form is not None:
         return {"body": _where_written("form", inject.form) or {"json": inject.json}}
     if inject.sigv4 is not None:
-        return {"sigv4": {"region": inject.sigv4.region, "service": inject.sigv4.service}}
+        return {"sigv4": {"service": inject.sigv4.service, "region": inject.sigv4.region}}
     if inject.user is not None:
         return {"basic": inject.user}
-    return {"format": inject.format, "header": inject.header}
+    return {"header": inject.header, "format": inject.format}
 
 
 def _where_written(name: str, value: object) -> _JSON:
