@@ -129,10 +129,10 @@ def test_another_normal_form_is_refused(change) -> None:
 def test_a_verifier_reads_the_same_names_from_the_form_alone() -> None:
     found = load(f"requires_human_approval: {section(BOB, ANN, EVE, more=', quorum: 2')}")
     named = read_approvers(found.normal_form)
-    assert (named.kids, named.quorum) == (found.approval.kids, 2)
-    assert named.identities == found.approval.identities
+    assert (named.kids, named.quorum) == (found.policy.approval.kids, 2)
+    assert named.identities == found.policy.approval.identities
     alone = load(f"requires_human_approval: {section(BOB)}")
-    assert read_approvers(alone.normal_form).kids == alone.approval.kids
+    assert read_approvers(alone.normal_form).kids == alone.policy.approval.kids
 
 
 FLOOR = f"requires_human_approval: {section(BOB, ANN)}"

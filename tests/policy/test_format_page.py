@@ -16,8 +16,8 @@ def test_the_example_of_the_page_loads() -> None:
     assert match is not None
     profiles = load_profiles(match.group(1).encode(), floor=b"tools: [{deny: rm}]")
     profile = profiles.profile("deployment_agent")
-    assert len(profile.tools) == 4
-    assert len(profile.secrets) == 2
+    assert len(profile.policy.tools) == 4
+    assert len(profile.policy.secrets) == 2
 
 
 def test_every_refusal_has_a_code_of_its_own_that_the_page_lists() -> None:

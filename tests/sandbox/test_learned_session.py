@@ -159,11 +159,11 @@ def test_a_session_is_recorded_replayed_learned_and_run_again_with_the_same_deci
     assert b"hunter2" not in b"".join(log.read_bytes() for pair in logs for log in pair)
 
     (made,) = read_profiles(proposal).profiles.values()
-    assert [rule.name for rule in made.tools] == ["read_file"]
-    assert [(rule.host, rule.methods, rule.paths) for rule in made.egress] == [
+    assert [rule.name for rule in made.policy.tools] == ["read_file"]
+    assert [(rule.host, rule.methods, rule.paths) for rule in made.policy.egress] == [
         ("api.example.test", ("GET",), ("/v1/a",))
     ]
-    assert [rule.name for rule in made.models or ()] == ["m"]
+    assert [rule.name for rule in made.policy.models or ()] == ["m"]
     assert policy("diff", str(before), str(proposal), "--fail-on", "widen").exit_code == 0
 
     narrower, wider = tmp_path / "narrower.yaml", tmp_path / "wider.yaml"

@@ -149,7 +149,7 @@ def test_a_trusted_root_is_printed_as_a_profile_reads_it(deployment: Deployment,
         "agent_configs:\n  dev:\n    requires_human_approval:\n      everything: true\n"
         f"      approvers: [{{issuer: '{deployment.issuer}', subject: '{SUBJECT}'}}]\n      {done.output}"
     )
-    found = load_profiles(profile.encode()).profile("dev").approval
+    found = load_profiles(profile.encode()).profile("dev").policy.approval
     assert found.identities == named(deployment)
     told = CliRunner().invoke(approvals, ["trusted-root", str(file), "--json"])
     assert json.loads(told.output)["digest"] == sha256_name(root_of(deployment.authority))

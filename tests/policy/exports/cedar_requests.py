@@ -89,7 +89,9 @@ class Cedar:
         self._entities = cedarpy.Entities.from_json_str("[]")
         self._agent = f'Affiant::Agent::"{profile.name}"'
         self._known = frozenset(
-            argument.name for rule in profile.tools for argument in getattr(rule, "arguments", None) or ()
+            argument.name
+            for rule in profile.policy.tools
+            for argument in getattr(rule, "arguments", None) or ()
         )
 
     def answers(self, asked: Sequence[Asked]) -> Iterator[tuple[Asked, Effect | None]]:

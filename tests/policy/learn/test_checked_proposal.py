@@ -220,12 +220,14 @@ def test_rules_keep_all_that_they_say(start: ProfileSet):
     """Arguments, origins, addresses, references, placeholders' places: what was used is as it was written."""
     made = drafted(log(*ALL), start).profiles.profile("dev")
     before = start.profile("dev")
-    assert set(made.tools) == set(before.tools)
-    assert {rule.address for rule in made.egress if getattr(rule, "port", 0) == 8443} == {("10.0.0.0/8",)}
-    assert {(grant.name, grant.ref, grant.inject) for grant in made.secrets} == {
-        (grant.name, grant.ref, grant.inject) for grant in before.secrets
+    assert set(made.policy.tools) == set(before.policy.tools)
+    assert {rule.address for rule in made.policy.egress if getattr(rule, "port", 0) == 8443} == {
+        ("10.0.0.0/8",)
     }
-    assert made.resources == before.resources
+    assert {(grant.name, grant.ref, grant.inject) for grant in made.policy.secrets} == {
+        (grant.name, grant.ref, grant.inject) for grant in before.policy.secrets
+    }
+    assert made.policy.resources == before.policy.resources
 
 
 def test_methods_and_paths_are_no_product(start: ProfileSet):
@@ -244,13 +246,15 @@ def test_a_request_that_looks_like_a_subtree_is_none(start: ProfileSet):
         drafted(log("GET https://api.b.com/v1/**"), start),
     ):
         assert "cannot name a path with *" in made.text
-        assert not made.profiles.profile("dev").egress or "paths: [/v1/**]" not in made.text.replace("# ", "")
+        assert not made.profiles.profile("dev").policy.egress or "paths: [/v1/**]" not in made.text.replace(
+            "# ", ""
+        )
 
 
 def test_subtrees_only_where_asked_and_only_within_what_was_allowed(start: ProfileSet):
     found = log(*(f"GET https://api.b.com/v1/p/{number}/x" for number in range(40)))
     exact = drafted(found, start).profiles.profile("dev")
-    assert len(exact.egress[0].paths or ()) == 40
+    assert len(exact.policy.egress[0].paths or ()) == 40
     wide = drafted(found, start, paths_below=2)
     assert "paths: [/v1/p/**]}  # 40 times" in wide.text
     assert "all below: as asked" in wide.text
@@ -263,7 +267,7 @@ def test_subtrees_only_where_asked_and_only_within_what_was_allowed(start: Profi
 
 def test_what_was_not_used_is_left_out_and_named(start: ProfileSet):
     made = drafted(log("tool:run_tests", {"request": "tool:unused", "offered": True}), start)
-    assert {rule.name for rule in made.profiles.profile("dev").tools} == {"run_tests", "rm"}
+    assert {rule.name for rule in made.profiles.profile("dev").policy.tools} == {"run_tests", "rm"}
     assert "Offered to a model, and never called:\n    #   tool:unused  once" in made.text
     assert "models/0 at start.yaml:26:14: small" in made.text
     assert "  # other: the log has no decision of it, so it is left out." in made.text
@@ -275,8 +279,8 @@ def test_a_section_is_kept_where_asked(start: ProfileSet):
         log("tool:run_tests"), start, keep=frozenset({"models", "secrets_access", "network_egress"})
     )
     profile = made.profiles.profile("dev")
-    assert profile.models == start.profile("dev").models
-    assert profile.egress == start.profile("dev").egress
+    assert profile.policy.models == start.profile("dev").policy.models
+    assert profile.policy.egress == start.profile("dev").policy.egress
     assert "if nobody recorded it, --keep filesystem_access" in made.text
     assert "--keep models" not in made.text
 
@@ -286,8 +290,8 @@ def test_files_and_hosts_that_arguments_are_judged_by_stay(start: ProfileSet):
         log({"request": "tool:shell", "withheld": True}, {"request": "tool:apply", "withheld": True}), start
     )
     profile = made.profiles.profile("dev")
-    assert profile.egress == start.profile("dev").egress
-    assert profile.filesystem == start.profile("dev").filesystem
+    assert profile.policy.egress == start.profile("dev").policy.egress
+    assert profile.policy.filesystem == start.profile("dev").policy.filesystem
 
 
 def test_what_was_denied_stands_in_comments_with_its_rule_or_the_reason(start: ProfileSet):
@@ -305,7 +309,7 @@ def test_what_was_denied_stands_in_comments_with_its_rule_or_the_reason(start: P
     )
     made = drafted(found, start)
     profile = made.profiles.profile("dev")
-    assert {rule.name for rule in profile.tools} == {"run_tests", "rm"}
+    assert {rule.name for rule in profile.policy.tools} == {"run_tests", "rm"}
     for line in (
         "#     - {host: api.b.com, methods: [PUT], paths: [/v1/a]}",
         "#   GET https://api.b.com/v1/admin/x  once, 2023-11-14T22:13:20Z [egress_denied]: a rule denies it",
@@ -315,7 +319,7 @@ def test_what_was_denied_stands_in_comments_with_its_rule_or_the_reason(start: P
     ):
         assert line in made.text
     wider = drafted(found, start, include_denied=True).profiles.profile("dev")
-    assert {rule.name for rule in wider.tools} == {"run_tests", "rm", "new"}
+    assert {rule.name for rule in wider.policy.tools} == {"run_tests", "rm", "new"}
     assert not wider.compiled.decide_tool("rm").allowed
     assert wider.compiled.decide_model("huge").allowed
 
@@ -340,8 +344,8 @@ def test_no_text_of_a_log_becomes_a_rule_or_ends_a_comment(text: str):
     )
     made = drafted(hostile)
     profile = made.profiles.profile("dev")
-    assert profile.egress == ()
-    assert profile.tools == ()
+    assert profile.policy.egress == ()
+    assert profile.policy.tools == ()
     assert made.text.isascii() or made.text.isprintable() or "\n" in made.text
 
 
@@ -397,7 +401,7 @@ def test_a_demand_for_approval_stays_beside_what_would_need_none_without_it(prof
     written = re.split(r"(?<=[a}]), (?=\{name)", tools)
     made = drafted(log(used), profiles).profiles.profile("dev")
     expected = profile_of(f"tools: [{', '.join(written[at] for at in sorted(kept))}]")
-    assert set(made.tools) == set(expected.tools)
+    assert set(made.policy.tools) == set(expected.policy.tools)
 
 
 def test_a_demand_for_approval_stays_where_what_was_denied_is_included():
@@ -408,7 +412,7 @@ def test_a_demand_for_approval_stays_where_what_was_denied_is_included():
         include_denied=True,
     )
     profile = made.profiles.profile("dev")
-    assert {(rule.name, rule.server, rule.approval) for rule in profile.tools} == {
+    assert {(rule.name, rule.server, rule.approval) for rule in profile.policy.tools} == {
         ("a", "s", True),
         ("a", None, False),
         ("c", None, False),
@@ -424,7 +428,7 @@ def test_a_draft_lints(start: ProfileSet):
 
 def test_more_than_anybody_could_review_is_not_learned_in_part(monkeypatch):
     many = log(*(f"GET https://api.b.com/v1/{number}" for number in range(600)))
-    assert sum(len(rule.paths or ()) for rule in drafted(many).profiles.profile("dev").egress) == 600
+    assert sum(len(rule.paths or ()) for rule in drafted(many).profiles.profile("dev").policy.egress) == 600
     long = log(*(f"GET https://api.b.com/v1/{number:>02000}" for number in range(600)))
     with pytest.raises(LearningRefused, match="would not load"):
         drafted(long)
@@ -484,8 +488,8 @@ def test_limits_are_written_as_they_are_read(profile_of, limits: str) -> None:
     ],
 )
 def test_approval_is_written_as_it_is_read(profile_of, approval: str) -> None:
-    read = profile_of(f"requires_human_approval: {approval}").approval
-    assert profile_of(f"requires_human_approval: {approval_text(read)}").approval == read
+    read = profile_of(f"requires_human_approval: {approval}").policy.approval
+    assert profile_of(f"requires_human_approval: {approval_text(read)}").policy.approval == read
 
 
 def test_a_secret_at_a_host_that_counts_needs_no_other_rule() -> None:
@@ -495,7 +499,10 @@ def test_a_secret_at_a_host_that_counts_needs_no_other_rule() -> None:
     )
     profiles = load_profiles(text.encode())
     found = log({"agent": "dev", "request": "secret:K@b.c", "rules": ["secrets/0"]})
-    assert drafted(found, profiles).profiles.profile("dev").egress == profiles.profile("dev").egress
+    assert (
+        drafted(found, profiles).profiles.profile("dev").policy.egress
+        == profiles.profile("dev").policy.egress
+    )
 
 
 def test_a_rule_that_counts_is_kept_whole_and_so_is_every_limit() -> None:
@@ -506,7 +513,7 @@ def test_a_rule_that_counts_is_kept_whole_and_so_is_every_limit() -> None:
     )
     profiles = load_profiles(text.encode())
     start = profiles.profile("dev")
-    rules = {rule.host: f"egress/{at}" for at, rule in enumerate(start.egress)}
+    rules = {rule.host: f"egress/{at}" for at, rule in enumerate(start.policy.egress)}
     asked = {
         "GET https://a.b.com/x": rules["a.b.com"],
         "POST https://a.b.com/y": rules["a.b.com"],
@@ -516,10 +523,10 @@ def test_a_rule_that_counts_is_kept_whole_and_so_is_every_limit() -> None:
     }
     found = log(*({"agent": "dev", "request": each, "rules": [rule]} for each, rule in asked.items()))
     made = drafted(found, profiles).profiles.profile("dev")
-    kept = {rule.host: rule for rule in made.egress}
-    assert kept["a.b.com"].limits == start.egress[int(rules["a.b.com"][-1])].limits
+    kept = {rule.host: rule for rule in made.policy.egress}
+    assert kept["a.b.com"].limits == start.policy.egress[int(rules["a.b.com"][-1])].limits
     assert kept["a.b.com"].methods == ("GET", "POST") and kept["c.b.com"].methods == ("GET",)
-    assert (made.models, made.secrets) == (start.models, start.secrets)
+    assert (made.policy.models, made.policy.secrets) == (start.policy.models, start.policy.secrets)
     assert made.compiled.policy.limits == start.compiled.policy.limits
 
 
@@ -529,7 +536,7 @@ def test_a_secret_that_no_rule_can_name_is_listed_and_its_connection_stays():
         log(f"secret:{value.replace('-', '_')}@api.b.com", *(f"secret:KEY@h{n}.b.com" for n in range(70)))
     )
     profile = made.profiles.profile("dev")
-    assert profile.secrets == ()
+    assert profile.policy.secrets == ()
     assert made.text.count("no rule can name it") == 71
 
 

@@ -22,7 +22,7 @@ def load(sections: str, floor: str | None = None):
 
 
 def approval(sections: str, floor: str | None = None) -> Approval:
-    return load(f"requires_human_approval: {sections}", floor).approval
+    return load(f"requires_human_approval: {sections}", floor).policy.approval
 
 
 def refused(sections: str, floor: str | None = None) -> AffiantError:

@@ -39,16 +39,19 @@ def test_the_original_short_form_loads_unchanged(seed: bytes) -> None:
     profiles = load_profiles(seed)
     assert list(profiles.profiles) == ["log_analyzer", "code_implementer", "deployment_agent"]
     analyzer, implementer, deployer = profiles.profiles.values()
-    assert analyzer.tools == (ToolRule("query_metrics"), ToolRule("read_logs"))
-    assert analyzer.filesystem == (PathGrant("/var/log", PathMode.READ),)
-    assert (analyzer.egress, analyzer.secrets) == ((), ())
-    assert analyzer.models is None
-    assert implementer.filesystem == (PathGrant("/workspace", PathMode.READ_WRITE),)
-    assert implementer.secrets == (SecretGrant("GITHUB_TOKEN", ()),)
-    assert deployer.egress == (EgressRule("api.cloud-provider.com"),)
+    assert analyzer.policy.tools == (ToolRule("query_metrics"), ToolRule("read_logs"))
+    assert analyzer.policy.filesystem == (PathGrant("/var/log", PathMode.READ),)
+    assert (analyzer.policy.egress, analyzer.policy.secrets) == ((), ())
+    assert analyzer.policy.models is None
+    assert implementer.policy.filesystem == (PathGrant("/workspace", PathMode.READ_WRITE),)
+    assert implementer.policy.secrets == (SecretGrant("GITHUB_TOKEN", ()),)
+    assert deployer.policy.egress == (EgressRule("api.cloud-provider.com"),)
     bound = (Endpoint("api.cloud-provider.com", 443),)
-    assert deployer.secrets == (SecretGrant("CLOUD_CREDENTIALS", bound), SecretGrant("DEPLOY_KEY", bound))
-    assert deployer.approval.everything
+    assert deployer.policy.secrets == (
+        SecretGrant("CLOUD_CREDENTIALS", bound),
+        SecretGrant("DEPLOY_KEY", bound),
+    )
+    assert deployer.policy.approval.everything
     assert profiles.source_digest == sha256_name(seed)
 
 
@@ -413,9 +416,12 @@ def test_the_long_form_says_everything_it_can(profile_of: Make) -> None:
         " inject: {header: X-Api-Key, format: 'k {}'}, shape: 'ghp_{36}'}],"
         "models: [m, {name: n/o, upstream: attested}], resources: {cpus: 2, memory: 2GiB, disk: 512MiB, pids: 256}"
     )
-    assert set(profile.tools) == {ToolRule("a"), ToolRule("b", approval=True), ToolDenial("c")}
-    assert set(profile.filesystem) == {PathGrant("/a", PathMode.READ), PathGrant("/a/b", PathMode.NONE)}
-    assert set(profile.egress) == {
+    assert set(profile.policy.tools) == {ToolRule("a"), ToolRule("b", approval=True), ToolDenial("c")}
+    assert set(profile.policy.filesystem) == {
+        PathGrant("/a", PathMode.READ),
+        PathGrant("/a/b", PathMode.NONE),
+    }
+    assert set(profile.policy.egress) == {
         EgressRule("api.b.com", methods=("GET", "POST"), paths=("/v1/**",)),
         EgressRule("c.b.com", 8443),
         EgressRule("*.d.com", 80, Scheme.HTTP),
@@ -423,7 +429,7 @@ def test_the_long_form_says_everything_it_can(profile_of: Make) -> None:
         EgressDenial("x.b.com", 443),
         EgressRule("db", address=("10.0.0.0/24", "10.1.0.1/32")),
     }
-    assert profile.secrets == (
+    assert profile.policy.secrets == (
         SecretGrant(
             "A",
             (Endpoint("api.b.com", 443), Endpoint("c.b.com", 8443)),
@@ -432,8 +438,8 @@ def test_the_long_form_says_everything_it_can(profile_of: Make) -> None:
             "ghp_{36}",
         ),
     )
-    assert profile.models == (ModelRule("m"), ModelRule("n/o", attested=True))
-    assert profile.resources == Resources(2, 2 * 2**30, 512 * 2**20, 256)
+    assert profile.policy.models == (ModelRule("m"), ModelRule("n/o", attested=True))
+    assert profile.policy.resources == Resources(2, 2 * 2**30, 512 * 2**20, 256)
 
 
 @pytest.mark.parametrize("text", ["no", "on", "22:22", "1e3", "0o17", "2024-01-01", "null"])
@@ -441,8 +447,8 @@ def test_names_that_yaml_would_change_stay_names(profile_of: Make, text: str) ->
     if ":" in text:
         assert refused(f"tools: [{text}]").code == "policy.name"
     else:
-        assert profile_of(f"tools: [{text}]").tools == (ToolRule(text),)
-        assert profile_of(f"models: [{text}]").models == (ModelRule(text),)
+        assert profile_of(f"tools: [{text}]").policy.tools == (ToolRule(text),)
+        assert profile_of(f"models: [{text}]").policy.models == (ModelRule(text),)
 
 
 @pytest.mark.parametrize("text", ["no", "on", "y", "null", "true"])
@@ -455,7 +461,7 @@ def test_a_short_secret_is_bound_to_hosts_that_are_named_inspected_and_https(pro
         "secrets_access: [A], network_egress: [{host: a.b.com}, {host: '*.b.com'}, {host: p.b.com, scheme: http},"
         " {host: t.c.com, tls: passthrough}, {host: a.b.com, port: 8443}, {deny: z.b.com}]"
     )
-    assert profile.secrets[0].hosts == (Endpoint("a.b.com", 443), Endpoint("a.b.com", 8443))
+    assert profile.policy.secrets[0].hosts == (Endpoint("a.b.com", 443), Endpoint("a.b.com", 8443))
 
 
 def test_approval_named_beside_a_tool_or_apart_means_the_same(profile_of: Make) -> None:

@@ -395,7 +395,7 @@ def test_values_that_python_calls_equal_stay_apart(profile_of: Make, values: str
 
 def test_two_rules_that_differ_only_in_a_type_are_two_rules(profile_of: Make) -> None:
     profile = profile_of("tools: [{name: x, args: {a: {const: 1}}}, {name: x, args: {a: {const: true}}}]")
-    assert len(profile.tools) == len(parse_normal_form(profile.normal_form).policy.tools) == 2
+    assert len(profile.policy.tools) == len(parse_normal_form(profile.normal_form).policy.tools) == 2
     assert reason(profile, {"a": True}, "x") == reason(profile, {"a": 1}, "x") == "allowed"
 
 

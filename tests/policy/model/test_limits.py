@@ -51,7 +51,7 @@ def test_every_way_to_write_a_limit() -> None:
     }
     assert compiled.secret_grants()[0].max_uses == 200
     assert profile("limits: {tokens: 200k}").compiled.limits.tokens == (Bound(200_000),)
-    assert profile("tools: [{name: x, rate: 10/h}]").tools == (ToolRule("x", rate=(Bound(10, 3600),)),)
+    assert profile("tools: [{name: x, rate: 10/h}]").policy.tools == (ToolRule("x", rate=(Bound(10, 3600),)),)
     models = profile("models: [{name: m, max_tokens: 8k}, {name: n, max_tokens: 1}]").compiled.policy.models
     assert models == (ModelRule("n", max_tokens=1), ModelRule("m", max_tokens=8000))
 

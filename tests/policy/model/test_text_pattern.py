@@ -192,7 +192,7 @@ def test_the_patterns_of_a_profile_are_bounded_together_at_the_line_of_the_one_t
     fits = MAX_WORK_OF_PROFILE // automaton(small(0)).work
     head = "agent_configs:\n  dev:\n"
     few = load_profiles((head + of_tools([small(number) for number in range(fits - 2)])).encode())
-    assert len(few.profile("dev").tools) == fits - 2
+    assert len(few.profile("dev").policy.tools) == fits - 2
     begin = time.process_time()
     with pytest.raises(ValueRefused, match="the patterns of a profile") as refusal:
         load_profiles((head + of_tools([small(number) for number in range(fits + 300)])).encode())
@@ -203,7 +203,7 @@ def test_the_patterns_of_a_profile_are_bounded_together_at_the_line_of_the_one_t
 
 def test_one_pattern_of_many_tools_counts_once() -> None:
     text = "agent_configs:\n  dev:\n" + of_tools([small(1)] * 1000)
-    assert len(load_profiles(text.encode()).profile("dev").tools) == 1000
+    assert len(load_profiles(text.encode()).profile("dev").policy.tools) == 1000
 
 
 def test_the_patterns_of_a_file_are_bounded_together() -> None:

@@ -74,7 +74,7 @@ def refused(text: str, floor: bytes | None = None) -> AffiantError:
 )
 def test_an_exchange_is_read_and_survives_its_normal_form_and_its_text(profile_of, exchange, read) -> None:
     profile = profile_of(sections(exchange))
-    (grant,) = profile.secrets
+    (grant,) = profile.policy.secrets
     assert grant.inject == Injection.of_token(read)
     assert grant.surface == "header:authorization"
     assert read_normal_form(profile.normal_form).secrets == (grant,)
@@ -212,7 +212,7 @@ def test_what_is_denied_is_denied_to_the_broker_too(denial: str) -> None:
 
 @pytest.mark.parametrize("denial", NOT_DENIED)
 def test_no_other_denial_is_in_the_way(profile_of, denial: str) -> None:
-    assert profile_of(sections(CLIENT, f"network_egress: [{denial}]")).secrets
+    assert profile_of(sections(CLIENT, f"network_egress: [{denial}]")).policy.secrets
 
 
 def test_a_token_endpoint_is_no_place_for_the_agent(profile_of) -> None:

@@ -125,7 +125,7 @@ class Authority:
 
 def authority_of(profile: Profile) -> Authority:
     """What ``profile`` lets its agent do."""
-    compiled = compile_policy(profile.compiled.policy, asks=True)
+    compiled = compile_policy(profile.policy, asks=True)
     hosts = reachable(compiled.policy)
     tools = tuple(tools_of(compiled))
     return Authority(

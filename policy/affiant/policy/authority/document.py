@@ -33,7 +33,7 @@ def authority_document(authorities: Iterable[Authority], *, profiles: ProfileSet
 
 
 def _agent(authority: Authority) -> Mapping[str, object]:
-    approval = authority.profile.approval
+    approval = authority.profile.policy.approval
     return {
         "agent": authority.agent,
         "where": str(authority.profile.mark),

@@ -41,7 +41,7 @@ def who_can(profiles: ProfileSet, question: Question) -> tuple[AgentDecision, ..
     """The answer of every agent, in the order of the file."""
     found = []
     for profile in profiles.profiles.values():
-        compiled = compile_policy(profile.compiled.policy, asks=True)
+        compiled = compile_policy(profile.policy, asks=True)
         decision = may(compiled, question)
         only = _condition(compiled, question) if decision.effect is not Effect.DENY else ""
         found.append(AgentDecision(profile, decision, only))

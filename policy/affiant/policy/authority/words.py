@@ -63,7 +63,7 @@ def approved(effect: Effect) -> str:
 
 def _approval_words(authority: Authority) -> Iterator[str]:
     """What this agent may do only after approval as a whole, and who approves it; nothing where nothing needs it."""
-    approval = authority.profile.approval
+    approval = authority.profile.policy.approval
     if approval.everything:
         yield "needed for every tool and request"
     elif approval.methods:

@@ -208,8 +208,7 @@ class ReplayedProfiles:
     def __init__(self, profiles: ProfileSet) -> None:
         self._profiles = profiles.profiles
         self._compiled: dict[str, CompiledPolicy] = {
-            name: compile_policy(profile.compiled.policy, asks=True)
-            for name, profile in profiles.profiles.items()
+            name: compile_policy(profile.policy, asks=True) for name, profile in profiles.profiles.items()
         }
 
     def digest(self, agent: str) -> str | None:

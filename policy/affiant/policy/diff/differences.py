@@ -106,7 +106,7 @@ class _Half:
     def of(cls, profile: Profile | None) -> _Half:
         if profile is None:
             return cls(compile_policy(Policy(models=()), asks=True), absent=True, places={})
-        return cls(compile_policy(profile.compiled.policy, asks=True), absent=False, places=profile.places)
+        return cls(compile_policy(profile.policy, asks=True), absent=False, places=profile.places)
 
     @classmethod
     def bare(cls, policy: CompiledPolicy) -> _Half:

@@ -54,7 +54,7 @@ def complete_rules(context: click.Context, _parameter: click.Parameter, typed: s
     if profile is None:
         return []
     given = context.params.get("ids") or ()
-    policy = profile.compiled.policy
+    policy = profile.policy
     return _begun(((rule, text_by_id(policy, rule)) for rule in profile.places if rule not in given), typed)
 
 

@@ -107,4 +107,4 @@ def _find(profile: Profile, rule: str) -> _Found:
             found=excerpt(rule),
             hint="'affiant policy show FILE AGENT' lists them all",
         )
-    return _Found(profile.name, rule, str(profile.places[rule]), text_by_id(profile.compiled.policy, rule))
+    return _Found(profile.name, rule, str(profile.places[rule]), text_by_id(profile.policy, rule))

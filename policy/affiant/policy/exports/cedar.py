@@ -54,11 +54,11 @@ def _note_unsaid(profile: Profile, ledger: Ledger) -> None:
         "Cedar does not know which spellings are canonical: whoever asks must refuse hosts, paths, targets and "
         "arguments that affiant refuses",
     )
-    if any(isinstance(rule, EgressRule) for rule in profile.egress):
+    if any(isinstance(rule, EgressRule) for rule in profile.policy.egress):
         ledger.unjudged(
             PROFILE, "dialling", "at which addresses a host is dialled, and whether TLS is inspected"
         )
-    for position, grant in enumerate(profile.secrets):
+    for position, grant in enumerate(profile.policy.secrets):
         if (grant.ref, grant.shape, grant.inject.format, grant.inject.user) != (None, None, None, None):
             ledger.unjudged(f"secrets/{position}", "secret", "where the value is kept, its format and shape")
         if grant.inject.exchange is not None:
@@ -71,7 +71,7 @@ def _note_unsaid(profile: Profile, ledger: Ledger) -> None:
             ledger.unjudged(
                 f"secrets/{position}", "secret", "what a request must be to be signed with this key"
             )
-    if profile.resources != type(profile.resources)():
+    if profile.policy.resources != type(profile.policy.resources)():
         ledger.unjudged("resources", "resources", "bounds of the machine are no requests")
 
 
@@ -110,7 +110,7 @@ class _Policies:
 
     def tools(self) -> Iterator[str]:
         """A permit for each allow; where it needs approval, a denial of whatever it covers unless approved."""
-        for position, rule in enumerate(self._profile.tools):
+        for position, rule in enumerate(self._profile.policy.tools):
             rule_id = f"tools/{position}"
             resource = f"resource == Affiant::Tool::{cedar_string(rule.name)}"
             if isinstance(rule, ToolDenial):
@@ -144,7 +144,7 @@ class _Policies:
 
     def _may_use(self, subject: str, write: bool) -> str:  # noqa: FBT001 - a mode of use, given by a constraint
         modes = [PathMode.READ_WRITE] if write else [PathMode.READ, PathMode.READ_WRITE]
-        grants = self._profile.filesystem
+        grants = self._profile.policy.filesystem
         given = [_files_covered(subject, grant.path) for grant in grants if grant.mode in modes]
         taken = [_files_covered(subject, grant.path) for grant in grants if grant.mode is PathMode.NONE]
         return all_of([any_of(given), *([negated(any_of(taken))] if taken else [])])
@@ -153,9 +153,9 @@ class _Policies:
 
     def models(self) -> Iterator[str]:
         """A permit for each model; for any where the profile names none."""
-        if self._profile.models is None:
+        if self._profile.policy.models is None:
             yield self._policy("permit", "models", ["use_model"])
-        for position, rule in enumerate(self._profile.models or ()):
+        for position, rule in enumerate(self._profile.policy.models or ()):
             yield self._policy(
                 "permit",
                 f"models/{position}",
@@ -166,7 +166,7 @@ class _Policies:
 
     def files(self) -> Iterator[str]:
         """A permit for each grant; a denial for each carve-out."""
-        for position, grant in enumerate(self._profile.filesystem):
+        for position, grant in enumerate(self._profile.policy.filesystem):
             effect = "forbid" if grant.mode is PathMode.NONE else "permit"
             actions = ["read_path"] if grant.mode is PathMode.READ else ["read_path", "write_path"]
             when = _files_covered("context.path", grant.path)
@@ -174,13 +174,13 @@ class _Policies:
 
     def egress(self) -> Iterator[str]:
         """The policies of ``cedar_egress``."""
-        for parts in egress_policies(self._profile.egress, self._profile.approval):
+        for parts in egress_policies(self._profile.policy.egress, self._profile.policy.approval):
             yield self._policy(parts.effect, parts.rule, parts.actions, when=parts.when, unless=parts.unless)
 
     def secrets(self) -> Iterator[str]:
         """A permit for each secret that has a host, at inspected https endpoints, in its own place."""
-        allows = [rule for rule in self._profile.egress if isinstance(rule, EgressRule)]
-        for position, grant in enumerate(self._profile.secrets):
+        allows = [rule for rule in self._profile.policy.egress if isinstance(rule, EgressRule)]
+        for position, grant in enumerate(self._profile.policy.secrets):
             if not grant.hosts:
                 continue
             hosts = [
@@ -196,7 +196,7 @@ class _Policies:
 
     def approval(self) -> Iterator[str]:
         """A denial of everything that needs approval, unless approved."""
-        if self._profile.approval.everything:
+        if self._profile.policy.approval.everything:
             actions = ["call_tool", "connect", "request", "use_secret"]
             yield self._policy("forbid", "approval", actions, unless="context.approved")
 
@@ -207,7 +207,7 @@ class _Policies:
 def _schema(profile: Profile) -> str:
     arguments = {
         argument.name
-        for rule in profile.tools
+        for rule in profile.policy.tools
         if isinstance(rule, ToolRule)
         for argument in rule.arguments or ()
     }

@@ -36,7 +36,9 @@ def export_cilium(profile: Profile, wider: frozenset[str] = frozenset()) -> Expo
     """One policy (``.cilium.yaml``), for ``kubectl apply --namespace``."""
     ledger = Ledger(wider)
     said = [
-        rule for rule_id, rule in numbered_allows(profile.egress) if _is_said(rule_id, rule, profile, ledger)
+        rule
+        for rule_id, rule in numbered_allows(profile.policy.egress)
+        if _is_said(rule_id, rule, profile, ledger)
     ]
     note_unjudged(profile, ledger, ["tools", "models", "filesystem", "resources"])
     omit_secrets(profile, ledger, "no secret is handed over: what a pod holds, the agent can read")
@@ -78,15 +80,15 @@ def _is_said(rule_id: str, rule: EgressRule, profile: Profile, ledger: Ledger) -
     if rule.address:
         ledger.omitted(rule_id, "address", "a name and its addresses cannot be demanded together")
         return False
-    whole, parts = taken(rule, profile.egress)
+    whole, parts = taken(rule, profile.policy.egress)
     for denial in parts:
         ledger.omitted(rule_id, "denial", f"{denial} takes a part of it, which cannot be said")
     if whole or parts:
         return False  # where all of it is denied, the profile allows nothing of it either
     more = {"dns": "its name is looked up at the cluster's DNS, which affiant's sandbox has none of"}
     if rule.scheme is Scheme.HTTPS:
-        more |= unseen(rule, profile.approval)
-    elif needs_approval(profile.approval, rule):
+        more |= unseen(rule, profile.policy.approval)
+    elif needs_approval(profile.policy.approval, rule):
         more["approval"] = "nobody can be asked first"
     if is_wildcard(rule.host):
         more["wildcard"] = "labels with underscores match too"

@@ -99,9 +99,9 @@ class _Rules:
     def __init__(self, profile: Profile, ledger: Ledger) -> None:
         self._profile = profile
         self._ledger = ledger
-        self._denied = {rule.name for rule in profile.tools if isinstance(rule, ToolDenial)}
+        self._denied = {rule.name for rule in profile.policy.tools if isinstance(rule, ToolDenial)}
         self._allows: dict[str, list[tuple[str, ToolRule]]] = {}
-        for position, rule in enumerate(profile.tools):
+        for position, rule in enumerate(profile.policy.tools):
             if isinstance(rule, ToolRule) and rule.name not in self._denied:
                 self._allows.setdefault(rule_name(rule), []).append((f"tools/{position}", rule))
         self.allow: set[str] = set()
@@ -110,7 +110,7 @@ class _Rules:
 
     def _asks(self, name: str) -> bool:
         rules = [rule for _, rule in self._allows.get(name, ())]
-        return self._profile.approval.everything or any(rule.approval for rule in rules)
+        return self._profile.policy.approval.everything or any(rule.approval for rule in rules)
 
     def _grant(self, rules: Iterable[str], *, ask: bool) -> None:
         (self.ask if ask else self.allow).update(rules)
@@ -165,8 +165,8 @@ class _Rules:
     def write_files(self) -> None:
         """What the mounts of a sandbox say, for the tools that read and edit; carve-outs are denied."""
         reads, edits = self._files
-        if not reads and not edits and self._profile.filesystem:
-            for position in range(len(self._profile.filesystem)):
+        if not reads and not edits and self._profile.policy.filesystem:
+            for position in range(len(self._profile.policy.filesystem)):
                 self._ledger.omitted(
                     f"filesystem/{position}", "tool", "no tool that reads or edits files is allowed"
                 )
@@ -184,7 +184,7 @@ class _Rules:
         self._note_files(reads=reads, edits=edits)
 
     def _note_files(self, *, reads: bool, edits: bool) -> None:
-        for position, rule in enumerate(self._profile.filesystem):
+        for position, rule in enumerate(self._profile.policy.filesystem):
             rule_id = f"filesystem/{position}"
             spelled = "(" not in rule.path and ")" not in rule.path
             if rule.mode is PathMode.NONE:
@@ -206,16 +206,16 @@ class _Rules:
     def write_fetches(self) -> None:
         """What WebFetch may fetch: hosts named in full, with GET over https."""
         if not self._fetches:
-            for rule_id, _ in numbered_allows(self._profile.egress):
+            for rule_id, _ in numbered_allows(self._profile.policy.egress):
                 self._ledger.omitted(rule_id, "tool", "WebFetch is not allowed: nothing is fetched")
             return
         asks = self._asks("WebFetch")
-        for rule_id, rule in numbered_allows(self._profile.egress):
+        for rule_id, rule in numbered_allows(self._profile.policy.egress):
             if self._fetch_is_said(rule_id, rule):
                 self._grant([fetch_rule(rule.host)], ask=asks or self._must_ask(rule_id, rule))
         self.deny |= {
             fetch_rule(rule.host)
-            for _, rule in numbered_denials(self._profile.egress)
+            for _, rule in numbered_denials(self._profile.policy.egress)
             if not is_wildcard(rule.host)
         }
         self._ledger.unjudged(
@@ -224,7 +224,7 @@ class _Rules:
 
     def _must_ask(self, rule_id: str, rule: EgressRule) -> bool:
         """Where some request needs approval, all fetches from the host do."""
-        approval = self._profile.approval
+        approval = self._profile.policy.approval
         unseen = rule.tls is TLSMode.PASSTHROUGH and bool(approval.methods)  # the method is not seen
         asks = approval.everything or "GET" in approval.methods or unseen
         if asks and needs_approval(approval, rule):
@@ -234,7 +234,7 @@ class _Rules:
         return asks
 
     def _fetch_is_said(self, rule_id: str, rule: EgressRule) -> bool:
-        whole, parts = taken(rule, self._profile.egress)
+        whole, parts = taken(rule, self._profile.policy.egress)
         if whole:
             return False  # the profile allows nothing of it either
         for denial in parts:

@@ -155,7 +155,7 @@ def _uncounted(profile: Profile) -> Iterator[Loss]:
             yield Loss(f"limits/{name}", "limit", Outcome.UNJUDGED, text)
     if (share := profile.compiled.share) != NO_SHARE:
         yield Loss(PROFILE, "share", Outcome.UNJUDGED, f"nobody waits in a queue: {share_words(share)}")
-    for rule, name, bounds in rule_limits(profile.compiled.policy):
+    for rule, name, bounds in rule_limits(profile.policy):
         yield Loss(rule, "limit", Outcome.UNJUDGED, f"nothing is counted: {most_words(name, bounds)}")
 
 

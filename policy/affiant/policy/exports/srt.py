@@ -58,7 +58,7 @@ def _filesystem(profile: Profile, ledger: Ledger) -> Mapping[str, object]:
     carved = [grant.path for grant in mounts if grant.mode is PathMode.NONE]
     written = [grant.path for grant in mounts if grant.mode is PathMode.READ_WRITE]
     readable = [grant.path for grant in mounts if grant.mode is not PathMode.NONE]
-    for position, rule in enumerate(profile.filesystem):
+    for position, rule in enumerate(profile.policy.filesystem):
         if rule.mode is PathMode.READ_WRITE:
             ledger.narrowed(
                 f"filesystem/{position}",
@@ -93,12 +93,12 @@ def _filesystem(profile: Profile, ledger: Ledger) -> Mapping[str, object]:
 def _network(profile: Profile, ledger: Ledger) -> Mapping[str, object]:
     allowed = {
         _domain(rule)
-        for rule_id, rule in numbered_allows(profile.egress)
+        for rule_id, rule in numbered_allows(profile.policy.egress)
         if _is_said(rule_id, rule, profile, ledger)
     }
     denied = {
         _denial(rule_id, rule, ledger)
-        for rule_id, rule in numbered_denials(profile.egress)
+        for rule_id, rule in numbered_denials(profile.policy.egress)
         if "." in rule.host  # srt refuses a file with a host of one label; none is ever allowed there
     }
     return {
@@ -116,7 +116,7 @@ def _is_said(rule_id: str, rule: EgressRule, profile: Profile, ledger: Ledger) -
     if rule.address:
         ledger.omitted(rule_id, "address", "srt cannot bind one host to its own addresses")
         return False
-    more = dict(unseen(rule, profile.approval))
+    more = dict(unseen(rule, profile.policy.approval))
     if rule.host.startswith("*."):
         more["wildcard"] = "'*.' stands for any number of labels there, here for exactly one"
     return ledger.may_say(rule_id, more)

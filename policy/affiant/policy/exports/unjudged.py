@@ -14,25 +14,25 @@ __all__ = ["note_unjudged", "omit_secrets"]
 def note_unjudged(profile: Profile, ledger: Ledger, sections: Iterable[str]) -> None:
     """Tell each rule of ``sections`` (``tools``, ``models``, ``filesystem``, ``egress``, ``resources``) as unjudged."""
     rules = {
-        "tools": ("which tools an agent calls is not judged", profile.tools),
-        "models": ("which models an agent calls is not judged", profile.models or ()),
-        "filesystem": ("files are not judged", profile.filesystem),
-        "egress": ("connections are not judged", profile.egress),
+        "tools": ("which tools an agent calls is not judged", profile.policy.tools),
+        "models": ("which models an agent calls is not judged", profile.policy.models or ()),
+        "filesystem": ("files are not judged", profile.policy.filesystem),
+        "egress": ("connections are not judged", profile.policy.egress),
     }
     for section in sections:
         if section == "resources":
-            if profile.resources != Resources():
+            if profile.policy.resources != Resources():
                 ledger.unjudged("resources", "plane", "the bounds of the machine are not set")
             continue
         text, found = rules[section]
         for position in range(len(found)):
             ledger.unjudged(f"{section}/{position}", "plane", text)
-        if section == "models" and profile.models == ():
+        if section == "models" and profile.policy.models == ():
             ledger.unjudged("models", "plane", text)
 
 
 def omit_secrets(profile: Profile, ledger: Ledger, text: str) -> None:
     """Leave out every secret: the agent then has none of them."""
-    for position, grant in enumerate(profile.secrets):
+    for position, grant in enumerate(profile.policy.secrets):
         more = "" if grant.inject.sigv4 is None else "; nothing is signed with it"
         ledger.omitted(f"secrets/{position}", "secret", text + more)

@@ -128,5 +128,5 @@ def _same_rules(request: str, start: Profile | None, made: Profile | None) -> bo
 
 
 def _tool_rules(profile: Profile | None, name: str) -> set[ToolRule]:
-    rules = () if profile is None else profile.tools
+    rules = () if profile is None else profile.policy.tools
     return {rule for rule in rules if isinstance(rule, ToolRule) and rule.name == name}

@@ -128,8 +128,11 @@ class _Drafting:
 
     def run(self) -> Draft:
         if self.start is not None:
-            self.draft.approval, self.draft.resources = self.start.approval, self.start.resources
-            self.draft.limits = self.start.compiled.policy.limits
+            self.draft.approval, self.draft.resources = (
+                self.start.policy.approval,
+                self.start.policy.resources,
+            )
+            self.draft.limits = self.start.policy.limits
             self.draft.share = self.start.compiled.share
         makers: Mapping[str, Callable[[], Iterable[Entry | HostEntry]]] = {
             "tools": self._tools,
@@ -153,7 +156,7 @@ class _Drafting:
         why = "kept as it was" if section in self.keep else self._needed_by_arguments(section)
         if self.start is None or not why:
             return None
-        if section == "models" and self.start.models is None:
+        if section == "models" and self.start.policy.models is None:
             self.draft.any_model = True
         rules = rules_of(self.start, section)
         self.used_ids |= rules.keys()
@@ -177,7 +180,7 @@ class _Drafting:
         """A log without any decision of a plane may come from a component that does not decide there."""
         if self.start is None or _PLANES[section] in self.learned.planes or section in self.keep:
             return
-        if rules_of(self.start, section) or (section == "models" and self.start.models is None):
+        if rules_of(self.start, section) or (section == "models" and self.start.policy.models is None):
             self.draft.notes.append(
                 f"the log has no decision about {section}: if nothing there was asked for, that is right; if nobody "
                 f"recorded it, --keep {section}"
@@ -239,7 +242,7 @@ class _Drafting:
 
     def _carve_outs(self) -> Iterator[Entry]:
         if self.start is not None:
-            for rule in self.start.filesystem:
+            for rule in self.start.policy.filesystem:
                 if rule.mode is PathMode.NONE:
                     yield Entry(rule, note="kept: a denial")
             return
@@ -262,9 +265,7 @@ class _Drafting:
         limited = limited_rules(self.start, found)
         for rule_id, seen in limited.items():
             assert self.start is not None
-            yield Entry(
-                self.start.compiled.policy.rules[rule_id], seen, "kept whole: it counts what it lets through"
-            )
+            yield Entry(self.start.policy.rules[rule_id], seen, "kept whole: it counts what it lets through")
         spoken = [
             (use, seen)
             for use, seen in found
@@ -275,12 +276,12 @@ class _Drafting:
         for use, seen, why in refused:
             self._cannot(use, seen, "network_egress", why)
         if self.start is not None:
-            for rule in self.start.egress:
+            for rule in self.start.policy.egress:
                 if isinstance(rule, EgressDenial):
                     yield Entry(rule, note="kept: a denial")
 
     def _secrets(self) -> Iterator[Entry]:
-        granted = {} if self.start is None else {grant.name: grant for grant in self.start.secrets}
+        granted = {} if self.start is None else {grant.name: grant for grant in self.start.policy.secrets}
         found: dict[str, tuple[set[Endpoint], str | None, Seen]] = {}
         for use, seen in self._of(SecretQuestion, self.learned.used):
             assert isinstance(use.question, SecretQuestion)
@@ -373,7 +374,9 @@ class _Drafting:
             case PathQuestion():
                 entries = path_entries(use, seen)
             case SecretQuestion(name, host, port):
-                granted = {} if self.start is None else {grant.name: grant for grant in self.start.secrets}
+                granted = (
+                    {} if self.start is None else {grant.name: grant for grant in self.start.policy.secrets}
+                )
                 rule, note = secret_rule(name, (Endpoint(host, port),), use.surface, granted.get(name))
                 entries = (Entry(rule, seen, note),)
             case EgressQuestion():

@@ -111,7 +111,7 @@ def _total(uses: Iterable[tuple[Use, Seen]]) -> Seen:
 
 
 def _address(host: str, start: Profile | None) -> tuple[str, ...]:
-    for rule in () if start is None else start.egress:
+    for rule in () if start is None else start.policy.egress:
         if isinstance(rule, EgressRule) and rule.host == host:
             return rule.address
     return ()
@@ -122,7 +122,7 @@ def _least(
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
     """One method and one path by which the connection may be opened, within a rule that allows it."""
     patterns = set(covering_patterns(host))
-    for rule in () if start is None else start.egress:
+    for rule in () if start is None else start.policy.egress:
         if (
             isinstance(rule, EgressRule)
             and rule.host in patterns

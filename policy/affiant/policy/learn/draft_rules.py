@@ -72,7 +72,7 @@ _IDS: Final = {
 
 def rules_of(start: Profile, section: str) -> Mapping[str, Rule]:
     """The rules of one section of a profile, by id."""
-    rules = start.compiled.policy.rules.items()
+    rules = start.policy.rules.items()
     return {rule_id: rule for rule_id, rule in rules if rule_id.partition("/")[0] == _IDS[section]}
 
 
@@ -100,8 +100,8 @@ def demands_beside(start: Profile, allowing: Iterable[ToolRule]) -> frozenset[st
     without them that call would need none."""
     asking = {
         rule_id: rule
-        for rule_id, rule in start.compiled.policy.rules.items()
-        if isinstance(rule, ToolRule) and _can_ask(rule, start.approval)
+        for rule_id, rule in start.policy.rules.items()
+        if isinstance(rule, ToolRule) and _can_ask(rule, start.policy.approval)
     }
     found: set[str] = set()
     reached = [rule for rule in allowing if not rule.approval]
@@ -138,7 +138,7 @@ def model_entries(use: Use, seen: Seen) -> Iterator[Entry]:
 
 def most_tokens(name: str, start: Profile | None, *, attested: bool) -> int | None:
     """What a request to this model, at an ``attested`` upstream or any, might ask for until now; None: any number."""
-    rules = () if start is None or start.models is None else start.models
+    rules = () if start is None or start.policy.models is None else start.policy.models
     found = [rule.max_tokens for rule in rules if rule.name == name and (attested or not rule.attested)]
     return None if None in found else max((most for most in found if most is not None), default=None)
 
@@ -147,7 +147,7 @@ def limited_rules(start: Profile | None, uses: Iterable[tuple[Use, Seen]]) -> di
     """The rules for hosts that count what they let through, as far as they were used: one that is drafted anew in
     several parts would count anew in each."""
     found: dict[str, Seen] = {}
-    rules = {} if start is None else start.compiled.policy.rules
+    rules = {} if start is None else start.policy.rules
     for rule_id, rule in rules.items():
         if isinstance(rule, EgressRule) and rule.limits != NO_EGRESS_LIMITS:
             for use, seen in uses:

@@ -85,9 +85,9 @@ def _warn(profile: Profile, code: str, subject: str, rule: str | None = None) ->
 
 
 def _tools(profile: Profile) -> Iterator[Finding]:
-    allowed = {rule.name for rule in profile.tools if isinstance(rule, ToolRule)}
-    reaches_out = bool(profile.secrets or _allows(profile))
-    for position, rule in enumerate(profile.tools):
+    allowed = {rule.name for rule in profile.policy.tools if isinstance(rule, ToolRule)}
+    reaches_out = bool(profile.policy.secrets or _allows(profile))
+    for position, rule in enumerate(profile.policy.tools):
         if rule.name not in allowed:
             yield _warn(profile, "denial_without_allow", f"tool {rule.name}", f"tools/{position}")
         if isinstance(rule, ToolRule) and rule.server is not None and rule.schema is None:
@@ -117,7 +117,7 @@ def _unlimited_beside(profile: Profile, rule: ToolRule) -> bool:
         and other.server in (None, rule.server)
         and other.schema in (None, rule.schema)
         and other.arguments in (None, rule.arguments)
-        for other in profile.tools
+        for other in profile.policy.tools
     )
 
 
@@ -131,7 +131,7 @@ def _changes_things(name: str) -> bool:
 
 
 def _paths(profile: Profile) -> Iterator[Finding]:
-    for position, grant in enumerate(profile.filesystem):
+    for position, grant in enumerate(profile.policy.filesystem):
         if grant.mode is not PathMode.READ_WRITE:
             continue
         rule = f"filesystem/{position}"
@@ -153,7 +153,7 @@ def _allows(profile: Profile) -> list[tuple[str, EgressRule]]:
     """The hosts that the profile allows, with their rules' ids."""
     return [
         (f"egress/{position}", rule)
-        for position, rule in enumerate(profile.egress)
+        for position, rule in enumerate(profile.policy.egress)
         if isinstance(rule, EgressRule)
     ]
 
@@ -203,7 +203,7 @@ def _stores(profile: Profile, rule: EgressRule) -> bool:
 
 
 def _secrets(profile: Profile) -> Iterator[Finding]:
-    for position, grant in enumerate(profile.secrets):
+    for position, grant in enumerate(profile.policy.secrets):
         rule = f"secrets/{position}"
         if not grant.hosts:
             yield _warn(profile, "secret_no_sink", grant.name, rule)
@@ -244,13 +244,13 @@ def _reaches(profile: Profile, grant: SecretGrant, at: Endpoint) -> bool:
 
 
 def _whole(profile: Profile) -> Iterator[Finding]:
-    asking = any(isinstance(rule, ToolRule) and rule.approval for rule in profile.tools)
-    asking = asking or profile.approval.everything or bool(profile.approval.methods)
-    if asking and not profile.approval.approvers:
+    asking = any(isinstance(rule, ToolRule) and rule.approval for rule in profile.policy.tools)
+    asking = asking or profile.policy.approval.everything or bool(profile.policy.approval.methods)
+    if asking and not profile.policy.approval.approvers:
         yield _warn(profile, "approval_no_approver", "requires_human_approval")
-    if profile.approval.approvers and not asking:
+    if profile.policy.approval.approvers and not asking:
         yield _warn(profile, "approvers_unused", "requires_human_approval")
-    for group in alike_approvers(profile.approval.approvers):
+    for group in alike_approvers(profile.policy.approval.approvers):
         yield _warn(profile, "approvers_alike", _listed([each.subject for each in group]))
     yield from _unshowable(profile)
     yield from _steered(profile)
@@ -258,24 +258,24 @@ def _whole(profile: Profile) -> Iterator[Finding]:
 
 def _unshowable(profile: Profile) -> Iterator[Finding]:
     """What needs approval, could be approved, and is denied all the same: no approver could be shown all of it."""
-    if not profile.approval.approvers:
+    if not profile.policy.approval.approvers:
         return
-    for position, rule in enumerate(profile.tools):
-        if not isinstance(rule, ToolRule) or not (rule.approval or profile.approval.everything):
+    for position, rule in enumerate(profile.policy.tools):
+        if not isinstance(rule, ToolRule) or not (rule.approval or profile.policy.approval.everything):
             continue
         if not bindable(rule):
             yield _warn(profile, "approval_unshowable", f"tool {rule.name}", f"tools/{position}")
     for name, allow in _allows(profile):
         hidden = allow.tls is TLSMode.PASSTHROUGH
-        if hidden and (profile.approval.everything or profile.approval.methods):
+        if hidden and (profile.policy.approval.everything or profile.policy.approval.methods):
             yield _warn(profile, "approval_unshowable", f"{allow.host}:{allow.port}", name)
 
 
 def _steered(profile: Profile) -> Iterator[Finding]:
     """Private data, words of strangers, and a way out, all in one agent."""
-    private = [grant.path for grant in profile.filesystem if grant.mode is not PathMode.NONE]
-    private += [grant.name for grant in profile.secrets if grant.hosts]
-    if not private or profile.approval.everything:
+    private = [grant.path for grant in profile.policy.filesystem if grant.mode is not PathMode.NONE]
+    private += [grant.name for grant in profile.policy.secrets if grant.hosts]
+    if not private or profile.policy.approval.everything:
         return
     for position, rule in _allows(profile):
         outside = is_wildcard(rule.host) or rule.scheme is Scheme.HTTP
@@ -287,11 +287,11 @@ def _steered(profile: Profile) -> Iterator[Finding]:
 
 def _among(profile: Profile, others: Sequence[Profile]) -> Iterator[Finding]:
     """What is only seen beside the other profiles of the file."""
-    for position, grant in enumerate(profile.secrets):
+    for position, grant in enumerate(profile.policy.secrets):
         differing = [
             other.name
             for other in others
-            for theirs in other.secrets
+            for theirs in other.policy.secrets
             if theirs.name == grant.name and theirs.ref == grant.ref and set(theirs.hosts) != set(grant.hosts)
         ]
         if differing:

@@ -3,7 +3,7 @@
 Either every profile of the file is read as it was written, or the file is refused, with the code, the line and
 the column: there is no fallback to a default. An empty file, or an agent without sections, denies everything.
 
->>> load_profiles(b"agent_configs: {dev: {tools: [run_tests]}}").profile("dev").tools
+>>> load_profiles(b"agent_configs: {dev: {tools: [run_tests]}}").profile("dev").policy.tools
 (ToolRule(name='run_tests', approval=False),)
 >>> load_profiles(b"agent_configs: {dev: {tool: [run_tests]}}")
 Traceback (most recent call last):

@@ -10,17 +10,7 @@ from affiant.policy.canonical.errors import did_you_mean, excerpt
 from affiant.policy.canonical.strict_yaml import Mark
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.decide import Decision
-from affiant.policy.model.profile import (
-    Approval,
-    EgressDenial,
-    EgressRule,
-    ModelRule,
-    PathGrant,
-    Resources,
-    SecretGrant,
-    ToolDenial,
-    ToolRule,
-)
+from affiant.policy.model.profile import Policy
 
 __all__ = ["Profile", "ProfileSet"]
 
@@ -62,39 +52,9 @@ class Profile:
         return self.compiled.digest
 
     @property
-    def tools(self) -> tuple[ToolRule | ToolDenial, ...]:
-        """The rules for tools, in the order of the normal form; as are those below."""
-        return self.compiled.policy.tools
-
-    @property
-    def filesystem(self) -> tuple[PathGrant, ...]:
-        """The modes of paths inside the sandbox."""
-        return self.compiled.policy.filesystem
-
-    @property
-    def egress(self) -> tuple[EgressRule | EgressDenial, ...]:
-        """The rules for hosts."""
-        return self.compiled.policy.egress
-
-    @property
-    def secrets(self) -> tuple[SecretGrant, ...]:
-        """The secrets, and where each may be used."""
-        return self.compiled.policy.secrets
-
-    @property
-    def models(self) -> tuple[ModelRule, ...] | None:
-        """The models; None: any that the gateway serves."""
-        return self.compiled.policy.models
-
-    @property
-    def approval(self) -> Approval:
-        """What a person must approve first."""
-        return self.compiled.policy.approval
-
-    @property
-    def resources(self) -> Resources:
-        """Bounds of the session's machine."""
-        return self.compiled.policy.resources
+    def policy(self) -> Policy:
+        """What the profile says, in the order of the normal form."""
+        return self.compiled.policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def in_short(authority: Authority) -> Mapping[str, object]:
         "secrets": [secret.grant.name for secret in used],
         "secrets_at": list(dict.fromkeys(sink.host for secret in used for sink in secret.sinks)),
         "unused": [secret.grant.name for secret in authority.secrets if not secret.sinks],
-        "asks": "all" if authority.profile.approval.everything else "some" if authority.asks else "",
+        "asks": "all" if authority.profile.policy.approval.everything else "some" if authority.asks else "",
     }
 
 

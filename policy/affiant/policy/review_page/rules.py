@@ -31,8 +31,8 @@ def rules(review: Review) -> Sequence[Mapping[str, object]]:
 
 def _rows(review: Review, authority: Authority) -> Iterator[Mapping[str, object]]:
     before = None if review.old is None else review.old.profiles.profiles.get(authority.agent)
-    known = frozenset(() if before is None else before.compiled.policy.rules.values())
-    for rule_id, rule in authority.profile.compiled.policy.rules.items():
+    known = frozenset(() if before is None else before.policy.rules.values())
+    for rule_id, rule in authority.profile.policy.rules.items():
         yield {
             "id": rule_id,
             "says": _written(rule),

@@ -41,5 +41,5 @@ def try_tests(profiles: ProfileSet, tests: Mapping[str, Sequence[PolicyTest]]) -
 
 
 def _tried(profile: Profile, tests: Sequence[PolicyTest]) -> TriedProfile:
-    policy = compile_policy(profile.compiled.policy, asks=True)
+    policy = compile_policy(profile.policy, asks=True)
     return TriedProfile(profile, policy, tuple(Trial(test, test.decide(policy)) for test in tests))
