@@ -17,7 +17,7 @@ from tests.gateway.session_client import SessionClient
 
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.errors import AffiantError
-from affiant.gateway.admission.restrict import Narrowings
+from affiant.gateway.admission.restrict import Restrictions
 from affiant.gateway.sessions.sessions import Session, SessionState
 from affiant.gateway.store.journal import Journal
 
@@ -60,7 +60,7 @@ def inside(
     with in_process(platform, tmp_path_factory.mktemp("store"), drain_s=1) as gateway:
         service = gateway.service
         service.closing.grace_s = service.closing.recorded_s = WITHIN_S
-        service.narrowings = replace(service.narrowings, grace_s=WITHIN_S, recorded_s=WITHIN_S)
+        service.restrictions = replace(service.restrictions, grace_s=WITHIN_S, recorded_s=WITHIN_S)
         yield gateway
 
 
@@ -182,12 +182,12 @@ def test_a_request_that_is_refused_meanwhile_and_has_no_record_yet_makes_it_fail
     inside: InProcess, platform: PlatformClient, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes after what was under way was given up, so that nobody gives it up; its record waits for the journal."""
-    settle, asking = Narrowings._settle, []
+    settle, asking = Restrictions._settle, []
 
     with NarrowingClient.admitted_by(inside, platform) as client:
         session = session_of(inside, client)
 
-        async def settled(narrowings: Narrowings, which: Session) -> None:
+        async def settled(restrictions: Restrictions, which: Session) -> None:
             disk.goes_on.clear()
             give_up = session.give_up
 
@@ -208,10 +208,10 @@ def test_a_request_that_is_refused_meanwhile_and_has_no_record_yet_makes_it_fail
             monkeypatch.setattr(session, "give_up", given_up)
             one = asyncio.create_task(under_way())
             await asyncio.sleep(0)
-            await settle(narrowings, which)
+            await settle(restrictions, which)
             assert one.cancelled()
 
-        monkeypatch.setattr(Narrowings, "_settle", settled)
+        monkeypatch.setattr(Restrictions, "_settle", settled)
         monkeypatch.setattr("affiant.gateway.service.control_plane.DURABLE_WITHIN_S", WITHIN_S)
         began = time.monotonic()
         answer = client.narrow(NARROW)

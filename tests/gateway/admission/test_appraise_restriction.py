@@ -30,8 +30,8 @@ from affiant.attestation.statements.ear import ear_digest, verify_ear
 from affiant.attestation.statements.restriction import Narrowing
 from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.tdx.event_log.eventlog import Event, LoggedEvent
-from affiant.gateway.admission.appraise_restriction import NarrowingAppraiser, require_same_session
-from affiant.gateway.admission.restrict import Narrowings
+from affiant.gateway.admission.appraise_restriction import RestrictionAppraiser, require_same_session
+from affiant.gateway.admission.restrict import Restrictions
 from affiant.gateway.sessions.sessions import Session
 from affiant.policy.loading.load import load_profiles
 from affiant.policy.signing.signatures import signed_profiles
@@ -241,7 +241,7 @@ def test_no_narrowing_before_the_last_one_is_recorded(client: NarrowingClient) -
     assert client.say("hello").status == 200
 
 
-def test_a_session_whose_narrowing_was_mismatchis_not_narrowed_any_more(client: NarrowingClient) -> None:
+def test_a_session_whose_narrowing_was_rejected_is_not_narrowed_any_more(client: NarrowingClient) -> None:
     """Its RTMR3 says more than is known of it; and no session has profiles compared again and again for nothing."""
     assert client.narrow(WIDER["a tool"]).code == "policy.not_narrower"
     assert client.narrow(NARROW).code == "narrowing.out_of_turn"
@@ -295,7 +295,7 @@ def test_of_a_session_that_is_closed_nothing_is_judged_and_no_nonce_is_taken(
 ) -> None:
     with NarrowingClient.admitted_by(own, platform) as client, monkeypatch.context() as patched:
         client.close("done")
-        patched.setattr(NarrowingAppraiser, "appraise", None)
+        patched.setattr(RestrictionAppraiser, "appraise", None)
         nonce = own.nonce()
         assert client.narrow(NARROW, nonce=nonce).code == "session.closed"
         own.service.admissions.nonces.take(nonce, now=own.clock().timestamp())
@@ -304,10 +304,10 @@ def test_of_a_session_that_is_closed_nothing_is_judged_and_no_nonce_is_taken(
 def test_a_session_that_is_closed_while_its_requests_end_is_not_narrowed(
     own: InProcess, platform: PlatformClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def closed(_: Narrowings, session: Session) -> None:
+    async def closed(_: Restrictions, session: Session) -> None:
         await own.service.closing.close(session, "killed")
 
-    monkeypatch.setattr(Narrowings, "_settle", closed)
+    monkeypatch.setattr(Restrictions, "_settle", closed)
     with NarrowingClient.admitted_by(own, platform) as client:
         session = own.service.sessions.by_id(client.id)
         assert session is not None

@@ -19,6 +19,8 @@ from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.service.tool_offers import make_tool_offers
 
+OF_THE_GATE = ("affiant.gateway.tool_gate.", "affiant.gateway.tool_servers.")
+
 
 def test_the_gateway_needs_no_sdk_where_no_server_is_named() -> None:
     code = (
@@ -34,7 +36,7 @@ def test_servers_without_the_sdk_are_refused_at_start(
 ) -> None:
     servers = (MCPServerConfig(id="a", url="https://x.invalid/mcp"),)
     settings = settings_for(platform, tmp_path, servers=servers)
-    for name in [name for name in sys.modules if name.startswith("affiant.gateway.tool_gate.")]:
+    for name in [name for name in sys.modules if name.startswith(OF_THE_GATE)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mcp", None)
     with raises_code("gateway.settings", match=r"affiant\[mcp\]"):

@@ -323,7 +323,7 @@ def test_what_is_stated_beside_one_of_several_answers_says_nothing_of_the_others
 
 def narrowed(limits: SessionLimits, sections: str) -> SessionLimits:
     profile = load_profiles(f"agent_configs: {{dev: {{{sections}}}}}".encode()).profile("dev")
-    return limits.narrowed(profile.compiled)
+    return limits.restricted(profile.compiled)
 
 
 def test_what_was_spent_before_a_narrowing_stays_spent() -> None:

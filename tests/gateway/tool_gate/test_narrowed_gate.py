@@ -132,8 +132,8 @@ agent_configs:
       - {{name: slow, server: web, approval: true, args: {{seconds: any, path: any}}}}
     requires_human_approval: {{approvers: [{ann.kid}]}}
 """.encode()
-    narrowings = gated.service.narrowings
-    gated.service.narrowings = replace(narrowings, grace_s=0.3, recorded_s=2)
+    narrowings = gated.service.restrictions
+    gated.service.restrictions = replace(narrowings, grace_s=0.3, recorded_s=2)
     try:
         with (
             ThreadPoolExecutor(1) as pool,
@@ -146,7 +146,7 @@ agent_configs:
             yield made
             gated.loop.call_soon_threadsafe(leave.set)
     finally:
-        gated.service.narrowings = narrowings
+        gated.service.restrictions = narrowings
 
 
 def _called(gated: InProcess, client: NarrowingClient, path: Path, leave: asyncio.Event) -> Any:
@@ -211,7 +211,7 @@ def test_a_call_that_is_approved_while_a_narrowing_lets_requests_end_is_made_and
     gated: InProcess, platform: PlatformClient, tmp_path: Path
 ) -> None:
     with waiting(gated, platform, tmp_path / "called") as held:
-        gated.service.narrowings = replace(gated.service.narrowings, grace_s=5)
+        gated.service.restrictions = replace(gated.service.restrictions, grace_s=5)
         with ThreadPoolExecutor(1) as pool:
             narrowing = pool.submit(held.client.narrow, held.narrower)
             session = gated.service.sessions.by_id(held.client.id)

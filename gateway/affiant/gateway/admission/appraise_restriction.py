@@ -4,8 +4,8 @@ Pure, as ``appraise_session``, whose steps are made again over the new evidence;
 session is changed after. Before those steps:
 
 1. the evidence is of the same TD's session: the manifest, the activation and the keys that were admitted;
-2. its log holds the narrowings that this gateway knows of and exactly one more, from the profile in force;
-3. the profile that came with it is narrower than the one in force, by this gateway's own comparison of all that either
+2. its log holds the restrictions that this gateway knows of and exactly one more, from the profile in force;
+3. the profile that came with it restricts the one in force, by this gateway's own comparison of all that either
    allows. What the session's supervisor found does not count: nothing of it is asked for.
 """
 
@@ -30,12 +30,12 @@ from affiant.policy.diff.restriction import (
     restriction_document,
 )
 
-__all__ = ["NarrowingAppraiser", "require_same_session"]
+__all__ = ["RestrictionAppraiser", "require_same_session"]
 
 
 @dataclass(frozen=True, slots=True)
-class NarrowingAppraiser:
-    """What this gateway judges narrowings by: as admissions, and by what it admitted."""
+class RestrictionAppraiser:
+    """What this gateway judges restrictions by: as admissions, and by what it admitted."""
 
     appraiser: Appraiser
 
@@ -56,13 +56,13 @@ class NarrowingAppraiser:
         Raises:
             ``admission.mismatch``: of another session, or keys.
             NotARestriction: another profile, which does not restrict this one.
-            AffiantError: as an admission is refused, or a log of narrowings.
+            AffiantError: as an admission is refused, or a log of restrictions.
         """
         require_same_session(request, admitted)
-        narrowings = _one_more(request, admitted)
-        difference = _require_narrower(request, admitted)
+        restrictions = _one_more(request, admitted)
+        difference = _require_restriction(request, admitted)
         again = self.appraiser.appraise(
-            request, collateral=collateral, now=now, random_text=random_text, narrowings=narrowings
+            request, collateral=collateral, now=now, random_text=random_text, restrictions=restrictions
         )
         return replace(again, difference=difference)
 
@@ -94,7 +94,7 @@ def _one_more(request: AdmissionRequest, admitted: Admitted) -> tuple[Narrowing,
     found = logged_narrowings(
         parse_event_log(request.evidence.eventlog), first=request.manifest.profile_digest
     )
-    if len(found) != admitted.epoch + 1 or found[:-1] != admitted.narrowings:
+    if len(found) != admitted.epoch + 1 or found[:-1] != admitted.restrictions:
         raise NotAuthenticError(
             "the log holds other restrictions than those that are known and one more",
             expected=f"{admitted.epoch + 1} restrictions",
@@ -105,7 +105,7 @@ def _one_more(request: AdmissionRequest, admitted: Admitted) -> tuple[Narrowing,
     return found
 
 
-def _require_narrower(request: AdmissionRequest, admitted: Admitted) -> str:
+def _require_restriction(request: AdmissionRequest, admitted: Admitted) -> str:
     """3; ``dif``."""
     old, new = admitted.policy, request.policy
     differences = compare_restriction(old, new)

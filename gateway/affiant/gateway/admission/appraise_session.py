@@ -11,7 +11,7 @@ up whatever the outcome), and that nothing was admitted twice is decided after, 
    of this file, and there is one if the configuration names profile signers;
 6. collateral, then the quote, under the roots of the reference values;
 7. appraisal: image, attributes, MRCONFIGID regenerated from the manifest, REPORTDATA from the statement, and
-   RTMR3 exactly the five events of manifest and activation, followed by the narrowings that the caller knows of
+   RTMR3 exactly the five events of manifest and activation, followed by the restrictions that the caller knows of
    (at admission none; ``appraise_restriction``);
 8. one of the profile signers has signed, and counted then: last, since only an attested caller's bytes are worth it.
 """
@@ -135,12 +135,12 @@ class Appraiser:
         collateral: Collateral,
         now: datetime,
         random_text: Callable[[], str],
-        narrowings: tuple[Narrowing, ...] = (),
+        restrictions: tuple[Narrowing, ...] = (),
     ) -> Admitted:
         """Steps 2 to 8, and the signed result.
 
         Args:
-            narrowings: of this session; the profile is then the one after the last of them.
+            restrictions: of this session; the profile is then the one after the last of them.
 
         Raises:
             ``admission.mismatch``, ``admission.expired``: a contradiction, named.
@@ -149,10 +149,10 @@ class Appraiser:
         self._check_statement(request, now)
         self._check_links(request, now)
         self._check_gateway(request.manifest)
-        self._check_profile(request, narrowings)
+        self._check_profile(request, restrictions)
         _check_openings(request.activation, random_text())
         verified = self._verify(request.evidence, collateral, now)
-        appraisal = self._appraise(request, verified, narrowings)
+        appraisal = self._appraise(request, verified, restrictions)
         self._check_signer(request, now)
         require_verifiable(request.policy.policy.approval.identities)
         ear = self._issue(request, verified, appraisal, collateral, now)
@@ -167,7 +167,7 @@ class Appraiser:
             ear_digest=ear_digest(ear),
             tier=appraisal.tier.value,
             signature=None if request.signature is None else request.signature.raw,
-            narrowings=narrowings,
+            restrictions=restrictions,
         )
 
     def _check_statement(self, request: AdmissionRequest, now: datetime) -> None:
@@ -201,11 +201,11 @@ class Appraiser:
         _same("reference values", manifest.gateway.reference, self.reference.digest)
         _same("gateway's class", manifest.gateway.cls, self.config.cls)
 
-    def _check_profile(self, request: AdmissionRequest, narrowings: tuple[Narrowing, ...]) -> None:
+    def _check_profile(self, request: AdmissionRequest, restrictions: tuple[Narrowing, ...]) -> None:
         manifest = request.manifest  # 5
         profile, file = manifest.profile_digest, manifest.file_digest
-        if narrowings:
-            profile, file = narrowings[-1].profile_digest, narrowings[-1].file_digest
+        if restrictions:
+            profile, file = restrictions[-1].profile_digest, restrictions[-1].file_digest
         _same("profile", request.policy.digest, profile)
         if request.signature is not None:
             require_profile(request.signature.claimed, request.policy, file_digest=file)
@@ -227,7 +227,7 @@ class Appraiser:
         return verify_quote(parse_quote(evidence.quote), verified, now=now, cache=self.cache)
 
     def _appraise(
-        self, request: AdmissionRequest, verified: VerifiedQuote, narrowings: tuple[Narrowing, ...]
+        self, request: AdmissionRequest, verified: VerifiedQuote, restrictions: tuple[Narrowing, ...]
     ) -> Appraisal:
         expected = session_events(request.manifest, request.activation)  # 7
         return appraise(
@@ -238,7 +238,7 @@ class Appraiser:
             report_data=report_data(request.statement.raw),
             log=parse_event_log(request.evidence.eventlog),
             expected_rtmr3=tuple(Event(name, payload) for name, payload in expected),
-            expected_later=tuple(narrowing.event for narrowing in narrowings),
+            expected_later=tuple(each.event for each in restrictions),
         )
 
     def _issue(

@@ -11,8 +11,8 @@ All waiting is bounded. Where the journal does not answer, or requests do not en
 profile in force stays: a record of theirs that becomes durable later is of the profile that the session still has.
 
 What is refused changes nothing here; its supervisor ends the session, because its RTMR3 says more than its gateway.
-So a session whose narrowing was judged and not made, for whatever reason, is not narrowed any more, and judging is done
-one after the other: comparing profiles takes a processor for up to some seconds, which no session gets twice for
+So a session whose restriction was judged and not made, for whatever reason, is not restricted again. Restrictions are
+judged one after the other: comparing profiles takes a processor for up to some seconds, which no session gets twice for
 nothing.
 """
 
@@ -28,17 +28,17 @@ from affiant.attestation.statements.evidence import wrap_endorsements
 from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.errors import StateError
 from affiant.gateway.admission.admit import Admissions
-from affiant.gateway.admission.appraise_restriction import NarrowingAppraiser
+from affiant.gateway.admission.appraise_restriction import RestrictionAppraiser
 from affiant.gateway.admission.appraise_session import AdmissionRequest, parse_admission_request
 from affiant.gateway.approvals.queue import GatewayApprovals
 from affiant.gateway.sessions.sessions import Admitted, Session, session_held
 from affiant.gateway.store.journal import DURABLE_WITHIN_S, durable
 
-__all__ = ["Narrowings"]
+__all__ = ["Restrictions"]
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowings:
+class Restrictions:
     """The one place where sessions are changed.
 
     Args:
@@ -52,8 +52,8 @@ class Narrowings:
     recorded_s: float = DURABLE_WITHIN_S
     _judging: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
-    async def narrow(self, session: Session, body: bytes) -> Mapping[str, object]:
-        """Narrow the profile of ``session`` to the one in ``body`` (an admission collection); the answer's members.
+    async def restrict(self, session: Session, body: bytes) -> Mapping[str, object]:
+        """Restrict the profile of ``session`` to the one in ``body`` (an admission collection); the answer's members.
 
         Raises:
             AffiantError: refused, and the session is as it was; see ``appraise_restriction``.
@@ -61,7 +61,7 @@ class Narrowings:
         """
         admissions = self.admissions
         admissions.recorder.require()
-        async with session.narrowing:
+        async with session.restricting:
             self._require_turn(session)
             request = parse_admission_request(body)
             admissions.nonces.take(request.statement.nonce, now=admissions.clock().timestamp())
@@ -72,8 +72,8 @@ class Narrowings:
                 with _held(session):
                     await self._settle(session)
                     session.require_open(now=admissions.clock().timestamp())
-                    session.narrow(admitted)
-                    self.approvals.narrowed(session)
+                    session.restrict(admitted)
+                    self.approvals.restricted(session)
         return {
             "session": session.id,
             "epoch": admitted.epoch,
@@ -84,7 +84,7 @@ class Narrowings:
 
     def _require_turn(self, session: Session) -> None:
         session.require_open(now=self.admissions.clock().timestamp())
-        if session.narrowing_refused:
+        if session.restriction_failed:
             raise StateError(
                 "a restriction of this session failed, so no other is made", code="narrowing.out_of_turn"
             )
@@ -99,7 +99,7 @@ class Narrowings:
 
     def _appraise(self, request: AdmissionRequest, admitted: Admitted, collateral: Collateral) -> Admitted:
         admissions = self.admissions
-        return NarrowingAppraiser(admissions.appraiser).appraise(
+        return RestrictionAppraiser(admissions.appraiser).appraise(
             request,
             admitted,
             collateral=collateral,
@@ -140,7 +140,7 @@ def _once(session: Session) -> Iterator[None]:
     try:
         yield
     except BaseException:  # raised again
-        session.narrowing_refused = True
+        session.restriction_failed = True
         raise
 
 

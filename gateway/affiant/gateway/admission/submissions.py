@@ -4,8 +4,8 @@ The gateway signs nothing about them but what its next record of the session say
 (``sup``). A record is taken if it is signed by the session's key, of a kind that a session signs, and continues
 the session's chain exactly; the same record again gets the same answer.
 
-Its records name one evidence until a record of kind ``policy``, which is taken once for each narrowing that this
-gateway has made, says exactly what was narrowed, and names the evidence of that from itself on.
+Its records name one evidence until a record of kind ``policy``, which is taken once for each restriction that this
+gateway has made, says exactly what was restricted, and names the evidence of that from itself on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def check_place(record: VerifiedReceipt, session: Session) -> None:
 
     Raises:
         ``record.out_of_place``: another chain, number or link, another session's ``agt``, an unknown ``peer``, a
-            beginning that is no ``boot``, a narrowing that was not made, or anything after ``end``.
+            beginning that is no ``boot``, a restriction that was not made, or anything after ``end``.
     """
     chain = session.supervisor
     if chain.ended:
@@ -46,7 +46,7 @@ def check_place(record: VerifiedReceipt, session: Session) -> None:
         "evd": (record.member("evd"), evd),
     }
     if record.kind == "policy":
-        expected |= _expected_narrowing(record, session)
+        expected |= _expected_restriction(record, session)
     if chain.seq == 0:
         expected |= {
             "kind": (record.kind, "boot"),
@@ -68,13 +68,13 @@ def check_place(record: VerifiedReceipt, session: Session) -> None:
     _check_peer(record, session)
 
 
-def _expected_narrowing(record: VerifiedReceipt, session: Session) -> Mapping[str, tuple[object, object]]:
-    """What a record of a narrowing must say: of the one that was made last and has no record yet."""
+def _expected_restriction(record: VerifiedReceipt, session: Session) -> Mapping[str, tuple[object, object]]:
+    """What a record of a restriction must say: of the one that was made last and has no record yet."""
     admitted = session.admitted
     if session.supervisor.epoch + 1 != admitted.epoch:
         raise _out_of_place("a restriction that was not made, or was recorded before", where="kind")
     return {
-        "old": (record.member("old"), admitted.narrowings[-1].old),
+        "old": (record.member("old"), admitted.restrictions[-1].old),
         "dif": (record.member("dif"), admitted.difference),
         **{
             f"pol.{name}": (record.member("pol", name), value)

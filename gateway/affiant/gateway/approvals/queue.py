@@ -345,8 +345,8 @@ class GatewayApprovals:
             number=None,
         )
 
-    def narrowed(self, session: Session) -> None:
-        """The profile of ``session`` was narrowed: what waits was asked for under another, and expires."""
+    def restricted(self, session: Session) -> None:
+        """The profile of ``session`` was restricted: what waits was asked for under another, and expires."""
         box = self._boxes.get(session.id)
         if box is not None:
             policy = session.admitted.policy

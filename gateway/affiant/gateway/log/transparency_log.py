@@ -378,7 +378,7 @@ class TransparencyLog:
         """The bytes of a file that there must be; of a partial one that is gone, those of the full one's beginning."""
         data = self._files.read(resource.path())
         if data is None and not resource.full:
-            data = self._files.read(_narrowed(resource, TILE_WIDTH).path())
+            data = self._files.read(_of_width(resource, TILE_WIDTH).path())
             if data is not None and isinstance(resource, Tile):
                 data = data[: resource.width * _HASH]
         if data is None:
@@ -391,7 +391,7 @@ def _signed(signer: LogSigner, size: int, root: bytes) -> LogHead:
     return LogHead(checkpoint, signed(checkpoint.to_text(), signer))
 
 
-def _narrowed(resource: Tile | EntryBundle, width: int) -> Tile | EntryBundle:
+def _of_width(resource: Tile | EntryBundle, width: int) -> Tile | EntryBundle:
     if isinstance(resource, Tile):
         return Tile(resource.level, resource.index, width)
     return EntryBundle(resource.index, width)

@@ -25,7 +25,7 @@ from affiant.attestation.tlog.quorum import OWN_WITNESS_URL
 from affiant.gateway.admission.admit import Admissions, Nonces
 from affiant.gateway.admission.appraise_session import Appraiser
 from affiant.gateway.admission.closing import Closing
-from affiant.gateway.admission.restrict import Narrowings
+from affiant.gateway.admission.restrict import Restrictions
 from affiant.gateway.admission.submissions import Submissions
 from affiant.gateway.approvals.queue import GatewayApprovals
 from affiant.gateway.approvals.readers import Readers
@@ -246,7 +246,7 @@ def _service(
         sessions=sessions,
         authenticator=Authenticator(sessions, keyset.digest, ambient.clock),
         admissions=admissions,
-        narrowings=Narrowings(admissions, approvals, grace_s=settings.drain_s),
+        restrictions=Restrictions(admissions, approvals, grace_s=settings.drain_s),
         submissions=Submissions(recorder, approvals.observe),
         closing=closing,
         bundles=bundles,

@@ -225,12 +225,12 @@ def _add_session(app: Routes, service: Service) -> None:
         async with _authenticated(service, request, session, limit=MAX_ADMISSION) as (found, body):
             try:
                 require_media_type(request.scope, ADMISSION_TYPE)
-                return json_response(await service.narrow(found, body))
+                return json_response(await service.restrict(found, body))
             except JournalUnavailable as error:
                 return error_response(error)
             except AffiantError as error:
                 path = str(request.scope["path"])
-                recorded = service.record_refused_narrowing(found, error, path=path, body=body)
+                recorded = service.record_rejected_restriction(found, error, path=path, body=body)
                 if recorded is None:
                     return error_response(error)
                 await durable(recorded.durable, within_s=DURABLE_WITHIN_S)  # else told as it is

@@ -13,7 +13,7 @@ from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.errors import AffiantError, UnreachableError
 from affiant.gateway.admission.admit import Admissions
 from affiant.gateway.admission.closing import Closing
-from affiant.gateway.admission.restrict import Narrowings
+from affiant.gateway.admission.restrict import Restrictions
 from affiant.gateway.admission.submissions import Submissions
 from affiant.gateway.approvals.queue import GatewayApprovals
 from affiant.gateway.approvals.readers import Readers
@@ -64,7 +64,7 @@ class Service:
     refusals: RefusalBudget
     erasing: Erasing
     approvals: GatewayApprovals
-    narrowings: Narrowings
+    restrictions: Restrictions
     readers: Readers
     clock: Callable[[], datetime]
     seconds: Callable[[], float]
@@ -104,12 +104,12 @@ class Service:
         await self.log.require_witnessed()
         return await self.admissions.admit(body)
 
-    async def narrow(self, session: Session, body: bytes) -> Mapping[str, object]:
-        """Narrow a session's profile; see :class:`~.narrowings.Narrowings`."""
+    async def restrict(self, session: Session, body: bytes) -> Mapping[str, object]:
+        """Restrict a session's profile; see :class:`~.restrict.Restrictions`."""
         if self.draining:
             raise UnreachableError("the gateway is being stopped", code="gateway.draining")
         self.require_clock()
-        return await self.narrowings.narrow(session, body)
+        return await self.restrictions.restrict(session, body)
 
     def record_refusal(self, error: AffiantError, *, path: str, body: bytes) -> Recorded:
         """Sign that an attempt to be admitted was refused.
@@ -121,10 +121,10 @@ class Service:
         self.refusals.take()
         return self.recorder.record("refusal", *_refused(error, path=path, body=body))
 
-    def record_refused_narrowing(
+    def record_rejected_restriction(
         self, session: Session, error: AffiantError, *, path: str, body: bytes
     ) -> Recorded | None:
-        """Sign that a narrowing was refused; nothing where the session has ended meanwhile.
+        """Sign that a restriction was rejected; nothing where the session has ended meanwhile.
 
         Raises:
             JournalUnavailable: it cannot be made durable.

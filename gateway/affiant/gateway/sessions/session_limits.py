@@ -11,9 +11,9 @@ the upstream does not state more than that most, the tokens that it states never
 beyond is counted, and whatever follows waits or is refused. A request that went out twice, because a kept connection
 broke under it, is two, and of the first nobody knows what it cost.
 
-*Narrowed.* When the session's profile is narrowed, what was used stays used (:meth:`SessionLimits.narrowed`): a limit
-of the whole profile holds for what came before it too, tokens as far as upstreams stated them; the rate of a rule for
-what rules for that tool have counted.
+*Restricted.* When the session's profile is restricted, what was used stays used (:meth:`SessionLimits.restricted`):
+a limit of the whole profile holds for what came before it too, tokens as far as upstreams stated them; the rate of a
+rule for what rules for that tool have counted.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class SessionLimits:
         self.answered_calls = CallMeters(policy)
         self.gate_calls = CallMeters(policy)
 
-    def narrowed(self, policy: CompiledPolicy) -> SessionLimits:
-        """The meters of the same session under a narrower profile; no request may be under way."""
+    def restricted(self, policy: CompiledPolicy) -> SessionLimits:
+        """The meters of the same session under a restricted profile; no request may be under way."""
         made = SessionLimits(policy)
         made._requests = self._requests.narrowed(policy.limits.requests)
         made._tokens = self._tokens.narrowed(policy.limits.tokens)
-        made.answered_calls = self.answered_calls.narrowed(policy)
-        made.gate_calls = self.gate_calls.narrowed(policy)
+        made.answered_calls = self.answered_calls.restricted(policy)
+        made.gate_calls = self.gate_calls.restricted(policy)
         return made
 
     def reserve(
@@ -148,8 +148,8 @@ class CallMeters:
         self._of_tool: dict[str, Meter] = {}
         """By tool, what its rules with a rate have let through since the session's start, whichever they were."""
 
-    def narrowed(self, policy: CompiledPolicy) -> CallMeters:
-        """As :meth:`SessionLimits.narrowed`."""
+    def restricted(self, policy: CompiledPolicy) -> CallMeters:
+        """As :meth:`SessionLimits.restricted`."""
         made = CallMeters(policy)
         made._calls = self._calls.narrowed(made._bounds)
         made._of_tool = self._of_tool

@@ -7,7 +7,7 @@ A session's states and what leads from one to the next::
     OPEN ----close, expiry, drain----> CLOSING ----last request recorded----> CLOSED
 
 What was admitted is replaced as a whole, in one turn of the event loop and while no request is under way, when the
-session's profile is narrowed (:meth:`Session.narrow`); until then nothing new is begun.
+session's profile is restricted (:meth:`Session.restrict`); until then nothing new is begun.
 
 While CLOSING nothing new is admitted; requests under way end first, so that the close record is the last. What
 is refused meanwhile still has its record, until the session is sealed for that last one.
@@ -68,7 +68,7 @@ TRANSITIONS: Final[Mapping[SessionState, frozenset[SessionState]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What the appraisal of one session's evidence established: at its admission, or at its last narrowing."""
+    """What the appraisal of one session's evidence established: at its admission, or at its last restriction."""
 
     activation: Activation
     manifest: Manifest
@@ -83,25 +83,25 @@ class Admitted:
     signature: bytes | None = None
     """The signature over the profile's file that came with it; about this profile, and by a signer of the
     configuration where that names any."""
-    narrowings: tuple[Narrowing, ...] = ()
+    restrictions: tuple[Narrowing, ...] = ()
     """How the profile came from the manifest's to this one."""
     difference: str | None = None
-    """``dif`` of the record of the last narrowing: what this gateway found to be different, ``sha256:``."""
+    """``dif`` of the record of the last restriction: what this gateway found to be different, ``sha256:``."""
 
     @property
     def epoch(self) -> int:
         """``pol.epoch``."""
-        return len(self.narrowings)
+        return len(self.restrictions)
 
     @property
     def file_digest(self) -> str:
         """``sha256:`` of the file that the profile is of."""
-        return self.narrowings[-1].file_digest if self.narrowings else self.manifest.file_digest
+        return self.restrictions[-1].file_digest if self.restrictions else self.manifest.file_digest
 
     @property
     def bound(self) -> str:
         """``pol.bind``: where the profile's digest is bound."""
-        return "rtmr3" if self.narrowings else "mrconfigid"
+        return "rtmr3" if self.restrictions else "mrconfigid"
 
     @property
     def isolation(self) -> str:
@@ -157,10 +157,10 @@ class Session:
             evd=admitted.evd,
         )
         self.submitting = asyncio.Lock()
-        self.narrowing = asyncio.Lock()
+        self.restricting = asyncio.Lock()
         self.held = False
-        """Whether nothing new is begun, because the profile is being narrowed."""
-        self.narrowing_refused = False
+        """Whether nothing new is begun, because the profile is being restricted."""
+        self.restriction_failed = False
         self.head: Head | None = None
         self.sealed = False
         """Whether the close record is next or was: no request takes a number any more."""
@@ -240,17 +240,17 @@ class Session:
         """Return if a request may be begun.
 
         Raises:
-            ``session.narrowing``: the profile is being narrowed.
+            ``session.narrowing``: the profile is being restricted.
         """
         if self.held:
             raise session_held()
 
-    def narrow(self, admitted: Admitted) -> None:
+    def restrict(self, admitted: Admitted) -> None:
         """From now on the session is what ``admitted`` says; what it has used of its limits stays used."""
         assert self.held, "nothing may begin between the last request and this"
         assert self._under_way == 0, "a request that began under one profile ends under it"
-        assert admitted.narrowings[:-1] == self.admitted.narrowings, "one narrowing at a time"
-        self.limits = self.limits.narrowed(admitted.policy)
+        assert admitted.restrictions[:-1] == self.admitted.restrictions, "one restriction at a time"
+        self.limits = self.limits.restricted(admitted.policy)
         self.admitted = admitted
 
     def move(self, state: SessionState) -> None:
@@ -323,9 +323,9 @@ class Session:
 
 
 def session_held() -> UnreachableError:
-    """The refusal of what is not begun while the session's profile is being narrowed."""
+    """The refusal of what is not begun while the session's profile is being restricted."""
     return UnreachableError(
-        "the session's profile is being narrowed", hint="Ask again in a moment", code="session.narrowing"
+        "the session's profile is being restricted", hint="Ask again in a moment", code="session.narrowing"
     )
 
 
