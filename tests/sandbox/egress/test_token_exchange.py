@@ -314,7 +314,7 @@ def test_after_a_narrowing_that_withdraws_the_secret_nothing_is_fetched(world: W
         first = await box.https(server.port, get("/v1", bearer(box), port=server.port))
         policy, forwarder = compiled(listed(server.port)), box.proxy.forwarder
         kept = kept_grants(policy, forwarder.table)
-        await forwarder.upstream._client.narrow(kept)
+        await forwarder.upstream._client.restrict(kept)
         table = forwarder.table.narrowed_to({grant.name: grant.endpoints for grant in kept})
         box.proxy.restrict(
             replace(forwarder, policy=policy, meters=forwarder.meters.restricted(policy), table=table)

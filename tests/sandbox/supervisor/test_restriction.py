@@ -187,7 +187,7 @@ class World:
                     facts=PolicyFacts("dev", policy.digest, "sha256:" + "1" * 64),
                 ),
                 pins=SimpleNamespace(config=SimpleNamespace(profile_signers=signers)),
-                broker=SimpleNamespace(narrow=self.narrow_broker),
+                broker=SimpleNamespace(restrict=self.narrow_broker),
             ),  # type: ignore[arg-type]
             admitted=SimpleNamespace(
                 identity=SimpleNamespace(signer=OTHER, chn="C" * 22),

@@ -48,12 +48,12 @@ def test_what_is_not_kept_is_put_nowhere_any_more_and_still_redacted(harness, se
     async def scenario(client: BrokerClient) -> None:
         for name, placeholder in (("A", first), ("B", second)):
             assert (await fetched(client, using(server.port, name, placeholder))).outcome.refusal is None
-        await client.narrow(kept(harness.grants[1]))
+        await client.restrict(kept(harness.grants[1]))
         refused = await fetched_outcome(client, using(server.port, "A", first))
         assert isinstance(refused.refusal, SecretNotBound)
         found = await fetched(client, using(server.port, "B", second))
         assert found.body == b"seen: Bearer " + second.encode() + first.encode()  # no value, of neither
-        await client.narrow([])
+        await client.restrict([])
         for name, placeholder in (("A", first), ("B", second)):
             outcome = await fetched_outcome(client, using(server.port, name, placeholder))
             assert isinstance(outcome.refusal, SecretNotBound)
@@ -72,11 +72,11 @@ def test_what_is_on_its_way_is_cut_by_a_narrowing_and_not_by_one_that_is_refused
         async with client.exchange(request_to(server.port)) as exchange:
             assert (await exchange.head()).status == 200
             with raises_code("secret.grants"):
-                await client.narrow([KeptGrant("B", frozenset())])
+                await client.restrict([KeptGrant("B", frozenset())])
             reading = asyncio.create_task(exchange.outcome())
             await asyncio.sleep(0.02)
             assert not reading.done()
-            await client.narrow(kept(*harness.grants))
+            await client.restrict(kept(*harness.grants))
             outcome = await asyncio.wait_for(reading, 2)
             assert (outcome.error_code, outcome.status) == ("broker.request", 200)
 
@@ -97,7 +97,7 @@ def test_a_body_that_began_before_a_narrowing_is_filled_with_what_is_left_after_
         async def pieces():
             yield body[:5]
             await asyncio.sleep(0.1)
-            await client.narrow([])
+            await client.restrict([])
             yield body[5:]
 
         async with client.exchange(request, pieces()) as exchange:
@@ -118,8 +118,8 @@ def test_a_request_whose_host_is_slow_to_be_connected_does_not_arrive_after_a_na
         with connection:
             connection.setblocking(False)
             assert (await loop.sock_recv(connection, 1 << 16))[:1] == b"\x16"  # a ClientHello
-            await client.narrow(kept(*harness.grants))
-            await client.narrow([])
+            await client.restrict(kept(*harness.grants))
+            await client.restrict([])
             outcome = await asyncio.wait_for(asking, 5)
             assert outcome.error_code == "broker.request"
             assert (outcome.bytes_out, outcome.sent_digest) == (0, None)
@@ -146,7 +146,7 @@ def test_a_place_that_is_not_kept_is_refused_and_another_stays(harness, serve) -
     )
 
     async def scenario(client: BrokerClient) -> None:
-        await client.narrow(kept(*harness.grants, endpoints=frozenset({Endpoint(HOST, servers[1].port)})))
+        await client.restrict(kept(*harness.grants, endpoints=frozenset({Endpoint(HOST, servers[1].port)})))
         first = await fetched_outcome(client, using(servers[0].port, "A", placeholder))
         assert isinstance(first.refusal, SecretNotBound)
         assert (await fetched(client, using(servers[1].port, "A", placeholder))).outcome.refusal is None
@@ -161,7 +161,7 @@ def test_uses_go_on_from_where_they_were(harness, serve) -> None:
     async def scenario(client: BrokerClient) -> None:
         for _ in range(2):
             assert (await fetched(client, using(server.port, "A", placeholder))).outcome.refusal is None
-        await client.narrow(kept(*harness.grants, max_uses=2))
+        await client.restrict(kept(*harness.grants, max_uses=2))
         spent = await fetched_outcome(client, using(server.port, "A", placeholder))
         assert spent.error_code == "limit_secret_uses"
 
@@ -184,15 +184,15 @@ def test_more_than_before_is_refused_and_changes_nothing(harness, changes) -> No
 
     async def scenario(client: BrokerClient) -> None:
         with raises_code("secret.grants"):
-            await client.narrow(kept(*harness.grants, **changes))
+            await client.restrict(kept(*harness.grants, **changes))
         with raises_code("secret.grants"):
-            await client.narrow(kept(*harness.grants, *harness.grants))
-        await client.narrow(kept(*harness.grants))  # all of it is still there
+            await client.restrict(kept(*harness.grants, *harness.grants))
+        await client.restrict(kept(*harness.grants))  # all of it is still there
         with raises_code("secret.grants"):
-            await client.narrow(kept(*harness.grants, **changes))
-        await client.narrow([])
+            await client.restrict(kept(*harness.grants, **changes))
+        await client.restrict([])
         with raises_code("secret.grants"):  # and what is gone does not come back
-            await client.narrow(kept(*harness.grants))
+            await client.restrict(kept(*harness.grants))
 
     harness.run(scenario)
 
@@ -204,7 +204,7 @@ def test_a_message_of_another_form_ends_the_broker(harness) -> None:
         await client._channel.send({"op": "narrow", "grants": [], "more": 1})
         await client.gone()
         with pytest.raises(BrokerGone):
-            await client.narrow([])
+            await client.restrict([])
 
     with raises_code("broker.protocol"):
         harness.run(scenario)
@@ -216,7 +216,7 @@ def test_a_broker_that_is_not_configured_is_not_narrowed() -> None:
         with theirs:
             async with BrokerClient(ours) as client:
                 with raises_code("broker.state"):
-                    await client.narrow([])
+                    await client.restrict([])
 
     asyncio.run(scenario())
 
@@ -260,7 +260,7 @@ def test_a_broker_that_holds_something_else_than_it_was_told_is_not_believed(ans
     async def scenario() -> None:
         async with answered_by(answers) as client:
             with raises_code("broker.protocol"):
-                await client.narrow([KEPT])
+                await client.restrict([KEPT])
 
     asyncio.run(scenario())
 
@@ -273,7 +273,7 @@ def test_a_broker_that_ends_instead_of_an_answer_is_gone() -> None:
         async with answered_by(ends) as client:
             async with asyncio.timeout(5):
                 with pytest.raises(BrokerGone):
-                    await client.narrow([KEPT])
+                    await client.restrict([KEPT])
 
     asyncio.run(scenario())
 
@@ -290,10 +290,10 @@ def test_one_narrowing_at_a_time() -> None:
 
     async def scenario() -> None:
         async with answered_by(waits) as client:
-            first = asyncio.create_task(client.narrow([KEPT]))
+            first = asyncio.create_task(client.restrict([KEPT]))
             await asked.wait()
             with raises_code("broker.state"):
-                await client.narrow([])
+                await client.restrict([])
             go_on.set()
             await asyncio.wait_for(first, 5)
 
@@ -312,9 +312,9 @@ def test_a_broker_that_speaks_unasked_is_one_that_is_gone(after: str) -> None:
     async def scenario() -> None:
         async with answered_by(speaks) as client, asyncio.timeout(5):
             if after == "narrowed":
-                await client.narrow([KEPT])
+                await client.restrict([KEPT])
             await client.gone()
             with pytest.raises(BrokerGone):
-                await client.narrow([KEPT])
+                await client.restrict([KEPT])
 
     asyncio.run(scenario())

@@ -258,7 +258,7 @@ def test_a_withdrawn_key_signs_nothing_and_is_still_redacted(harness, serve) -> 
     request, placeholder = signed_request(harness, server.port)
 
     async def scenario(client):
-        await client.narrow([])
+        await client.restrict([])
         with pytest.raises(SecretNotBound):
             await fetched(client, request)
         return await fetched(client, request_to(server.port))

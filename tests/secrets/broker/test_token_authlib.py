@@ -18,7 +18,7 @@ from tests.secrets.upstream_server import Received, answer
 from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.secrets.broker.client.token_client import fetch_token, token_is_fresh
 from affiant.secrets.injection.surface import Surface
-from affiant.secrets.names.errors import TokenRefused
+from affiant.secrets.names.errors import TokenRejected
 
 pytest.importorskip("authlib", reason="Authlib is not installed")
 
@@ -153,14 +153,14 @@ def test_another_secret_and_another_scope_are_refused(harness, server, auth) -> 
     ours, endpoint = server
     ours.client.secret = "cs-Hk3wP8dNq5VyJ2fXgT7"
     outcome = fetched(harness, client_of(endpoint, auth), b"cs-Hk3wP8dNq5VyJ2fXgT8")
-    assert isinstance(outcome.refusal, TokenRefused) and "invalid_client" in str(outcome.refusal)
+    assert isinstance(outcome.refusal, TokenRejected) and "invalid_client" in str(outcome.refusal)
 
 
 def test_a_scope_that_is_not_there_is_refused_in_its_word(harness, server) -> None:
     ours, endpoint = server
     ours.client.secret = "cs-Hk3wP8dNq5VyJ2fXgT7"
     outcome = fetched(harness, client_of(endpoint, ClientAuth.BASIC, "admin"), b"cs-Hk3wP8dNq5VyJ2fXgT7")
-    assert isinstance(outcome.refusal, TokenRefused) and "invalid_scope" in str(outcome.refusal)
+    assert isinstance(outcome.refusal, TokenRejected) and "invalid_scope" in str(outcome.refusal)
 
 
 def pem_of(key) -> bytes:
@@ -193,7 +193,7 @@ def test_an_assertion_by_another_key_is_refused(harness, server) -> None:
     ours.client.public_key = public_of(ec.generate_private_key(ec.SECP256R1()))
     exchange = TokenExchange(GrantType.JWT_BEARER, endpoint.url, issuer=CLIENT_ID, audience=endpoint.url)
     outcome = fetched(harness, exchange, pem_of(KEYS[1]))
-    assert isinstance(outcome.refusal, TokenRefused) and not ours.issued
+    assert isinstance(outcome.refusal, TokenRejected) and not ours.issued
 
 
 def test_an_assertion_for_somebody_else_is_refused(harness, server) -> None:
@@ -201,4 +201,4 @@ def test_an_assertion_for_somebody_else_is_refused(harness, server) -> None:
     ours.client.public_key = public_of(KEYS[1])
     exchange = TokenExchange(GrantType.JWT_BEARER, endpoint.url, issuer=CLIENT_ID, audience="https://other/")
     outcome = fetched(harness, exchange, pem_of(KEYS[1]))
-    assert isinstance(outcome.refusal, TokenRefused) and "invalid_grant" in str(outcome.refusal)
+    assert isinstance(outcome.refusal, TokenRejected) and "invalid_grant" in str(outcome.refusal)

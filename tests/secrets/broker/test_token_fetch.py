@@ -32,7 +32,7 @@ from affiant.secrets.names.errors import (
     SecretNotBound,
     SecretValueInvalid,
     TokenAnswerInvalid,
-    TokenRefused,
+    TokenRejected,
     TokenUnavailable,
 )
 from affiant.secrets.store.private_files import open_private_file
@@ -191,7 +191,7 @@ def test_a_wrong_secret_is_refused_in_the_standards_word(harness, issuer, auth) 
     issuer.client_secret = "another"
     granted(harness, client_of(issuer, client_auth=auth))
     outcome = fetch(harness)
-    assert isinstance(outcome.refusal, TokenRefused) and outcome.status == 401
+    assert isinstance(outcome.refusal, TokenRejected) and outcome.status == 401
     assert "invalid_client" in str(outcome.refusal) and "repeated" not in str(outcome.refusal)
 
 
@@ -437,7 +437,7 @@ def test_what_is_withdrawn_is_neither_fetched_nor_used_any_more(harness, serve, 
 
     async def scenario(client: BrokerClient) -> bytes:
         await fetch_token(client, "KEY", "127.0.0.1")
-        await client.narrow([])
+        await client.restrict([])
         request = request_to(server.port, bearer(placeholder), uses=USE)
         with pytest.raises(SecretNotBound):
             await fetched(client, request)
@@ -459,7 +459,7 @@ def test_a_kept_secret_keeps_its_token_through_a_narrowing(harness, serve, issue
 
     async def scenario(client: BrokerClient) -> None:
         await fetch_token(client, "KEY", "127.0.0.1")
-        await client.narrow([KeptGrant("KEY", harness.grants[0].binding.endpoints)])
+        await client.restrict([KeptGrant("KEY", harness.grants[0].binding.endpoints)])
         assert await token_is_fresh(client, "KEY")
         await fetched(client, request_to(server.port, bearer(placeholder), uses=USE))
 
@@ -476,7 +476,7 @@ def test_a_fetch_that_is_on_its_way_is_cut_by_a_narrowing(harness, issuer, kept)
         fetching = asyncio.create_task(fetch_token(client, "KEY", "127.0.0.1"))
         while not issuer.received:
             await asyncio.sleep(0.01)
-        await client.narrow([KeptGrant("KEY", harness.grants[0].binding.endpoints)] if kept else [])
+        await client.restrict([KeptGrant("KEY", harness.grants[0].binding.endpoints)] if kept else [])
         outcome = await asyncio.wait_for(fetching, 2)
         assert outcome.error_code == "broker.request"
         assert outcome.request_complete and outcome.sent_digest is not None

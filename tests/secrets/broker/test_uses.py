@@ -13,7 +13,7 @@ def test_what_was_used_before_a_narrowing_stays_used(before: int | None) -> None
     uses = Uses({"A": before, "B": None})
     for _ in range(3):
         uses.take(["A"])
-    left = uses.narrowed({"A": 4})
+    left = uses.restricted({"A": 4})
     left.take(["A"])
     with raises_code("limit_secret_uses"):
         left.take(["A"])

@@ -163,7 +163,7 @@ class ProfileRestrictor:
         session = self._session
         kept = kept_grants(planned.policy, session.proxy.forwarder.table)
         forwarder = _restricted(session.proxy.forwarder, planned.policy, kept)
-        await session.started.broker.narrow(kept)
+        await session.started.broker.restrict(kept)
         event = planned.restriction.event
         await asyncio.to_thread(session.around.td.extend, event)
         self._log = EventLog((*self._log.entries, LoggedEvent(3, event)))

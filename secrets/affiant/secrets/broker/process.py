@@ -125,7 +125,7 @@ async def _serve(channel: ControlChannel, held: Held) -> None:
                     streams.add(task)
                     task.add_done_callback(streams.discard)
                 case {"op": "narrow", "grants": grants, **rest} if not (rest or message.descriptors):
-                    await channel.send(_narrow(held, grants))
+                    await channel.send(_restrict(held, grants))
                 case _:
                     _close_all(message.descriptors)
                     raise MalformedError("a message that is not known", code="broker.protocol")
@@ -135,10 +135,10 @@ async def _serve(channel: ControlChannel, held: Held) -> None:
         await asyncio.gather(*streams, return_exceptions=True)
 
 
-def _narrow(held: Held, grants: object) -> Mapping[str, object]:
+def _restrict(held: Held, grants: object) -> Mapping[str, object]:
     """Hold less from now on; the answer. Refused, everything is as it was."""
     try:
-        held.narrow([KeptGrant.from_json(grant) for grant in as_list(grants)])
+        held.restrict([KeptGrant.from_json(grant) for grant in as_list(grants)])
     except AffiantError as error:
         return {"refused": error_members(error)}
     return {"narrowed": sorted(held.session.names)}

@@ -79,7 +79,7 @@ class BrokerSession:
         """The secrets that can be put anywhere."""
         return frozenset({*self.values, *self.tokens.credentials})
 
-    def narrowed(self, kept: Sequence[KeptGrant]) -> BrokerSession:
+    def restricted(self, kept: Sequence[KeptGrant]) -> BrokerSession:
         """The session with fewer secrets, at fewer places, for fewer uses.
 
         A value that may be put nowhere any more is not given out, and is still redacted: a host that was sent it may
@@ -96,8 +96,8 @@ class BrokerSession:
             self,
             table=table,
             values={name: self.value(name) for name in sorted(names) if name not in self.tokens},
-            uses=self.uses.narrowed({grant.name: grant.max_uses for grant in kept}),
-            tokens=self.tokens.narrowed(names),
+            uses=self.uses.restricted({grant.name: grant.max_uses for grant in kept}),
+            tokens=self.tokens.restricted(names),
         )
 
 
@@ -115,8 +115,8 @@ class Held:
         return self.session.value(name)
 
     @contextlib.asynccontextmanager
-    async def until_narrowed(self) -> AsyncIterator[None]:
-        """A block that sends what was prepared by the session as it is, and is cut when that is narrowed.
+    async def until_restricted(self) -> AsyncIterator[None]:
+        """A block that sends what was prepared by the session as it is; restricting the session interrupts it.
 
         Raises:
             ``broker.request``: it was.
@@ -135,14 +135,16 @@ class Held:
         finally:
             self._sending.discard(cut)
 
-    def narrow(self, kept: Sequence[KeptGrant]) -> None:
-        """Hold less from now on, and cut what is on its way. A supervisor that has given a request up is not missed
-        while a host takes its time to be connected: what it was sent then, it would be sent after the narrowing.
+    def restrict(self, kept: Sequence[KeptGrant]) -> None:
+        """Hold less from now on, and interrupt what is on its way.
+
+        The broker does not notice that a supervisor has abandoned a request while a host is slow to accept the
+        connection. Without the interruption, the host would be sent the secret after the restriction.
 
         Raises:
-            ``secret.grants``: as :meth:`BrokerSession.narrowed`; everything is as it was.
+            ``secret.grants``: as :meth:`BrokerSession.restricted`; everything is as it was.
         """
-        self.session = self.session.narrowed(kept)
+        self.session = self.session.restricted(kept)
         cut, self._sending = self._sending, set()
         for each in cut:
             each.reschedule(asyncio.get_running_loop().time())

@@ -90,7 +90,7 @@ class _Exchange:
             prepared = prepare_request(request, self._session, body, now=self._now())
             self._made = Redactor.of_made(prepared.made)
             detector = PlaceholderDetector(self._session.table, content_encoding=prepared.content_encoding)
-            async with self._held.until_narrowed(), dial(request, self._session) as upstream:
+            async with self._held.until_restricted(), dial(request, self._session) as upstream:
                 self._progress.upstream = upstream
                 await self._exchange(request, prepared, detector, upstream)
         except BrokerGone:
@@ -129,7 +129,9 @@ class _Exchange:
         upstream: Upstream,
     ) -> None:
         """Send and receive at once. Sending ends only by a refusal, or when the supervisor closes."""
-        if self._session is not self._held.session:  # narrowed in this turn: it is cut in the next
+        if (
+            self._session is not self._held.session
+        ):  # it was restricted, and is about to be interrupted
             raise NotAllowedError(
                 "the profile was restricted before the request was sent", code="broker.request"
             )

@@ -2,7 +2,7 @@
 
 The supervisor says when, because it records before it happens, and gives the address that it checked; where it goes
 and what is sent stands in the configuration and nowhere else. TLS is verified as with any host, a redirect is no
-answer, and size and time are bounded. A narrowing cuts it.
+answer, and size and time are bounded. A restriction of the profile interrupts it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def fetch_token(held: Held, name: str, address: str) -> ExchangeOutcome:
     """
     fetch = _Fetch(held, name, address)
     try:
-        async with held.until_narrowed():
+        async with held.until_restricted():
             await fetch.run()
     except AffiantError as error:
         return fetch.outcome(error)
@@ -89,7 +89,7 @@ class _Fetch:
         """Send, receive, keep.
 
         Raises:
-            TokenUnavailable, TokenRefused, TokenAnswerInvalid: no token came of it.
+            TokenUnavailable, TokenRejected, TokenAnswerInvalid: no token came of it.
         """
         session = self._held.session
         credential = session.tokens.credential(self._name)

@@ -28,7 +28,7 @@ class Uses:
         self._most = dict(most)
         self._meters = {name: Meter(_bounds(count), remembers=True) for name, count in most.items()}
 
-    def narrowed(self, most: Mapping[str, int | None]) -> Uses:
+    def restricted(self, most: Mapping[str, int | None]) -> Uses:
         """The uses that are left of fewer secrets, or fewer uses of them; what was used stays used.
 
         Raises:

@@ -25,7 +25,7 @@ __all__ = [
     "SecretTooWeak",
     "SecretValueInvalid",
     "TokenAnswerInvalid",
-    "TokenRefused",
+    "TokenRejected",
     "TokenUnavailable",
     "UpstreamCertificateInvalid",
     "UpstreamMalformed",
@@ -79,7 +79,7 @@ class TokenUnavailable(UnreachableError):
     code = "secret.exchange_failed"
 
 
-class TokenRefused(UnreachableError):
+class TokenRejected(UnreachableError):
     """The token endpoint does not take the secret, or not for what is asked."""
 
     code = "secret.exchange_refused"

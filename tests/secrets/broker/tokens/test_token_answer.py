@@ -12,7 +12,7 @@ from tests.properties import thorough
 from affiant.errors import AffiantError
 from affiant.policy.model.token_exchange import GrantType
 from affiant.secrets.broker.tokens.token_answer import parse_token_answer
-from affiant.secrets.names.errors import TokenAnswerInvalid, TokenRefused, TokenUnavailable
+from affiant.secrets.names.errors import TokenAnswerInvalid, TokenRejected, TokenUnavailable
 
 TOKEN = "at-9sX2kQ7vLm4TzR1bYwE6~+/.=="
 JSON = [(b"content-type", b"application/json; charset=UTF-8")]
@@ -124,12 +124,12 @@ def test_another_success_and_a_redirect_are_no_answer(status: int) -> None:
 @pytest.mark.parametrize(
     ("status", "members", "family", "named"),
     [
-        (400, {"error": "invalid_grant", "error_description": "at-9sX2k"}, TokenRefused, "invalid_grant"),
-        (401, {"error": "invalid_client"}, TokenRefused, "invalid_client"),
-        (400, {"error": "at-9sX2k"}, TokenRefused, None),
-        (400, {"error": ["invalid_grant"]}, TokenRefused, None),
-        (403, b"<html>", TokenRefused, None),
-        (404, GOOD, TokenRefused, None),
+        (400, {"error": "invalid_grant", "error_description": "at-9sX2k"}, TokenRejected, "invalid_grant"),
+        (401, {"error": "invalid_client"}, TokenRejected, "invalid_client"),
+        (400, {"error": "at-9sX2k"}, TokenRejected, None),
+        (400, {"error": ["invalid_grant"]}, TokenRejected, None),
+        (403, b"<html>", TokenRejected, None),
+        (404, GOOD, TokenRejected, None),
         (429, {"error": "invalid_client"}, TokenUnavailable, None),
         (500, GOOD, TokenUnavailable, None),
         (503, b"", TokenUnavailable, None),

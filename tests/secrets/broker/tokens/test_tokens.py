@@ -87,7 +87,7 @@ def test_a_token_that_a_host_does_not_take_is_given_up_unless_it_is_new(tokens, 
 def test_what_is_withdrawn_has_neither_credential_nor_token_and_is_still_replaced(tokens, clock) -> None:
     kept(tokens, "A", IssuedToken(token(), 3600), asked_at=clock.now)
     kept(tokens, "B", IssuedToken(token(1), 3600), asked_at=clock.now)
-    left = tokens.narrowed({"B"})
+    left = tokens.restricted({"B"})
     assert "A" not in left and left.value("B").reveal() == token(1).reveal()
     for ask in (left.credential, left.is_fresh, left.value):
         with raises_code("secret.not_found"):

@@ -131,7 +131,7 @@ class BrokerClient:
             case _:
                 raise MalformedError("not an answer to a configuration", code="broker.protocol")
 
-    async def narrow(self, kept: Sequence[KeptGrant]) -> None:
+    async def restrict(self, kept: Sequence[KeptGrant]) -> None:
         """Have the broker hold less: of each of ``kept`` what it says, and nothing of the others.
 
         Whatever is on its way to a host is cut. After any refusal but ``secret.grants`` nobody knows what the broker

@@ -111,7 +111,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class KeptGrant:
-    """What is left of a grant once the session's profile is narrowed: where its placeholder may still stand.
+    """What is left of a grant once the session's profile is restricted: where its placeholder may still stand.
 
     Args:
         max_uses: as of a grant, counted from the session's start.

@@ -19,7 +19,7 @@ from affiant.secrets.names.errors import (
     SecretTooWeak,
     SecretValueInvalid,
     TokenAnswerInvalid,
-    TokenRefused,
+    TokenRejected,
     TokenUnavailable,
 )
 from affiant.secrets.names.value import SecretValue
@@ -63,13 +63,13 @@ def parse_token_answer(
         body: all of it, at most :data:`MAX_TOKEN_ANSWER` bytes.
 
     Raises:
-        TokenRefused: the issuer says no. TokenUnavailable: it says not now.
+        TokenRejected: the issuer says no. TokenUnavailable: it says not now.
         TokenAnswerInvalid: anything else that is no token: a redirect, another media type, another token.
     """
     if status >= 500 or status in _NOT_NOW:
         raise TokenUnavailable("the token endpoint gives no token now")
     if status >= 400:
-        raise TokenRefused("the token endpoint refuses the secret", found=_error(headers, body))
+        raise TokenRejected("the token endpoint refuses the secret", found=_error(headers, body))
     if status != 200:
         raise TokenAnswerInvalid(
             "the token endpoint gives no answer to take a token from", expected="status 200"

@@ -138,7 +138,7 @@ class Tokens:
         """Whether a token may still be worth something to somebody."""
         return self.instants.monotonic() < self._ends[token][1]
 
-    def narrowed(self, names: Collection[str]) -> Tokens:
+    def restricted(self, names: Collection[str]) -> Tokens:
         """The tokens of fewer secrets. The others are gone from here; they are still replaced in answers."""
         return Tokens(
             {name: credential for name, credential in self.credentials.items() if name in names},
