@@ -1,4 +1,4 @@
-"""The mailbox over HTTP: who may read, who may decide, and that nothing counts before it is recorded."""
+"""The approval queue over HTTP: who may read, who may decide, and that nothing counts before it is recorded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from affiant.attestation.signatures.approvers.reader_proof import READER_HEADER
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.statement import parse_statement
 from affiant.errors import AffiantError
-from affiant.gateway.approvals import queue as mailbox
+from affiant.gateway.approvals import queue as queue_module
 from affiant.gateway.approvals import readers
 from affiant.gateway.sessions.sessions import SessionState
 from affiant.policy.approvals.action import Action, Draft, parse_action, tool_draft
@@ -259,7 +259,7 @@ def test_what_waits_is_listed_before_what_has_ended(place: Place, monkeypatch: p
         assert post(session, each.raw).status == 200
     for each in (first, more[0]):
         ann.decide(each, approves=False)
-    monkeypatch.setattr(mailbox, "_MAX_LISTED", 3)
+    monkeypatch.setattr(queue_module, "_MAX_LISTED", 3)
     assert [each["action"] for each in ann.listed()] == [each.name for each in (more[1], more[2], more[0])]
     assert ann.ask("GET", path_of(first)).json()["state"] == "denied", (
         "what is not listed is there all the same"
@@ -364,9 +364,9 @@ def test_a_sessions_own_key_approves_nothing_whatever_its_profile_says(place: Pl
     session = place.gateway.service.sessions.by_id(client.id)
     assert session is not None
     own = session.admitted.statement.receipt_kid
-    desk = mailbox._desk(session)
-    desk.narrow(policy=digest, approval=Approval(True, (), (own, place.ann.kid), 1, 600))
-    assert [desk.may_approve(kid) for kid in (own, place.ann.kid)] == [False, True]
+    waiting = queue_module._queue_of(session)
+    waiting.narrow(policy=digest, approval=Approval(True, (), (own, place.ann.kid), 1, 600))
+    assert [waiting.may_approve(kid) for kid in (own, place.ann.kid)] == [False, True]
 
 
 def test_a_sessions_actions_are_bounded(place: Place) -> None:

@@ -289,11 +289,11 @@ def _same(what: str, found: object, expected: object) -> None:
         )
 
 
-def _require_after(what: str, instant: int, now: datetime) -> None:
-    if instant <= now.timestamp():
+def _require_after(what: str, timestamp: int, now: datetime) -> None:
+    if timestamp <= now.timestamp():
         raise NotFreshError(
             f"the {what} has expired",
             expected=f"after {int(now.timestamp())}",
-            found=instant,
+            found=timestamp,
             code="admission.expired",
         )

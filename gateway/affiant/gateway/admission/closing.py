@@ -5,9 +5,10 @@ record is the session's last: count, head and root cover everything. ``lost`` is
 admitted the session, and only when its supervisor is gone: at the lease's end without a sign of life, or when
 this gateway itself is stopped.
 
-Whoever asks for a close waits for it within bounds, and so does a gateway that is being stopped. Where the journal does
-not answer, the session takes nothing any more all the same, and the close goes on by itself: it is signed once, and
-asked for again, it is the same one. A chain with a close on its way is not ended: that record would come after the end.
+A caller that asks for a close waits for it within bounds, and so does a gateway that is being stopped. Where the
+journal does not answer, the session takes nothing any more all the same, and the close goes on by itself: it is signed
+once, and asked for again, it is the same one. A chain with a close on its way is not ended: that record would come
+after the end.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Closing:
         epoch_s: seconds between epoch records, as the keyset statement promises.
         silent_s: seconds without a proof after which an expired session counts as lost.
         grace_s: seconds that requests under way get to end by themselves.
-        recorded_s: seconds after that until a close, or the end, is durable, for whoever waits for it.
+        recorded_s: seconds after that until a close, or the end, is durable, for callers that wait for it.
     """
 
     recorder: Recorder

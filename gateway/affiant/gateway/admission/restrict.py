@@ -7,7 +7,7 @@ waits for approval under the old profile expires. So no record of the old profil
 is judged by one profile and recorded under another. A request that was sent before and comes after is judged by the new
 profile like any other.
 
-All waiting is bounded. Where the journal does not answer, or requests do not end although they were given up, the
+All waiting is bounded. Where the journal does not answer, or requests do not end although they were abandoned, the
 profile in force stays: a record of theirs that becomes durable later is of the profile that the session still has.
 
 What is refused changes nothing here; its supervisor ends the session, because its RTMR3 says more than its gateway.

@@ -100,7 +100,7 @@ def _out_of_place(what: str, *, where: str, expected: object = None, found: obje
 
 @dataclass(frozen=True, slots=True)
 class Submissions:
-    """Takes the records of all sessions. ``observe``: told each record once it is taken."""
+    """Takes the records of all sessions. ``observe``: gets each record once it is taken."""
 
     recorder: Recorder
     observe: Callable[[Session, VerifiedReceipt], None] = lambda _session, _record: None
@@ -110,7 +110,7 @@ class Submissions:
 
         Args:
             jws: without disclosures.
-            sealed: its disclosures, sealed to whoever started the session; empty if there are none.
+            sealed: its disclosures, sealed to the key that the session named; empty if there are none.
 
         Raises:
             ``session.closed``: the session has ended.

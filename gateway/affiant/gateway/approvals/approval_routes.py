@@ -28,7 +28,7 @@ def add_approvers(app: Routes, approvals: GatewayApprovals, readers: Readers, re
     """Add what approvers use.
 
     Args:
-        read: the body of a request of nobody known, in bounds: an asynchronous context manager.
+        read: the body of a request of an unknown caller, in bounds: an asynchronous context manager.
     """
 
     @app.post("/v1/approvers", body=_BUNDLE)
@@ -61,7 +61,7 @@ def add_approvers(app: Routes, approvals: GatewayApprovals, readers: Readers, re
 
 
 def described(post: Post) -> Mapping[str, object]:
-    """An action in a list: what it is, where it stands, and who has spoken."""
+    """An action in a list: what it is, its state, and who has decided."""
     action = post.waiting.action
     return {
         "action": action.name,

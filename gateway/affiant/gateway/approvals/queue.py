@@ -3,7 +3,7 @@
 Two enforce. A supervisor posts the actions that its proxy holds, and fetches the statements that approvers left for
 them: it judges those itself, and believes nothing here but that they are signed. A tool call that this gateway lets
 through is asked for, judged and claimed here (:meth:`GatewayApprovals.ask`, :meth:`GatewayApprovals.claim`). Either
-way a statement counts only once its ``approval`` record is durable, and whoever waits sees it no earlier.
+way a statement counts only once its ``approval`` record is durable, and those who wait see it no earlier.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from affiant.policy.approvals.queue import MAX_WAITING, WAITING, ApprovalQueue, 
 __all__ = ["Approved", "Approvers", "GatewayApprovals", "Post"]
 
 Approvers = Collection[str]
-"""Whoever sent a request: a key's thumbprint, or the names of an identity under each trusted root that knows it."""
+"""The sender of a request: a key's thumbprint, or the names of an identity under each trusted root that knows it."""
 
 _MAX_TARGET = 2048
 _MAX_LISTED = 4096
@@ -47,7 +47,7 @@ _MAX_LISTED = 4096
 class Approved:
     """A grant of this gateway's, and the ids of the ``approval`` records that it rests on."""
 
-    desk: ApprovalQueue
+    queue: ApprovalQueue
     grant: Grant
     records: tuple[str, ...]
 
@@ -58,14 +58,14 @@ class Approved:
 
     def dispatched(self) -> None:
         """Its intent is durable."""
-        self.desk.dispatched(self.grant)
+        self.queue.dispatched(self.grant)
 
     def over(self, *, known: bool) -> None:
         """It ended; ``known``: what became of it is recorded."""
         if known:  # where the session ended meanwhile, it stays unknown
-            self.desk.observed(self.grant.action.name, Phase.DONE)
+            self.queue.observed(self.grant.action.name, Phase.DONE)
         else:
-            self.desk.lost(self.grant)
+            self.queue.lost(self.grant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _Box:
     """One session's queue, and which statements are recorded: statement -> id of the record, by action."""
 
     session: Session
-    desk: ApprovalQueue
+    queue: ApprovalQueue
     recorded: dict[str, dict[str, str]] = field(default_factory=dict)
     written: dict[str, Recorded] = field(default_factory=dict)
     """Records by the statement that they hold: one that is posted twice has one."""
@@ -91,8 +91,8 @@ class _Box:
     held: int = 0
     """Requests of the session that this gateway holds until approvers have spoken."""
 
-    def tell(self) -> None:
-        """Wake everybody who waits for something of this session."""
+    def wake(self) -> None:
+        """Wake all that wait for something of this session."""
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -131,12 +131,12 @@ class GatewayApprovals:
         if action.plane != "egress":
             raise ActionMalformed("not an action that a supervisor holds", expected="egress", where="plane")
         session.require_open(now=self._now())
-        return self._box(session).desk.post(action, now=self._now())
+        return self._box(session).queue.post(action, now=self._now())
 
     def statements(self, session: Session, name: str) -> Mapping[str, object]:
         """What approvers said of an action of ``session``, as far as it is recorded: ``state`` and ``statements``."""
         box = self._box(session)
-        found = box.desk.look(name, now=self._now())
+        found = box.queue.look(name, now=self._now())
         recorded = box.recorded.get(name, {})
         said = [
             {"statement": each.text, "record": recorded[each.text]}
@@ -146,18 +146,18 @@ class GatewayApprovals:
         return {"state": found.phase.value, "statements": said}
 
     def observe(self, session: Session, record: VerifiedReceipt) -> None:
-        """Take in what a supervisor's record says of an action: only what is told of it changes, nothing is decided."""
+        """Take in what a supervisor's record reports of an action; nothing is decided by it."""
         box = self._boxes.get(session.id)
         if box is None or record.kind != "egress":
             return
         name = record.member("apr", "dig")
         if isinstance(name, str) and record.member("ph") == "intent":
-            box.desk.observed(name, Phase.DISPATCHED)
+            box.queue.observed(name, Phase.DISPATCHED)
             box.intents[record.jti] = name
         elif record.member("ph") == "outcome" and isinstance(begun := record.member("par"), list):
             for intent in begun:
                 if (done := box.intents.pop(intent, None)) is not None:
-                    box.desk.observed(done, Phase.DONE)
+                    box.queue.observed(done, Phase.DONE)
 
     # -- for calls of tools that this gateway makes ------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class GatewayApprovals:
             ApprovalDenied, TooManyApprovals, ActionUnshowable: nothing new is asked for. ``session.closed``: nor here.
         """
         session.require_open(now=self._now())
-        waiting = self._box(session).desk.ask_all(
+        waiting = self._box(session).queue.ask_all(
             drafts, nonce=lambda: b64u(self._random_bytes(16)), now=self._now()
         )
         return tuple(each.action for each in waiting)
@@ -195,7 +195,7 @@ class GatewayApprovals:
         """Return once each of ``actions`` is approved, and all that approvers said of them is recorded.
 
         Raises:
-            ApprovalDenied, ApprovalExpired: one never will be. ApprovalUsed: somebody else took it.
+            ApprovalDenied, ApprovalExpired: one never will be. ApprovalUsed: another call took it.
             ``session.closed``: the session has ended meanwhile.
         """
         box = self._box(session)
@@ -216,8 +216,8 @@ class GatewayApprovals:
         box = self._box(session)
         if not self._are_approved(box, actions):
             raise ApprovalPending("not approved yet")
-        grants = box.desk.claim_all([action.name for action in actions], now=self._now())
-        return tuple(Approved(box.desk, grant, self._records(box, grant)) for grant in grants)
+        grants = box.queue.claim_all([action.name for action in actions], now=self._now())
+        return tuple(Approved(box.queue, grant, self._records(box, grant)) for grant in grants)
 
     def require_time(self, approved: Approved) -> None:
         """Return if what was taken may still be begun.
@@ -225,19 +225,19 @@ class GatewayApprovals:
         Raises:
             ApprovalExpired: its time is over.
         """
-        approved.desk.require_time(approved.grant, now=self._now())
+        approved.queue.require_time(approved.grant, now=self._now())
 
     def _are_approved(self, box: _Box, actions: Sequence[Action]) -> bool:
         waiting = [action for action in actions if not self._is_approved(box, action.name)]  # asks each
         return not waiting
 
     def _is_approved(self, box: _Box, name: str) -> bool:
-        found = box.desk.look(name, now=self._now())
+        found = box.queue.look(name, now=self._now())
         match found.phase:
             case Phase.DENIED:
                 raise ApprovalDenied("an approver has denied this", where=name)
             case Phase.EXPIRED:
-                raise ApprovalExpired("nobody approved it in time", where=name)
+                raise ApprovalExpired("it was not approved in time", where=name)
             case Phase.PENDING:
                 return False
             case Phase.APPROVED:
@@ -251,7 +251,7 @@ class GatewayApprovals:
         return tuple(recorded[each.text] for each in grant.statements)
 
     async def _changed(self, box: _Box, actions: Sequence[Action]) -> None:
-        """Wait until somebody said something, an action's time is over, or a second has passed."""
+        """Wait until a decision arrives, an action's time is over, or a second has passed."""
         left = min(action.not_after - self._now() for action in actions)
         try:
             async with asyncio.timeout(min(max(left, 0.01), 1.0)):
@@ -263,11 +263,11 @@ class GatewayApprovals:
 
     def names(self, kid: str) -> bool:
         """Whether some session of this boot names this key, or this identity, as an approver."""
-        return any(box.desk.may_approve(kid) for box in self._boxes.values())
+        return any(box.queue.may_approve(kid) for box in self._boxes.values())
 
     def identities(self) -> frozenset[NamedIdentities]:
         """Those that sessions of this boot name as approvers, by the trusted roots that judge them."""
-        return frozenset(box.desk.identities for box in self._current() if box.desk.identities.who)
+        return frozenset(box.queue.identities for box in self._current() if box.queue.identities.who)
 
     def listed(self, who: Approvers) -> tuple[Post, ...]:
         """Every action that waits for one of ``who``, and then what ended last, within a bound."""
@@ -279,10 +279,10 @@ class GatewayApprovals:
     def _of(self, who: Approvers) -> tuple[Post, ...]:
         """Every action that one of ``who`` may approve, or could have."""
         return tuple(
-            Post(waiting, box.desk.approval.quorum)
+            Post(waiting, box.queue.approval.quorum)
             for box in self._current()
-            if any(map(box.desk.may_approve, who))
-            for waiting in box.desk.all(now=self._now())
+            if any(map(box.queue.may_approve, who))
+            for waiting in box.queue.all(now=self._now())
         )
 
     def shown(self, who: Approvers, name: str) -> Post:
@@ -306,22 +306,22 @@ class GatewayApprovals:
         action = self.shown(who, name).waiting.action
         box = self._boxes[action.session]
         box.session.require_open(now=self._now())
-        given = read_statement(text, box.desk.identities)
+        given = read_statement(text, box.queue.identities)
         kid = given.kid
-        if kid not in who:  # a statement is handed over by whoever made it, and by nobody who found it
-            raise NotAnApprover("signed by somebody else than the request", expected=min(who), found=kid)
+        if kid not in who:  # a statement counts only from the person who made it
+            raise NotAnApprover("signed by another person than the request", expected=min(who), found=kid)
         if given.action != name:
             raise StatementForAnother("a statement about another action", expected=name, found=given.action)
-        waiting = box.desk.count(given, now=self._now())
+        waiting = box.queue.count(given, now=self._now())
         statement = next(each for each in waiting.statements if each.kid == kid)
         recorded = box.recorded.setdefault(name, {})
-        if statement.text != text:  # they had approved it before: that one stands, and is recorded
+        if statement.text != text:  # they had approved it before: that statement counts, and is recorded
             return {"state": waiting.phase.value, "record": recorded.get(statement.text)}
         written = box.written.get(text) or self._record(box.session, action, statement)
         box.written[text] = written
         await written.durable
         recorded[text] = written.jti
-        box.tell()
+        box.wake()
         return {"state": waiting.phase.value, "record": written.jti}
 
     def _record(self, session: Session, action: Action, statement: Statement) -> Recorded:
@@ -350,8 +350,8 @@ class GatewayApprovals:
         box = self._boxes.get(session.id)
         if box is not None:
             policy = session.admitted.policy
-            box.desk.narrow(policy=policy.digest, approval=policy.policy.approval)
-            box.tell()
+            box.queue.narrow(policy=policy.digest, approval=policy.policy.approval)
+            box.wake()
 
     # -- keeping -----------------------------------------------------------------------------------------------
 
@@ -359,14 +359,14 @@ class GatewayApprovals:
         box = self._boxes.get(session.id)
         if box is None:
             self._current()
-            box = self._boxes[session.id] = _Box(session, _desk(session))
+            box = self._boxes[session.id] = _Box(session, _queue_of(session))
         return box
 
     def _current(self) -> tuple[_Box, ...]:
         """The boxes of sessions that are known; of those that have ended, nothing waits any more."""
         for session, box in tuple(self._boxes.items()):
             if box.session.state is not SessionState.OPEN:
-                box.desk.close()
+                box.queue.close()
             if self._sessions.by_id(session) is not box.session:
                 del self._boxes[session]
         return tuple(self._boxes.values())
@@ -386,7 +386,7 @@ def apr_members(action: Action, statement: Statement) -> Mapping[str, object]:
     }
 
 
-def _desk(session: Session) -> ApprovalQueue:
+def _queue_of(session: Session) -> ApprovalQueue:
     policy = session.admitted.policy
     return ApprovalQueue(
         session=session.id,

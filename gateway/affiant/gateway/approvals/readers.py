@@ -1,4 +1,4 @@
-"""Approvers at this gateway's door: whoever reads or decides proves with a key that a profile names.
+"""Authenticates approvers: a person who reads or decides signs with a key that a profile names.
 
 What waits may hold what is private to the agent's user, so the operator's socket does not show it: an approver's key
 is the only way to read it, and only what that key may approve. A proof is taken once.
@@ -34,14 +34,14 @@ from affiant.gateway.wire.http_request import Scope, header, target_of
 __all__ = ["Readers"]
 
 _MAX_SEEN = 1024
-"""Proofs of one key within their time: nobody can fill the room of another approver."""
+"""Proofs of one key within their time: no approver can use up the memory of another."""
 _MAX_KEYS = 16
-"""Keys that stand for one identity at the same time; another takes the place of the one that ends first."""
+"""Keys of one identity at the same time; another takes the place of the one that ends first."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Introduced:
-    """A key that stands for an identity, by its name under each trusted root; ``until`` in seconds since 1970."""
+    """A key of an identity, by its name under each trusted root; ``until`` in seconds since 1970."""
 
     names: frozenset[str]
     until: int
@@ -68,7 +68,7 @@ class Readers:
 
         Raises:
             ``proof.missing``: without a proof. StatementMalformed, ReaderRefused: it does not hold, or was seen before.
-            NotAnApprover: no session of this gateway names the key, or the identity that it stands for.
+            NotAnApprover: no session of this gateway names the key, or its identity.
         """
         now = self._now()
         proof = self._proof(scope, body, now)
@@ -89,7 +89,7 @@ class Readers:
         now = self._now()
         proof = self._proof(scope, body, now)
         named = self._approvals.identities()  # as many roots as sessions may name: beside the event loop
-        async with self._verifying:  # never more than one of the process's threads for whoever is nobody yet
+        async with self._verifying:  # at most one of the process's threads for callers that are not known yet
             found = await asyncio.to_thread(
                 self._verified, body.decode("utf-8", "replace"), proof.kid, now, named
             )
@@ -100,7 +100,7 @@ class Readers:
         return one.until
 
     def _make_room(self, one: _Introduced, now: float) -> None:
-        """However many keys somebody introduces, those of others stay."""
+        """However many keys one person introduces, those of others stay."""
         self._standing(now)
         theirs = [(each.until, kid) for kid, each in self._introduced.items() if each.names & one.names]
         if len(theirs) >= _MAX_KEYS:
@@ -125,7 +125,7 @@ class Readers:
                     )
                 )
             except AffiantError as error:
-                # under another session's root nobody signed this: say rather what is wrong with it under its own
+                # no signature under another session's root: report what is wrong with it under its own
                 if not isinstance(error, StatementUnproven) or isinstance(refusal, NotAnApprover):
                     refusal = error
         if not found:

@@ -27,7 +27,7 @@ _log = logging.getLogger("affiant.gateway")
 
 @dataclass(frozen=True, slots=True)
 class Anchored:
-    """One checkpoint that is anchored: its note, and what stands over it by the ending of its file."""
+    """One checkpoint that is anchored: its note, and the anchors over it by the ending of their file."""
 
     size: int
     note: bytes

@@ -1,12 +1,12 @@
 """Bundles from the journal: what a session's verifier needs, found by the index, read back as exact bytes.
 
 Nothing read here decides anything, and nothing is signed: every record carries its own signature and every
-object is named by its digest, so whoever checks the bundle notices what a store changed.
+object is named by its digest, so a verifier of the bundle notices what a store changed.
 
 A session's bundle holds its gateway's ``boot``, all records of that chain from ``session-start`` to
 ``session-close`` (other sessions' too, so that the chain is contiguous, but without openings), and the session's
 own chain. Where the gateway died before it closed the session, a later boot's ``gap`` says so, and is in it.
-Receipts carry no disclosures; those are in ``openings``, sealed to whoever started the session.
+Receipts carry no disclosures; those are in ``openings``, sealed to the key that the session named.
 """
 
 from __future__ import annotations

@@ -270,16 +270,14 @@ class _Run:
         if entry.map == "checkpoints":
             try:
                 size = parse_checkpoint(parse_note(data).text).size
-            except (
-                AffiantError
-            ):  # the journal is the operator's: whatever stands there instead is no checkpoint
+            except AffiantError:  # the journal is the operator's: whatever is there instead is no checkpoint
                 return
             self.plan.add_note(size, entry.ses, placed.boot, placed.place)
         elif (not entry.ses and placed.boot in boots) or entry.ses in sessions:
             self.draft.put_object(entry.map, data)
 
     def _place_extras(self, newest: Checkpoint) -> None:
-        """Find the leaves of what stands beside the range; of a gateway's epochs, only the last before it."""
+        """Find the leaves of what is beside the range; of a gateway's epochs, only the last before it."""
         if self.plan.reached("extras") >= 0:
             return
         wanted, first = self.plan.extra_kinds(), self.plan.reached("first")
@@ -454,9 +452,9 @@ def _record(placed: Placed) -> Record | None:
     return Record(sha256(entry.jws.encode("ascii")).digest(), kind, jti, entry.ses, placed.boot, placed.place)
 
 
-def _seconds(instant: datetime | None) -> int | None:
-    return None if instant is None else int(instant.timestamp())
+def _seconds(time: datetime | None) -> int | None:
+    return None if time is None else int(time.timestamp())
 
 
-def _shown(instant: datetime | None) -> str | None:
-    return None if instant is None else instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _shown(time: datetime | None) -> str | None:
+    return None if time is None else time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,6 +1,6 @@
 """What an export will hold, on disk in its draft: leaves of the range and where their records lie. Survives a stop.
 
-SQLite, one transaction for each segment of the journal, so that whoever goes on begins with the segment after it.
+SQLite, one transaction for each segment of the journal, so that a run that continues begins with the segment after it.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Shown:
 
     @property
     def state(self) -> str:
-        """Where it stands, by the gateway's word."""
+        """Its state, as the gateway reports it."""
         return str(self.said.get("state", "unknown"))
 
 

@@ -286,7 +286,7 @@ def _decide(
 
 
 def _ask(found: Shown, word: str) -> None:
-    """Show the action and ask; leave unless somebody at a terminal says yes."""
+    """Show the action and ask; leave unless a person at a terminal says yes."""
     _print_card(found)
     if not sys.stdin.isatty():
         click.echo(

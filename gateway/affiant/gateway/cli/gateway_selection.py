@@ -39,7 +39,7 @@ _TOKEN: Final = click.Path(exists=True, dir_okay=False, readable=True, allow_das
 
 
 class Person(Protocol):
-    """Whoever signs."""
+    """The person who signs."""
 
     def says(self, action: str, *, approves: bool, expires: int) -> tuple[str, str]:
         """A statement about the action of this SHA-256 name, and the name of the approver who made it.
@@ -94,7 +94,7 @@ class Asking:
     home: Path
 
     def connect(self) -> tuple[ApproverClient, Person]:
-        """The client and whoever signs; an identity is introduced to the gateway first.
+        """The client and the signer; an identity is introduced to the gateway first.
 
         Raises:
             AffiantError: the key, the deployment or the gateway cannot be used.

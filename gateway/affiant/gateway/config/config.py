@@ -2,7 +2,7 @@
 
 The launcher of the gateway's TD writes the document; the server reads it and reads no environment. What decides
 trust is the configuration in it, and that is bound: the server refuses a TD that was launched for another one.
-API keys stand in the document and nowhere else: not in arguments, files or the environment.
+API keys are in the document and nowhere else: not in arguments, files or the environment.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Settings:
         body_s: seconds until a request's body must be here.
         drain_s: seconds that requests under way get when the gateway is stopped.
         silent_s: seconds without a proof after which an expired session counts as lost.
-        refusals_per_s, refusals_burst: records of refusals of callers that nobody knows.
+        refusals_per_s, refusals_burst: records of refusals of unknown callers.
         queue: how many requests may wait for an upstream, and for how long.
         log: how far the transparency log may fall behind.
         witnesses: how long witnesses are waited for.

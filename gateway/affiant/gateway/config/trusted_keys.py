@@ -26,7 +26,7 @@ __all__ = ["Named", "read_named"]
 @dataclass(frozen=True, slots=True)
 class Named:
     """``authorities``: whose orders to erase and to hold are carried out. ``signers``: one of whom must have signed a
-    session's profile; nobody: it need not be signed."""
+    session's profile; none: it need not be signed."""
 
     authorities: tuple[ec.EllipticCurvePublicKey, ...]
     signers: tuple[AcceptedSigner, ...]

@@ -1,7 +1,7 @@
 """Carries out the orders of erasure authorities: record first, leaf in the log next, and only then is anything erased.
 
 1. The order is signed by an authority that this gateway's configuration names, for this log.
-2. Every record that it names is here, is what it says, belongs to no session that is open, and is held by nobody.
+2. Every record that it names is here, is what it says, belongs to no session that is open, and no hold is on it.
 3. The ``erasure`` record is signed, durable, and under a checkpoint of the log (trust rules, 3).
 4. The entries are erased in place, their index rows go, and the journal says that it was done. Of level 3, which names
    whole chains, see ``pruning``.

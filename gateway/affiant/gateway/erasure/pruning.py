@@ -4,7 +4,7 @@ Segments are a boot's, so a boot goes whole: the chain of its gateway and those 
 one after another; the one that names the gateway's chain is refused until the others are named, and it is what deletes.
 
 A boot that gave no orders of its own leaves nothing: its segments are deleted, the newest first, so that its first
-records tell until the end whose they were. One that did keeps them, its boot record and what proves its key, since what
+records show until the end whose they were. One that did keeps them, its boot record and what proves its key, since what
 it ordered stays true of other boots; everything else is erased where it lies. The log keeps all leaves.
 """
 
@@ -55,7 +55,7 @@ class Pruning:
         """Prune the boots of those ``chains`` that are a gateway's; how many segments or entries went.
 
         Raises:
-            ``erasure.mismatch``: a boot has a chain that nobody ordered to be pruned; nothing of it is deleted.
+            ``erasure.mismatch``: a boot has a chain that no order prunes; nothing of it is deleted.
             JournalUnavailable: a segment cannot be deleted.
         """
         done = 0

@@ -1,8 +1,8 @@
 """Which earlier boots of a store are old enough to be pruned, and what an order names of them.
 
 A boot counts as old when its newest record is: by the record's own time, as the store has it. What the store says is
-not verified here: whoever signs reads a store that an export of it has shown to be whole. The newest boot is never
-named; neither is one of which a session or record is held, or what was ordered to be pruned before.
+not verified here: the person who signs reads a store that an export of it has shown to be whole. The newest boot is
+never named; neither is one of which a session or record is held, or what was ordered to be pruned before.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class ChatCompletions:
         refusals: bounds the records of requests that belong to no session.
         draining: whether the gateway is being stopped. seconds: a clock that never goes back, for limits.
         tools: the servers of tools, for where an offered tool comes from.
-        decisions: takes what policy decides, if somebody asked for a decision log.
+        decisions: takes what policy decides, if there is a decision log.
     """
 
     recorder: Recorder

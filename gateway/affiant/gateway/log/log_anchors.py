@@ -1,6 +1,6 @@
 """The anchors that lie beside the log's files, for bundles: the first of each kind that covers all records of one.
 
-Whoever runs ``affiant log anchor`` puts them there; like everything in the store they are the operator's and untrusted.
+``affiant log anchor`` puts them there; like everything in the store they are the operator's and untrusted.
 The log's own key must have signed the checkpoint, and its tiles must show that it is of the tree of the bundle's
 proofs. What does not hold is left out, and said in the log of the process: a bundle without an anchor is a lesser
 answer, not a wrong one. Tokens and signatures are taken apart and not verified: whom to believe is the reader's choice.

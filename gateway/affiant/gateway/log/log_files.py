@@ -58,7 +58,7 @@ class LogFiles:
         """Replace the file at ``path``; durable after :meth:`settle`.
 
         Raises:
-            OSError: the disk is full, or fails. What stood there before stands there still.
+            OSError: the disk is full, or fails. The previous content is unchanged.
         """
         place = self.folder / path
         self._make_folders(place.parent)

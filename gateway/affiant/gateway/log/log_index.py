@@ -43,7 +43,7 @@ class LogIndex:
                 raise IndexUnavailable("the log's index cannot be made", found=str(error)[:80]) from error
 
     def add(self, first: int, hashes: Sequence[bytes]) -> None:
-        """The leaves from index ``first`` on, 32 bytes each. A hash that stands there already keeps its first place.
+        """The leaves from index ``first`` on, 32 bytes each. A hash that is there already keeps its first index.
 
         Raises:
             IndexUnavailable: it cannot be written, or was not before: what is missing is read from the log again.

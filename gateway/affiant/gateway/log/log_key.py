@@ -1,8 +1,8 @@
 """The log's private key, in a file: on a development machine, and said so in the keyset (``kept: file``).
 
 A log goes on across boots, so that its key must outlive the process. On hardware it is sealed to the measured image, or
-held by a TD of the log's own (trust rules, 4); neither exists here yet. Whoever can read this file can sign other
-checkpoints under this origin: witnesses are what would show it. Its public half lies beside it, in ``vkey``, for those
+held by a TD of the log's own (trust rules, 4); neither exists here yet. Anyone who can read this file can sign
+other checkpoints under this origin: witnesses would show it. Its public half is beside it, in ``vkey``, for those
 that are to witness the log.
 """
 
@@ -56,7 +56,7 @@ def load_log_signer(folder: Path, origin: str) -> LogSigner:
 
 
 def read_log_vkey(folder: Path) -> str | None:
-    """The public key of the log in ``folder``, if its gateway has told it."""
+    """The public key of the log in ``folder``, if its gateway has written it."""
     try:
         return (folder / _VKEY).read_bytes()[:_MAX].decode("ascii", "replace").strip()
     except FileNotFoundError:

@@ -4,10 +4,10 @@ Without witnesses that is the log's own last checkpoint. With them, proofs and t
 newest cosigned one, each epoch record names it, and sessions are admitted only while it is fresh (trust rules, 5). Its
 age is the larger of two: by the wall clock since the time that a quorum backs, and by a clock that never goes back
 since it was asked for; so a wall clock that is held still does not keep it young. A clock that the quorum contradicts
-admits nobody either: a verifier would refuse what is dated by it.
+admits no session either: a verifier would refuse what is dated by it.
 
-One task asks, round after round: at its own pace, or sooner for those who wait. However many wait, and whoever they
-are, witnesses are asked no more often than the bounds say, and nobody waits for witnesses longer than they say.
+One task asks, round after round: at its own pace, or sooner for those who wait. However many wait,
+witnesses are asked no more often than the bounds say, and no caller waits for witnesses longer than they say.
 """
 
 from __future__ import annotations

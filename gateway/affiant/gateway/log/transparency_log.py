@@ -1,9 +1,9 @@
 """The gateway's transparency log: what is durable in the journal gets its leaf, in the journal's order.
 
 One thread. Whatever was handed in when it wakes is one batch: tiles, then a checkpoint over them, each durable before
-the next. Nobody's request waits for it; who needs a proof now (:meth:`TransparencyLog.include`) wakes it early. A log
-that cannot be written, or that falls behind its bound, stops admission: a receipt whose leaf never comes would look,
-later, like one that was withheld.
+the next. No request waits for it; a caller that needs a proof now (:meth:`TransparencyLog.include`) wakes it early. A
+log that cannot be written, or that falls behind its bound, stops admission: a receipt whose leaf never comes would
+look, later, like one that was withheld.
 
 The log outlives its gateway. It is gone on with only from the last checkpoint that its own key has signed, and only if
 the files lead to that root; anything else is refused, because a second tree under one origin is a fork. Records of an
@@ -63,7 +63,7 @@ class LogBounds:
     """How far the log may fall behind.
 
     Args:
-        interval_s: seconds in which leaves are gathered into one checkpoint, where nobody waits.
+        interval_s: seconds in which leaves are gathered into one checkpoint, while no caller waits.
         backlog: leaves that may wait. late_s: seconds that the oldest of them may wait: the merge delay.
     """
 
@@ -304,7 +304,7 @@ class TransparencyLog:
             self._logged += count
             ready = [waiter for target, waiter in self._waiters if target <= self._logged]
             self._waiters = [each for each in self._waiters if each[0] > self._logged]
-        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop has ended: no caller waits any more
             self._loop.call_soon_threadsafe(_resolve, ready, None)
 
     def _fail(self, error: Exception) -> None:

@@ -39,9 +39,9 @@ class WitnessBounds:
     """How long witnesses are waited for.
 
     Args:
-        interval_s: seconds between rounds where nobody waits for one.
+        interval_s: seconds between rounds while no caller waits for one.
         spacing_s: seconds between rounds at least, however many wait.
-        wait_s: seconds that anybody waits for a round: an answer is not kept back by witnesses that hang.
+        wait_s: seconds that a caller waits for a round: witnesses that hang delay no answer for longer.
         answer_s: seconds for each of at most two questions to a witness.
         grace_s: seconds that those still under way get once there is a quorum.
     """

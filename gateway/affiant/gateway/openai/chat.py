@@ -168,7 +168,7 @@ def parse_json(data: bytes | str) -> object:
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise RequestMalformed("a member stands twice", hint="Two readers would see two requests")
+        raise RequestMalformed("a member is duplicated", hint="Two readers would see two requests")
     return members
 
 

@@ -48,7 +48,7 @@ _OTHER: Final = frozenset(
         "use_beam_search",
     )
 )
-"""Members by which some server lets an answer be longer, or makes more of them, or in which such members stand; no
+"""Members by which some server lets an answer be longer, or makes more of them, or in which such members are; no
 list of these is ever complete."""
 
 _MOST: Final = 1 << 31
@@ -58,7 +58,7 @@ _MOST: Final = 1 << 31
 class ResponseBound:
     """The most tokens of each answer, and how many answers there are. ``tokens`` is None where it is not said.
 
-    ``why``: what stands in the way, as the end of a sentence.
+    ``why``: the reason, as the end of a sentence.
     """
 
     tokens: int | None

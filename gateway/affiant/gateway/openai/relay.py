@@ -131,7 +131,7 @@ class Relay:
         for event in events:
             data = event_data(event) if b"[DONE]" in event else None
             if data is not None and is_terminal(data):
-                terminal = event  # what an upstream sends beyond it is nobody's
+                terminal = event  # what an upstream sends beyond it belongs to no request
                 break
             if b'"usage"' in event:
                 self._usage_event = event

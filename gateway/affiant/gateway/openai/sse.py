@@ -116,7 +116,7 @@ def require_fields(event: bytes) -> None:
     """Return if every line of ``event`` is blank, a comment or a field, and the same to every reader.
 
     Some readers take a bare line of JSON, ``Data:`` or an indented ``data:`` for data; some end lines at U+2028,
-    or at what it is in Latin-1. Where data is JSON, neither can stand in it but inside a string.
+    or at what it is in Latin-1. Where data is JSON, neither can be in it but inside a string.
 
     Raises:
         ``upstream.answer``: some line is none of these.

@@ -2,7 +2,7 @@
 
 Readers differ. Some match member names without regard to case (Go, .NET), some take ``toolCalls`` for
 ``tool_calls`` (protobuf), some end a name at its NUL, and some search a whole answer for calls. So a member whose
-name is like one that is judged must be that one, spelled exactly; and a call stands in its own place only.
+name is like one that is judged must be that one, spelled exactly; and a call is in its own place only.
 Members that are like none of these pass, whatever they are.
 
 >>> fold("Tool_Calls") == fold("toolCalls") == fold("tool_calls")
@@ -82,7 +82,7 @@ _NEXT: Final[Mapping[tuple[str, str], str]] = {
 
 
 def inexact(members: Mapping[str, object], known: Mapping[str, str]) -> str | None:
-    """The exact name of a member that stands in ``members`` in another spelling; None if there is none.
+    """The exact name of a member that is in ``members`` in another encoding; None if there is none.
 
     Args:
         known: folded name -> exact name.
@@ -95,10 +95,10 @@ def inexact(members: Mapping[str, object], known: Mapping[str, str]) -> str | No
 
 
 def require_calls_in_place(answer: object) -> None:
-    """Return if every call in ``answer`` stands where chat completions have it, in its exact spelling.
+    """Return if every call in ``answer`` is where chat completions have it, under its exact name.
 
     Raises:
-        ``upstream.answer``: a reader could find one elsewhere, or under another spelling.
+        ``upstream.answer``: a reader could find one elsewhere, or under another name.
     """
     _walk(answer, "answer")
 

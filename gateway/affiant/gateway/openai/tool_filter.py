@@ -3,7 +3,7 @@
 A whole answer is judged before a byte of it leaves. In a stream every event is read; the first that speaks of a
 tool call is held, and everything after it, until the calls are complete; then all are judged together. Reading is
 a second pair of eyes only: what goes on are the exact events that came. What another reader could read otherwise
-is refused (``strict_json``, ``require_fields``), so that nobody finds a call that was not judged.
+is refused (``strict_json``, ``require_fields``), so that no reader finds a call that was not judged.
 
 Sans I/O: :class:`StreamFilter` takes events and says which may go on, and what to record before they do.
 """

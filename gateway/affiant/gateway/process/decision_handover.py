@@ -62,17 +62,17 @@ class DecisionKeeper:
         self._log.close()
 
     def _look(self) -> None:
-        told = ""
+        reported = ""
         while not self._ended.wait(self._look_s):
             try:
                 if self._log.due():
                     if not self._begin():
                         return
-                    told = ""
+                    reported = ""
             except (AffiantError, OSError) as error:
-                if str(error) != told:  # not once a second
+                if str(error) != reported:  # not once a second
                     sys.stderr.write(f"affiant gateway: the decision log was not begun anew: {error}\n")
-                told = str(error)
+                reported = str(error)
 
     def _begin(self) -> bool:
         """Begin the next file; False: the server has ended, or its log has failed and takes nothing any more."""

@@ -95,12 +95,12 @@ class UpstreamChoice:
 
 
 WitnessChoice = Literal["self", "none"] | Path
-"""The gateway's own witness, which is started with it; nobody; or those of a C2SP tlog-policy file."""
+"""The gateway's own witness, which is started with it; none; or those of a C2SP tlog-policy file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What ``affiant gateway serve`` was told.
+    """The options of ``affiant gateway serve``.
 
     Args:
         home: the state folder that holds ``gateway/`` and ``secrets/``.
@@ -110,7 +110,7 @@ class Launch:
         bodies_max: bytes that all request bodies together may hold.
         witnesses: who must cosign the log.
         erasure_authorities: files with the public keys of those whose orders to erase and to hold are carried out.
-        profile_signers: a file of those one of whom must have signed a session's profile; None: nobody need have.
+        profile_signers: a file of those one of whom must have signed a session's profile; None: no signature is needed.
         decisions: a file to which each decision of a profile is appended; None: nowhere.
         rotation: when that file is set aside, and how many such are kept. Not of the configuration, which is measured.
         log_objects: where the log's copy is kept, ``s3://bucket/prefix`` or ``file:///folder``; None: nowhere.
@@ -155,7 +155,7 @@ def _upstream_config(choice: UpstreamChoice, roots: tuple[str, ...], taken: set[
         return DEV_ECHO
     parts = urlsplit(choice.url)
     if parts.scheme not in ("http", "https") or parts.hostname is None or "@" in parts.netloc:
-        raise ConfigurationError(  # the address is not repeated: somebody may have put a password into it
+        raise ConfigurationError(  # the address is not repeated: it may hold a password
             "not an upstream's address",
             expected="http(s)://host[:port]/v1",
             hint="A credential goes into the secret store, and its name into --upstream-key-ref",

@@ -127,22 +127,22 @@ class _Keeping(threading.Thread):
             await self._told_within(pause)
 
     async def _run_once(self, vkey: str) -> str:
-        """Run it until it ends, or until we are told to end it; its last words."""
+        """Run it until it ends, or until it is to end; its last words."""
         try:
             service = start_service(self._spec(vkey))
         except (AffiantError, OSError) as error:
             return str(error)
-        told, ended = asyncio.ensure_future(self._enough.wait()), asyncio.ensure_future(service.wait())
+        stop, ended = asyncio.ensure_future(self._enough.wait()), asyncio.ensure_future(service.wait())
         try:
-            await asyncio.wait({told, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({stop, ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            told.cancel()
+            stop.cancel()
             await service.stop()
             await ended
         return service.last_words or "it said nothing"
 
     async def _told_within(self, seconds: float) -> bool:
-        """Whether we are told to end, at the latest after ``seconds``."""
+        """Whether it is to end; waits for ``seconds`` at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._enough.wait()

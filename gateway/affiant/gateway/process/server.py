@@ -249,7 +249,7 @@ def _announced(
             f"affiant gateway on https://{shown}:{port} ({service.config.cls.upper()} platform)\n"
         )
     else:
-        with contextlib.suppress(BrokenPipeError), open(ready, "wb") as file:  # whoever asked may have gone
+        with contextlib.suppress(BrokenPipeError), open(ready, "wb") as file:  # the launcher may have gone
             file.write(line.encode("ascii") + b"\n")
     try:
         yield

@@ -306,10 +306,10 @@ class Account:
             "pol": policy_members(self.session, decided.decision),
             **self._nonce(),
         }
-        told = {"tgt": methods, "arg": self.digest, "out": sha256_name(answer)}
+        act = {"tgt": methods, "arg": self.digest, "out": sha256_name(answer)}
         hidden = {
             **self._trace(),
-            "act": {name: value for name, value in told.items() if value is not None},
+            "act": {name: value for name, value in act.items() if value is not None},
             "pol": {"rules": _bounded(decided.rules)},
         }
         return self._of_session("tool", members, hidden)

@@ -2,7 +2,7 @@
 
 The session is found by the proof's ``kid``; nothing is believed before the signature over method, target, body
 digest, content type, nonce, session, counter and keyset digest held (trust rules, 10). All of that but the digest
-is judged before a byte of the body is read: nobody's body is held for a caller that no session's key vouches for.
+is judged before a byte of the body is read: no body is held for a caller that no session's key vouches for.
 """
 
 from __future__ import annotations

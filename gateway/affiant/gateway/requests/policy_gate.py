@@ -38,7 +38,7 @@ def decide_call(policy: CompiledPolicy, name: str, arguments: str | None, origin
     """Whether a tool of a name and origin may be called with a text of arguments.
 
     The one place in which the gateway decides that. What needs approval is not allowed: by the policy itself where
-    nobody may approve (``approval_no_approver``), else as *ask*: the tool gate asks a person, others deny.
+    no person may approve (``approval_no_approver``), else as *ask*: the tool gate asks a person, others deny.
     """
     return policy.decide_call(name, arguments, origin)
 
@@ -131,7 +131,7 @@ def decide_tools(
     *,
     sink: DecisionSink = SILENT,
 ) -> RequestDecision:
-    """Whether the offered tools stand (``allow``) or some must go (``redact``).
+    """Whether the offered tools stay (``allow``) or some must go (``redact``).
 
     Args:
         rules: those that fired before.

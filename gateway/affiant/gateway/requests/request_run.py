@@ -10,7 +10,7 @@ What inference and the tool gate share, in this order (trust rules, 3):
 The record has the proof's counter, with two exceptions. A proof that is refused has none. A request whose body
 never came to its end, and that was not answered, leaves the counter to its supervisor, who had no answer either
 and writes the refusal that carries it. A body that is refused unread (too large by far, too late, no memory) is
-answered, so the counter stands here. In both cases ``lim`` says ``body-unread``: the session's key signed for this
+answered, so the counter is here. In both cases ``lim`` says ``body-unread``: the session's key signed for this
 head and counter, but the digest that it signed was not compared with a body.
 """
 
@@ -53,10 +53,10 @@ _log = logging.getLogger("affiant.gateway")
 
 
 class RefusalBudget:
-    """How many refusals of callers that nobody knows are recorded: one bucket for all of them, and a count of the rest.
+    """How many refusals of unknown callers are recorded: one bucket for all of them, and a count of the rest.
 
-    Every record is signed and synced to the disk. Whoever can connect could otherwise fill the journal with refusals of
-    nothing. What a session's key has signed is never counted here: it has its record, whatever it is.
+    Every record is signed and synced to the disk. Any client that can connect could otherwise fill the journal with
+    refusals. What a session's key has signed is never counted here: it has its record, whatever it is.
 
     Args:
         per_second: tokens that come back each second. burst: tokens at first, and at most.
@@ -216,7 +216,7 @@ class SessionRequest(ABC):
         account.unread = True
         try:
             body = await route.bodies.read(self._scope, self._receive, self._share, limit=route.body_max)
-        except Exception as error:  # raised again; whoever is still there is answered
+        except Exception as error:  # raised again; a client that is still there is answered
             account.cseq = None if isinstance(error, ClientGone) else held.cseq
             raise
         self._body, account.unread = body, False

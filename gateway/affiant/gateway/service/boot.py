@@ -89,7 +89,7 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
 
     Raises:
         ``gateway.configuration_unbound``: the TD was launched for another configuration; nothing was written.
-        ExtraMissing, TrustedRootUnusable: nobody could be admitted under its profile signers.
+        ExtraMissing, TrustedRootUnusable: no session could be admitted under its profile signers.
         JournalUnavailable: the first records cannot be made durable.
     """
     folder = log_folder(settings.store, settings.config.origin)
@@ -152,7 +152,7 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
 
 
 async def _keep_last(published: PublishedLog, recorder: Recorder) -> None:
-    """Whoever exports the store later has a cosigned checkpoint over all of this boot, its end included."""
+    """A later export of the store has a cosigned checkpoint over all of this boot, its end included."""
     note = await published.last()
     if note is not None:
         with suppress(JournalUnavailable):

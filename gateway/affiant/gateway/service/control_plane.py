@@ -131,7 +131,7 @@ def operator_plane(service: Service) -> Application:
 
 @asynccontextmanager
 async def _stranger(service: Service, request: Request, *, limit: int) -> AsyncIterator[bytes]:
-    """The body of a caller that nobody knows; its memory is held until the block ends."""
+    """The body of an unknown caller; its memory is held until the block ends."""
     with service.bodies.strangers.share() as share:
         yield (await _read(service, request, share, limit=limit)).require(limit)
 
@@ -205,7 +205,7 @@ def _add_admission(app: Routes, service: Service) -> None:
         except JournalUnavailable as error:
             return error_response(error)
         except AffiantError as error:
-            recorded = service.record_refusal(error, path="/v1/sessions", body=body)  # else told as it is
+            recorded = service.record_refusal(error, path="/v1/sessions", body=body)  # else reported as it is
             await recorded.durable
             return error_response(error, headers={RECEIPT_ID_HEADER: recorded.jti})
 
@@ -233,7 +233,7 @@ def _add_session(app: Routes, service: Service) -> None:
                 recorded = service.record_rejected_restriction(found, error, path=path, body=body)
                 if recorded is None:
                     return error_response(error)
-                await durable(recorded.durable, within_s=DURABLE_WITHIN_S)  # else told as it is
+                await durable(recorded.durable, within_s=DURABLE_WITHIN_S)  # else reported as it is
                 return error_response(error, headers={RECEIPT_ID_HEADER: recorded.jti})
 
     @app.post("/v1/sessions/{session}/close", body=_bytes("application/json"))

@@ -88,7 +88,7 @@ INFERENCE_PATHS: Final[Mapping[str, Any]] = {
         }
     }
 }
-"""Path -> operations, as they stand in the document."""
+"""Path -> operations, as they are in the document."""
 
 
 def openapi_document(title: str, routes: Sequence[Route], more: Mapping[str, Any]) -> Mapping[str, Any]:

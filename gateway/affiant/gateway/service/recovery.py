@@ -181,6 +181,6 @@ def _decode_all(segment: Segment) -> list[Entry]:
     for payload in segment.payloads:
         try:
             entries.append(decode_entry(payload))
-        except JournalMalformed:  # foreign, but chained: it cannot be told what it was
+        except JournalMalformed:  # foreign, but chained: it is not known what it was
             continue
     return entries

@@ -44,7 +44,7 @@ class Service:
     Args:
         clock: the time that records are dated by, UTC. seconds: a clock that never goes back.
         require_clock: raises while the machine's clock is another than ``clock``.
-        bodies: bounds what request bodies hold. refusals: bounds the records of callers that nobody knows.
+        bodies: bounds what request bodies hold. refusals: bounds the records of unknown callers.
         approvals: what waits for approval. readers: who may see it.
         draining: set once the gateway is being stopped.
     """

@@ -4,7 +4,7 @@ Models and tools of chat completions, and calls at the tool gate; not what the g
 
 Each line is in the file before what it reports happens (``file``); a decision that cannot
 be written is not taken, and none after it. The gateway does not know whom it serves: its lines have the session and the
-digest of the profile, and whoever reads them knows the agent by the file that has such a profile. Arguments of calls
+digest of the profile, and a reader finds the agent by the file that has such a profile. Arguments of calls
 are judged, and not reported.
 """
 
@@ -43,7 +43,7 @@ def _silent(question: Question, decision: Decision, *, offered: bool = False) ->
 
 
 SILENT: Final[DecisionSink] = _silent
-"""Nobody asked for a decision log."""
+"""There is no decision log."""
 
 
 class GatewayDecisions:
@@ -95,8 +95,8 @@ class GatewayDecisions:
 
     def _was_offered(self, session: Session, timeless: bytes) -> bool:
         """Whether a line was written, whenever. What is kept is the line: a name may be as large as a request."""
-        told = self._offered.setdefault(session, set())
-        known = timeless in told
-        if len(told) < _KEPT_OFFERS:
-            told.add(timeless)
+        offered = self._offered.setdefault(session, set())
+        known = timeless in offered
+        if len(offered) < _KEPT_OFFERS:
+            offered.add(timeless)
         return known

@@ -1,4 +1,4 @@
-"""Signs this gateway's records, in chain order, and hands each to the journal before anybody learns of it.
+"""Signs this gateway's records, in chain order, and hands each to the journal before it leaves the gateway.
 
 Signing and appending happen in one turn of the event loop, so that the chain's order is the journal's. A caller
 awaits :attr:`Recorded.durable` before the effect: before the first byte goes upstream (``open``), before the
@@ -35,7 +35,7 @@ from affiant.gateway.store.leaves import Logged
 __all__ = ["Place", "Recorded", "Recorder", "agent_members", "for_agent", "policy_members"]
 
 _WITHHELD: Final = frozenset({"user", "ten"})
-"""Who stands behind the session: for the supervisor, never for the agent (trust rules, 10)."""
+"""The owner of the session: for the supervisor, never for the agent (trust rules, 10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Recorder:
     ) -> Recorded:
         """Sign a record of ``session``.
 
-        ``agt.id`` is the agent's name, which this gateway is not told: the activation, and so ``agt.evd``, commits
+        ``agt.id`` is the agent's name, which this gateway does not get: the activation, and so ``agt.evd``, commits
         to it. Its place under ``_sd`` is a decoy here, and the supervisor's records disclose it.
 
         Args:
@@ -239,7 +239,7 @@ def _check_given(
 
 
 def _sealed(issued: Issued, session: Session | None) -> str:
-    """The disclosures, readable only by whoever started the session; nothing, if they named no key."""
+    """The disclosures, readable only with the key that the session named; nothing, if it named none."""
     if session is None or session.admitted.activation.openings is None or not issued.disclosures:
         return ""
     return seal(issued.disclosures, to=session.admitted.activation.openings, rh=issued.rh)

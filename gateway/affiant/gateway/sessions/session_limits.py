@@ -9,7 +9,7 @@ upstream says it was takes the place of that. Where the upstream does not say, o
 stays taken; where nothing was sent, or the upstream refused the request (400 to 499, but for 408), none. So as long as
 the upstream does not state more than that most, the tokens that it states never exceed the budget; what it states
 beyond is counted, and whatever follows waits or is refused. A request that went out twice, because a kept connection
-broke under it, is two, and of the first nobody knows what it cost.
+broke under it, is two, and the cost of the first is not known.
 
 *Restricted.* When the session's profile is restricted, what was used stays used (:meth:`SessionLimits.restricted`):
 a limit of the whole profile holds for what came before it too, tokens as far as upstreams stated them; the rate of a

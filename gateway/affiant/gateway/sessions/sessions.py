@@ -1,4 +1,4 @@
-"""Sessions in the memory of the gateway that admitted them: all that decides about them stands here.
+"""Sessions in the memory of the gateway that admitted them: all that decides about them is here.
 
 Nothing of this is ever read back from a store. When this process dies its sessions are lost.
 
@@ -51,7 +51,7 @@ _KEPT_CLOSED: Final = 256
 
 
 class SessionState(enum.Enum):
-    """Where a session stands."""
+    """The state of a session."""
 
     OPEN = "open"
     CLOSING = "closing"
@@ -286,10 +286,10 @@ class Session:
         return made
 
     def waits_no_more(self, wait: asyncio.Future[None]) -> None:
-        """That one has come to its end, whether or not somebody still heard how."""
+        """That one has come to its end, whether or not its caller still got the outcome."""
         self._waits.discard(wait)
         if wait.done() and not wait.cancelled():
-            wait.exception()  # asyncio complains of one that nobody has looked at
+            wait.exception()  # asyncio complains of one whose exception is not read
 
     def end_waits(self, refusal: AffiantError) -> None:
         """Whatever waits for its turn waits no more, and is refused."""

@@ -7,12 +7,12 @@
 | ``open`` | a request was admitted and nothing was sent upstream yet; no receipt, and never made into one |
 | ``record`` | a record that this gateway signed |
 | ``peer`` | a record that a session's supervisor signed and this gateway acknowledged |
-| ``opening`` | a record's disclosures, sealed to whoever started the session; apart, to be erased alone |
+| ``opening`` | a record's disclosures, sealed to the key that the session named; apart, to be erased alone |
 | ``erasing`` | what an ``erasure`` record orders is about to be erased |
 | ``erased`` | it is |
 | ``started`` | gaps of earlier boots are disclosed in this boot's chain |
 
-No digest of any content stands here outside of a signed record's salted ones: the journal is the operator's.
+No digest of any content is here outside of a signed record's salted ones: the journal is the operator's.
 """
 
 from __future__ import annotations

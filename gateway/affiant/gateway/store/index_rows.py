@@ -1,6 +1,6 @@
 """What the index holds of the journal: its tables, and the rows that follow from each entry.
 
-Rows name places, numbers, ids and hashes. Nothing of a record's content stands here, and the rows of an erased entry
+Rows name places, numbers, ids and hashes. Nothing of a record's content is here, and the rows of an erased entry
 are removed with it, as they are missing from an index that is built anew.
 """
 

@@ -58,7 +58,7 @@ class Place:
 
 
 Note = object
-"""What the caller wants to be told again once an entry is durable; the index's row."""
+"""What the caller gets back once an entry is durable; the index's row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Journal:
                     self._failure = str(error.found)
             if self._failure is None:
                 self._on_durable([(item.note, place) for item, place in zip(group, places, strict=True)])
-            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop has ended: no caller waits any more
                 self._loop.call_soon_threadsafe(_settle, group, places)
         os.close(self._file)
 
@@ -261,7 +261,7 @@ def _settle(group: Sequence[_Item], places: Sequence[Place]) -> None:
 
 
 def _seen(future: asyncio.Future[Place]) -> None:
-    """Mark a failure as seen: who waits is told, and who no longer waits is not logged about."""
+    """Mark a failure as seen: callers that wait get it, and nothing is logged about those that no longer wait."""
     if not future.cancelled():
         future.exception()
 

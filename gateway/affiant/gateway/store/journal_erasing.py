@@ -2,11 +2,11 @@
 
 First the state of every entry is set, one byte each, and made durable; from then on readers find it erased. Then its
 payload is overwritten with zeros. A crash between the two leaves bytes that no reader gives out and that the next start
-overwrites: the order stands in the journal until it is marked as carried out.
+overwrites: the order is in the journal until it is marked as carried out.
 
 Overwritten in place, rather than the segment written anew: what replaces a file leaves its old blocks on the disk, and
 needs room that a full disk does not have. Where the file system or the disk writes elsewhere anyway (copy on write,
-flash, snapshots, backups) old blocks remain in both ways; that is for whoever runs the disk.
+flash, snapshots, backups) old blocks remain in both ways; that is for the operator of the disk.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ payload becomes zeros. Length, body and link stay, so that no offset moves and t
 
 A crash leaves at most a torn tail: the first entry whose link does not hold ends what is there. The chain finds
 mistakes of disks and file systems. It is no protection against the operator, whose store this is: what decides
-stands in the gateway's memory, and what proves is signed.
+is in the gateway's memory, and what proves is signed.
 
 >>> writer = SegmentWriter(boot=bytes(16), number=0, link=bytes(32))
 >>> data = writer.head + writer.frame(b"one") + writer.frame(b"two")

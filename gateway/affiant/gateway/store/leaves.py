@@ -1,4 +1,4 @@
-"""A record's leaf in the log: handed over by whoever signed or verified the record, or read from its bytes.
+"""A record's leaf in the log: handed over by the code that signed or verified the record, or read from its bytes.
 
 The log takes nothing but a :class:`Logged`, which is made where the record's own object is at hand: what was signed or
 verified in this process is not decoded again. What a store holds was neither: :func:`leaf_of` reads its bytes, for the
@@ -22,7 +22,7 @@ __all__ = ["Logged", "leaf_of"]
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A journal's entry of a record, and the leaf of exactly the JWS that stands in it."""
+    """A journal's entry of a record, and the leaf of exactly the JWS that is in it."""
 
     entry: RecordEntry | PeerEntry
     leaf: LogEntry

@@ -1,9 +1,9 @@
 """The erasures and holds of this log, of this boot and of earlier ones: read from the store once, then kept in memory.
 
 The store is the operator's, who can hide a hold or an erasure of an earlier boot from this gateway, not from the log:
-its leaf stays, and a verifier that is shown the record judges it. A hold counts whoever signed it, so that an authority
-that is dropped from the configuration leaves no hold behind that nobody keeps; the end of one counts only if an
-authority of the configuration has ordered it.
+its leaf stays, and a verifier that is shown the record judges it. A hold counts whichever authority signed it: also
+one that is not in the configuration any more. The end of a hold counts only if an authority of the configuration has
+ordered it.
 """
 
 from __future__ import annotations

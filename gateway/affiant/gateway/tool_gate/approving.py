@@ -1,7 +1,7 @@
 """Calls at the tool gate that a person must approve: what of each is shown, and how long the agent is held.
 
 The calls of one body wait together, and are done together or not at all. The wait is bounded; after it the agent is
-told the names of what waits, and the same body sent again finds the same actions.
+given the names of what waits, and the same body sent again finds the same actions.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ async def approved_in_time(
     """
     if len({draft.key for draft in drafts}) != len(drafts):
         raise RequestMalformed(
-            "the same call stands twice in one body, and each needs an approval of its own",
+            "the same call is twice in one body, and each needs an approval of its own",
             hint="Send them one after the other",
         )
     with approvals.holding(session):

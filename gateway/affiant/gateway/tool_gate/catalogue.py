@@ -59,7 +59,7 @@ class ServedTool:
 def served_tools(server: str, entries: Sequence[object]) -> tuple[ServedTool, ...]:
     """The tools in a server's listing; what has no name that a profile could list, or no digest, is none of them.
 
-    A name that stands twice in one listing is left out: nobody could say which is meant.
+    A name that is twice in one listing is left out: it is not known which is meant.
     """
     tools: dict[str, ServedTool | None] = {}
     for entry in entries[:MAX_TOOLS]:
@@ -97,7 +97,7 @@ class FirstSeen:
         """Keep what is seen for the first time.
 
         Returns:
-            The tools without those that a server names beyond the bound: nobody could say whether they change.
+            The tools without those that a server names beyond the bound: it is not known whether they change.
         """
         return tuple(tool for tool in tools if self._noted(tool))
 
@@ -166,7 +166,7 @@ class Catalogue:
         listed = self.policy.decide_tool(name, ANYWHERE)
         if (
             listed.effect is Effect.DENY and listed.reason != "approval_no_approver"
-        ):  # told before anything about servers: an agent learns nothing of tools that are not its
+        ):  # reported before anything about servers: an agent learns nothing of tools that are not its
             sink(ToolQuestion(name, text, ANYWHERE), listed)
             raise ToolNotAllowedError(listed.text, reason=listed.reason, rules=listed.rules)
         tool = self.find(name)

@@ -139,7 +139,7 @@ class ToolGate:
         return self._links[key].link
 
     def sweep(self, open_sessions: Iterable[str]) -> None:
-        """Close the connections of sessions that have ended, and those that nobody has used for long."""
+        """Close the connections of sessions that have ended, and those that were not used for long."""
         living, now = set(open_sessions), self._seconds()
         for key, kept in tuple(self._links.items()):
             if key[0] not in living or now - kept.used > _IDLE_S:

@@ -1,7 +1,7 @@
 """One session's connection to one server of tools, by the MCP SDK's client.
 
 The gate is the client: it opens the connection, agrees on a version, lists and calls. Whatever a server asks for in
-turn (sampling, roots, elicitation) the SDK refuses, because no capability for it is offered; what it tells (logs,
+turn (sampling, roots, elicitation) the SDK refuses, because no capability for it is offered; what it reports (logs,
 progress) is dropped. Arguments and results pass as plain JSON values through the SDK's dispatcher, so that what was
 judged is what is sent, and a server's own schemas are never compiled here.
 
@@ -39,7 +39,7 @@ _LISTED_FOR_S: Final = 2.0
 """A listing is believed for so long: a call is judged by what the server says of the tool now."""
 _MAX_PAGES: Final = 32
 
-# What a server says wrong is told by our own refusals; the SDK's log would repeat the server's words.
+# What a server says wrong is reported by our own errors; the SDK's log would repeat the server's words.
 logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
 
@@ -167,7 +167,7 @@ class Link:
         )
 
     async def _run(self) -> None:
-        """The connection's life. Its end, of whatever kind, is told to whoever waits for it as one refusal."""
+        """Run the connection. Its end, of whatever kind, is one error for those who wait for it."""
         try:
             async with self._opener() as (read, write):
                 dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(read, write)
@@ -187,4 +187,4 @@ class Link:
             self.failed = True
             if not self._made.done():
                 self._made.set_exception(self._gone())
-                self._made.exception()  # perhaps nobody waits
+                self._made.exception()  # perhaps no call waits

@@ -1,7 +1,7 @@
 """What paths among the arguments of a call lead to, read once: below the folders that the configuration names.
 
-An approver is shown what is read here, and the server gets a copy of just that (``path_copies``). Whoever writes to
-the folder may be hostile, and may change it meanwhile: from the opened folder on, the kernel takes one name after the
+An approver is shown what is read here, and the server gets a copy of just that (``path_copies``). A writer to the
+folder may be hostile, and may change it meanwhile: from the opened folder on, the kernel takes one name after the
 other, follows no link, and leaves the folder by no ``..`` and no mount (openat2(2)); what is opened is looked at before
 a byte is read, and only a regular file of one name counts that everybody may read, in folders that everybody may enter:
 a file that is open to all may lie in one that is not. More would lend a server what this gateway can read.
@@ -87,7 +87,7 @@ def _read_below(folder: str, path: str, room: int) -> bytes:
 
 
 def _found(folder: str, path: str) -> int:
-    """A descriptor that names what stands at ``path``; everybody may enter ``folder``, and each one on the way."""
+    """A descriptor that names what is at ``path``; every user may enter ``folder``, and each one on the way."""
     *above, name = path[len(folder) :].lstrip("/").split("/")
     place = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for step, resolve in ((folder, _NO_LINKS), *((each, _BENEATH) for each in above)):

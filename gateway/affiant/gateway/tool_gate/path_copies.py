@@ -1,11 +1,11 @@
-"""Copies of what approvers were shown, for the servers that are commands: nobody but the gateway can change them.
+"""Copies of what approvers were shown, for the servers that are commands: only the gateway can change them.
 
 The file that an agent named may be another by now. So a call that was approved with a path in it gets a path to a copy,
 made from the bytes that were shown: the file and its folder belong to the gateway's user, or to root, and the server
-has a user of its own (``stdio_users``). Its name cannot be guessed and the folders above it cannot be listed, so
-no other session's server finds it, as long as its own tells nobody. It is there for the length of one call. Without
-root a server has our own user, and could change what it is given: then there are no copies, and what would need one is
-not approved.
+has a user of its own (``stdio_users``). Its name cannot be guessed and the folders above it cannot be listed, so no
+other session's server finds it, as long as its own does not pass the name on. It is there for the length of one call.
+Without root a server has our own user, and could change what it is given: then there are no copies, and what would need
+one is not approved.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def folder_of_copies(*, user: int | None, random_bytes: Callable[[int], bytes]) 
         None without root: see the module.
 
     Raises:
-        ``gateway.settings``: it cannot be made, or somebody else could write to it.
+        ``gateway.settings``: it cannot be made, or other users could write to it.
     """
     if os.geteuid() != 0:
         yield None

@@ -116,7 +116,7 @@ def _code(error: AffiantError) -> int:
 def refused_whole(envelope: Envelope | None, error: AffiantError, *, receipt: str) -> bytes:
     """The answer to a body of which nothing was done: every request of it gets the error."""
     member = error_member(error, receipt=receipt)
-    if envelope is None:  # of what cannot be read nobody knows the id
+    if envelope is None:  # what cannot be read has no known id
         return _json({"jsonrpc": "2.0", "id": None, "error": {**member, "code": _PARSE}})
     ids: Sequence[RequestId | None] = envelope.ids or (None,)
     each = [_json({"jsonrpc": "2.0", "id": identifier, "error": member}) for identifier in ids]

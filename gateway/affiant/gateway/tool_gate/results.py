@@ -1,7 +1,7 @@
 """What a server answers to a call, as the agent may get it: of MCP's form, bounded, without the gateway's secrets.
 
 Only what is known is passed on: the content, in the kinds that MCP names, the structured content, and whether it is an
-error. Everything is written again from what was read, so that nobody finds in it what was not looked at.
+error. Everything is written again from what was read, so that it holds nothing that was not looked at.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Arguments against the schema that a tool's own server gives, before anything is sent.
 
 A part of JSON Schema 2020-12, decided in bounded steps: types, members, values, bounds, and references within the
-schema. What stands in another keyword is left to the server, which judges its arguments itself. Regular expressions
+schema. What is in another keyword is left to the server, which judges its arguments itself. Regular expressions
 are left out on purpose: they are the server's, and a hostile one would hold up the gateway.
 
 >>> fits({"n": 6}, {"type": "object", "properties": {"n": {"type": "integer", "maximum": 5}}})

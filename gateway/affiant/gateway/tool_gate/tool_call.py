@@ -144,7 +144,7 @@ class ToolGateRoute:
         """Give up the call that a session made under this id, if that is one call."""
         if isinstance(identifier, (int, str)) and not isinstance(identifier, bool):
             tasks = self._under_way.get((session, identifier), [])
-            if len(tasks) == 1:  # of two clients' calls with one id, nobody knows which is meant
+            if len(tasks) == 1:  # of two clients' calls with one id, it is not known which is meant
                 tasks[0].cancel()
 
     def watched(self, session: str, identifier: RequestId, task: asyncio.Task[None]) -> Callable[[], None]:
@@ -168,9 +168,9 @@ class _Call:
     tool: ServedTool
     params: CallParams
     decision: Decision
-    told: GateCall
+    recorded_as: GateCall
     draft: Draft | None = None
-    """What approvers are asked; None: nobody must be."""
+    """What approvers are asked; None: no approval is needed."""
     paths: tuple[BoundPath, ...] = ()
     """What it shows of the paths among the arguments."""
     approved: Approved | None = None
@@ -291,10 +291,10 @@ class ToolGateRequest(SessionRequest):
         sink = self._gate_route.decisions.of(self._account.session)
         tool, decision = catalogue.judge(params.name, params.arguments, params.text, sink=sink)
         digest = sha256_name(params.text.encode("utf-8"))
-        told = GateCall(tool.name, tool.server, digest, decision.rules)
+        recorded_as = GateCall(tool.name, tool.server, digest, decision.rules)
         if decision.effect is Effect.ASK:
             self._asking |= dict.fromkeys(decision.rules)
-        return _Call(message.id, tool, params, decision, told)
+        return _Call(message.id, tool, params, decision, recorded_as)
 
     async def _draft(self, session: Session) -> None:
         """Write down what approvers are asked of each call that needs them, with what its paths lead to now."""
@@ -324,7 +324,7 @@ class ToolGateRequest(SessionRequest):
                 await self._unless_gone(self._agreed(session, envelope))
             self._gate_route.take_calls(session.id, len(self._calls))
             now = nanoseconds(self._gate_route.seconds())
-            session.limits.gate_calls.take([call.told.rules for call in self._calls], now=now)
+            session.limits.gate_calls.take([call.recorded_as.rules for call in self._calls], now=now)
             if asking:  # nothing is awaited between the limits and this: it fails where it was used meanwhile
                 found = claimed(self._gate_route.approvals, session, self._actions)
                 for call, approved in zip(asking, found, strict=True):
@@ -375,7 +375,7 @@ class ToolGateRequest(SessionRequest):
         sink = self._gate_route.decisions.of(session)
 
         def denials(question: Question, decision: Decision, *, offered: bool = False) -> None:
-            if decision.effect is Effect.DENY:  # that it asks was told before
+            if decision.effect is Effect.DENY:  # that it asks was reported before
                 sink(question, decision, offered=offered)
 
         for call in self._calls:
@@ -396,7 +396,7 @@ class ToolGateRequest(SessionRequest):
         account = self._account
         pending = []
         for call in self._calls:
-            recorded = account.gate_intent(call.told, call.approved)
+            recorded = account.gate_intent(call.recorded_as, call.approved)
             call.intent = recorded.jti
             pending.append(recorded.durable)
         await asyncio.gather(*pending)
@@ -490,7 +490,7 @@ class ToolGateRequest(SessionRequest):
             if call.intent and not call.signed:
                 recorded.append(
                     self._account.gate_outcome(
-                        call.told,
+                        call.recorded_as,
                         call.intent,
                         call.end,
                         call.answer,

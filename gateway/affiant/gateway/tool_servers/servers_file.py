@@ -8,7 +8,7 @@
       "docs": {"url": "https://docs.example.com/mcp", "ca": "docs-ca.pem", "header": "Authorization",
                "key": "local:DOCS_KEY", "timeout_s": 30, "concurrent": 4}}}
 
-Secrets stand there by name alone. The file itself is not bound; what it says is, as ``mcp_servers`` of the
+Secrets are there by name alone. The file itself is not bound; what it says is, as ``mcp_servers`` of the
 configuration.
 """
 

@@ -201,16 +201,16 @@ class _Host(threading.Thread):
             except (AffiantError, OSError) as error:
                 sys.stderr.write(printable(f"affiant gateway: tool server {server.name}: {error}") + "\n")
                 return
-            told = asyncio.ensure_future(self._enough.wait())
+            stop = asyncio.ensure_future(self._enough.wait())
             closed = asyncio.ensure_future(_closed(connection))
             ended = asyncio.ensure_future(service.wait())
             try:
-                await asyncio.wait({told, closed, ended}, return_when=asyncio.FIRST_COMPLETED)
-                if ended.done() and not closed.done() and not told.done():
+                await asyncio.wait({stop, closed, ended}, return_when=asyncio.FIRST_COMPLETED)
+                if ended.done() and not closed.done() and not stop.done():
                     said = printable(service.last_words[-300:]) or "it said nothing"
                     sys.stderr.write(f"affiant gateway: tool server {server.name} ended: {said}\n")
             finally:
-                told.cancel()
+                stop.cancel()
                 closed.cancel()
                 await service.stop(grace_s=_GRACE_S)
                 await ended
@@ -250,7 +250,7 @@ def _needs(program: str) -> tuple[Need, ...]:
 
 def _environment(named: Mapping[str, str]) -> Mapping[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
-    return {"PATH": os.defpath, **kept, "HOME": "/tmp", **named}  # noqa: S108 - nothing of anybody's is there
+    return {"PATH": os.defpath, **kept, "HOME": "/tmp", **named}  # noqa: S108 - nothing of any user is there
 
 
 async def _closed(connection: socket.socket) -> None:

@@ -1,7 +1,7 @@
-"""A server of tools that the launcher runs: MCP's lines of JSON over the Unix socket that stands for its pipes.
+"""A server of tools that the launcher runs: MCP's lines of JSON over the Unix socket that takes the place of its pipes.
 
 The gateway holds keys, so it starts no program: it connects to the socket, and ``stdio_host`` starts one for each
-connection, under another user. Lines are bounded and strict JSON; a server that sends anything else is cut off.
+connection, under another user. Lines are bounded and strict JSON; a server that sends anything else is disconnected.
 """
 
 from __future__ import annotations

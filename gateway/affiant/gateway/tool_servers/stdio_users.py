@@ -22,8 +22,8 @@ from affiant.sandbox.base.privileges import is_root
 __all__ = ["ToolUsers"]
 
 _FIRST: Final = 60706
-"""User and group, and those after it: 60706 to 61183 are nobody's (systemd, "Users, Groups, UIDs and GIDs"). Whoever
-runs as one of them is ended."""
+"""User and group, and those after it: 60706 to 61183 are unused (systemd, "Users, Groups, UIDs and GIDs"). A
+process that runs as one of them is ended."""
 _MAX_USERS: Final = 256
 _LOCKS: Final = Path("/run/affiant-tool-users")
 _TRIES: Final = 5
@@ -100,7 +100,7 @@ def _make_locks(folder: Path) -> None:
 
 
 def _end_all_of(user: int) -> bool:
-    """Kill all processes of a user at once (kill(2), pid -1): whoever left its process group is found like this alone.
+    """Kill all processes of a user at once (kill(2), pid -1): it finds those that left their process group.
 
     Returns:
         Whether that is done. What is hostile may kill the one that kills.

@@ -1,7 +1,7 @@
 """``affiant-dev-echo``: the embedded upstream, so that trying and testing needs no model and no network.
 
 It speaks OpenAI's chat completions, whole and streaming, and answers from the prompt alone: the same request
-gives the same bytes. It is no model and says so in its name, which stands in every receipt.
+gives the same bytes. It is no model and says so in its name, which is in every receipt.
 
 - ``call_tool:NAME {json}`` in the last user message makes it call that tool, whatever was offered to it: that is
   what a profile's tool gate is for;
@@ -229,7 +229,7 @@ class EchoConnector:
         try:
             served, _ = await loop.connect_accepted_socket(EchoProtocol, far)
             _, connection = await loop.connect_accepted_socket(factory, near)
-        except BaseException:  # given up half-way: nothing of the pair stays; raised again
+        except BaseException:  # abandoned half-way: nothing of the pair stays; raised again
             near.close()
             far.close() if served is None else served.close()
             raise

@@ -1,12 +1,12 @@
 """Who asks an upstream next: those with the highest priority first, and the others never not at all.
 
-At most so many requests are under way at once. While there is room, nobody waits; when a request is over, the next one
-goes at once (work-conserving). Whoever is under way is never interrupted.
+At most so many requests are under way at once. While there is room, no request waits; when a request is over, the
+next one goes at once (work-conserving). A request under way is never interrupted.
 
 *Priorities are strict*, but for a twentieth that each of the lower ones is promised: while it waits it is owed a
 nineteenth of the tokens that others are served, and it is served out of turn as soon as it is owed some. So of what is
 served while requests of ``batch`` wait, at least a twentieth is theirs, less a request of each priority. Nothing is
-owed to a priority with which nobody waits, and what was served in turn is not held against anybody.
+owed to a priority with which no request waits, and what was served in turn counts against no session.
 
 Time is an argument, and costs are; sans I/O. Whose turn it is within a priority: ``priority_band``.
 """
@@ -32,7 +32,7 @@ class FairQueue:
     """
 
     def __init__(self, limit: int, bounds: QueueBounds) -> None:
-        assert limit >= 1, "nobody would ever be served"
+        assert limit >= 1, "no request would ever be served"
         self.limit = limit
         self.under_way = 0
         self._bands = {priority: Band(bounds.of(priority)) for priority in PRIORITIES}
@@ -60,7 +60,7 @@ class FairQueue:
         return self._bands[share.priority].enter(session, share, cost, now=now)
 
     def next(self) -> Ticket | None:
-        """Who goes now; None: nobody waits, or there is no room."""
+        """The request that goes now; None: no request waits, or there is no room."""
         if self.under_way >= self.limit:
             return None
         waiting = [priority for priority, band in self._bands.items() if band]
@@ -97,7 +97,7 @@ class FairQueue:
         """Who is owed what, once ``ticket`` is served.
 
         Args:
-            first: the highest priority with which somebody waited: whoever is served in turn is owed nothing.
+            first: the highest priority with which a request waited: a priority that is served in turn is owed nothing.
         """
         served = ticket.share.priority
         if served is not first:
@@ -110,6 +110,6 @@ class FairQueue:
             self._forgo(priority)
 
     def _forgo(self, priority: Priority) -> None:
-        """Nothing is owed to a priority with which nobody waits."""
+        """Nothing is owed to a priority with which no request waits."""
         if priority in self._owed and not self._bands[priority]:
             self._owed[priority] = min(self._owed[priority], 0)

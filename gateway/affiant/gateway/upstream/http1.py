@@ -2,7 +2,7 @@
 
 What it is for decides what it lacks: one body out, one body in, no redirects, no cookies, no content coding, no
 proxies. Head and body go out in one write; a connection's certificate is at hand before that write. A kept
-connection that turns out to be closed before any byte of an answer is replaced once, and both attempts are told.
+connection that turns out to be closed before any byte of an answer is replaced once, and both attempts are reported.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class HTTPClient:
         """Send one whole request and wait for the head of its answer.
 
         Args:
-            tried: told of each attempt: a stable code or ``ok``, and the peer's SPKI digest (32 bytes).
+            tried: gets each attempt: a stable code or ``ok``, and the peer's SPKI digest (32 bytes).
 
         Raises:
             ``upstream.unreachable``, ``upstream.timeout``, UpstreamCut, ``upstream.malformed``: as named.

@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         answer = self._answer
         if answer is None or self._parser is None:
-            self.abort()  # bytes that nobody asked for
+            self.abort()  # bytes without a request
             return
         answer.started = True
         try:
@@ -193,7 +193,7 @@ class Answer:
 
     def connection_closed(self) -> None:
         """The connection ended. Without a length, that is how an answer ends; it is refused all the same: who
-        cannot tell an end from a cut must not sign that it was complete."""
+        cannot distinguish an end from a cut must not sign that it was complete."""
         self.fail(UpstreamCut("the upstream closed the connection before the answer was complete"))
 
     def _notify(self) -> None:
@@ -229,7 +229,7 @@ class Answer:
     def abort(self) -> None:
         """Read no further."""
         if not self.complete:
-            self.fail(UpstreamCut("the answer was given up"))
+            self.fail(UpstreamCut("the answer was abandoned"))
             self._connection.abort()
 
     def _joined(self) -> bytes:

@@ -8,10 +8,10 @@ owe nothing is known when it is served: sessions lie in a heap by that round, an
 
 *Corrected.* When a request is over, what it really cost takes the place of the estimate, in the debt of its session.
 
-*Nothing is saved up.* Whoever begins to wait begins where the first of those who wait already stands, or with its own
-debts, if they are more. That place is reckoned without what the other still has under way: whoever asks for much and
-uses little gets its own back, and is not ahead of those who came meanwhile. Where nobody waits, it is where the last
-one stood that was served, so debts of sessions that ask for nothing are paid as the rounds go on.
+*Nothing is saved up.* A session that begins to wait begins where the first of those that wait is, or with its own
+debts, if they are more. That place is reckoned without what the other still has under way: a session that asks for much
+and uses little gets its own back, and is not ahead of those that came meanwhile. Where no session waits, it is where
+the last one was that was served, so debts of sessions that ask for nothing are paid as the rounds go on.
 
 The bound that follows, and that the tests hold it to: while two sessions both wait, what they are served, each divided
 by its weight, differs by no more than one request of each divided by its weight; and by what corrections of requests
@@ -36,7 +36,7 @@ CONCURRENT: Final = 256
 """Requests that an upstream is asked at once where the configuration does not say: as many sequences as vLLM computes
 together by default."""
 MOST_COST: Final = 1 << 20
-"""Tokens that one request counts as, at most: nothing that it or an upstream says holds anybody up for ever."""
+"""Tokens that one request counts as, at most: nothing that it or an upstream says delays others for ever."""
 _ROUND: Final = 1 << 20
 """Parts of a round: of what is paid, only less than this part of a token is lost by rounding."""
 _KEPT: Final = 1024
@@ -135,8 +135,8 @@ class Band:
     def enter(self, session: str, share: Share, cost: int, *, now: float) -> Ticket:
         """Wait behind the session's own requests.
 
-        One request of each session may always wait. Of more, as many as there is room for besides: so whoever asks
-        for much leaves room to all others, however many there are.
+        One request of each session may always wait. Of more, as many as there is room for besides: so a session that
+        asks for much leaves room to all others, however many there are.
 
         Raises:
             ``queue.full``: too many wait.
@@ -177,7 +177,7 @@ class Band:
         return ticket
 
     def leave(self, ticket: Ticket) -> None:
-        """Whoever waits goes away."""
+        """A request that waits goes away."""
         del ticket.flow.waiting[ticket]
         del self._waiting[ticket]
         if not ticket.flow.waiting:
@@ -185,7 +185,7 @@ class Band:
             self._rest(ticket.flow)
 
     def finish(self, ticket: Ticket, *, cost: int) -> None:
-        """Whoever was served is done, at this cost: it takes the place of the estimate."""
+        """A request is done, at this cost: it takes the place of the estimate."""
         flow, weight = ticket.flow, ticket.share.weight
         flow.held -= _parts(ticket.cost, weight)
         flow.settled += _parts(min(cost, MOST_COST), weight)
@@ -204,7 +204,7 @@ class Band:
 
     @property
     def _begins(self) -> int:
-        """The round in which whoever owes nothing begins to wait."""
+        """The round in which a session that owes nothing begins to wait."""
         if not self._active:
             return self._round
         while self._heap[0][2].entry != self._heap[0][1]:

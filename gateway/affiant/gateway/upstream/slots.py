@@ -46,7 +46,7 @@ class UpstreamSlot:
         """Wait until it may; nothing is awaited where it may already.
 
         Raises:
-            ``queue.deadline``: it has waited for as long as anybody does.
+            ``queue.deadline``: it has waited for as long as any request may.
             AffiantError: the session wants it no more (:meth:`~.sessions.Session.end_waits`).
         """
         if not self.has_come:

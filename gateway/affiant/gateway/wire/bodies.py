@@ -2,7 +2,7 @@
 
 A body is counted as its bytes arrive, whatever its length claims to be. What one request holds is a
 :class:`Share`; its block gives all of it back, however the request ends. When nothing is left the request is
-refused and nobody waits: half-sent bodies that wait for each other's memory would wait forever.
+refused and no request waits: half-sent bodies that wait for each other's memory would wait forever.
 
 >>> memory = Memory(10)
 >>> with memory.share() as share:
@@ -33,7 +33,7 @@ MAX_ADMISSION: Final = 1 << 20
 _HASHED_BEYOND: Final = 8
 """A body that is too large is still hashed up to this many times the limit, so that its record can name it."""
 _STRANGERS: Final = 8
-"""Bodies of callers that nobody knows may hold this part of the memory: one in eight."""
+"""Bodies of unknown callers may hold this part of the memory: one in eight."""
 _DROPPED: Final = 128 << 20
 _DROPPED_S: Final = 10.0
 _QUIET_S: Final = 1.0
@@ -149,7 +149,7 @@ class Bodies:
     def __init__(self, *, memory: int, seconds: float) -> None:
         self.memory = Memory(memory)
         self.strangers = Memory(memory // _STRANGERS, within=self.memory)
-        """For callers that nobody knows yet: they cannot take what sessions need."""
+        """For callers that are not known yet: they cannot take what sessions need."""
         self._seconds = seconds
 
     async def read(self, scope: Scope, receive: Receive, share: Share, *, limit: int) -> Body:
@@ -208,7 +208,7 @@ async def drop_rest(receive: Receive) -> None:
     """Read what still comes of a body whose request has been answered, and keep nothing of it.
 
     To close over it would take the answer away from a client that sends everything before it reads. Bounded in
-    bytes and seconds, and ended by silence: whoever goes on beyond is cut off.
+    bytes and seconds, and ended by silence: a client that goes on beyond is disconnected.
     """
     dropped, more = 0, True
     with contextlib.suppress(TimeoutError):

@@ -3,7 +3,8 @@
 A head, a trailer or a chunk's extension that never ends would otherwise be collected for as long as it comes; one
 read can hold thousands of requests, each with its own state; a head that comes byte by byte keeps its connection
 for ever; and so does a client that takes nothing of its answer, with all that the answer holds: a slot at an upstream,
-a connection to it, room in the limits. Whoever can connect could do the first three, and any session the last.
+a connection to it, room in the limits. Any client that can connect could do the first three, and any session
+the last.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MAX_AHEAD: Final = 4
 """Requests that wait on one connection for the answer before theirs."""
 _INFO_SIZE: Final = 128
 _BYTES_ACKED: Final = 120
-"""Where ``tcpi_bytes_acked`` stands in Linux's ``struct tcp_info`` (include/uapi/linux/tcp.h): 8 bytes, native."""
+"""Where ``tcpi_bytes_acked`` is in Linux's ``struct tcp_info`` (include/uapi/linux/tcp.h): 8 bytes, native."""
 _LOOKS: Final = 4
 """How often within its time a stalled client is looked at; all of them must find that it took nothing. Counted rather
 than timed: a machine that stood still for a minute has looked once."""
@@ -59,7 +60,7 @@ class BoundedHTTP(HttpToolsProtocol):
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As uvicorn's, which tells only the last of the requests that were sent ahead that its client is gone."""
+        """As uvicorn's, which reports only to the last of the requests that were sent ahead that its client is gone."""
         self._arrived()
         self._unwatch()
         for cycle in self._unanswered:
@@ -69,7 +70,7 @@ class BoundedHTTP(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """As uvicorn's: from now on whoever sends waits for the client."""
+        """As uvicorn's: from now on a sender waits for the client."""
         super().pause_writing()
         self._watch(taken_bytes(self.transport), idle=0)
 
@@ -117,7 +118,7 @@ class BoundedHTTP(HttpToolsProtocol):
         super().on_message_complete()
 
     def _is_owed(self) -> bool:
-        """Whether something has begun that the client alone must end; a body is timed by whoever reads it."""
+        """Whether something has begun that the client alone must end; a body is timed by its reader."""
         if self._in_body:
             return self.cycle.response_complete
         return self._in_head or self._framing > 0

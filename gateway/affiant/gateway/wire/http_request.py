@@ -1,4 +1,4 @@
-"""Requests as the server hands them over, with headers that may stand once and the exact target; and their responses.
+"""Requests as the server hands them over, with headers that are there once and the exact target; and their responses.
 
 Every response to a session names the keyset and, where there is one, the receipt.
 """
@@ -36,7 +36,7 @@ NONCE_HEADER: Final = "Affiant-Nonce"
 
 
 class ClientGone(Exception):
-    """The client closed its connection; nobody is there to be answered."""
+    """The client closed its connection; there is no one to answer."""
 
 
 def header_values(scope: Scope, name: bytes) -> list[bytes]:
@@ -46,14 +46,14 @@ def header_values(scope: Scope, name: bytes) -> list[bytes]:
 
 
 def header(scope: Scope, name: str) -> str | None:
-    """The value of a header that may stand once; None if absent.
+    """The value of a header that may be there once; None if absent.
 
     Raises:
-        RequestMalformed: it stands more than once, or is not ASCII.
+        RequestMalformed: it is there more than once, or is not ASCII.
     """
     values = header_values(scope, name.lower().encode("ascii"))
     if len(values) > 1:
-        raise RequestMalformed("a header stands twice", where=name)
+        raise RequestMalformed("a header is duplicated", where=name)
     if not values:
         return None
     if not values[0].isascii():

@@ -1,4 +1,4 @@
-"""TLS of the gateway: a key made at boot, a certificate nobody has to trust, clients that pin the key.
+"""TLS of the gateway: a key made at boot, a certificate that need not be trusted, clients that pin the key.
 
 The certificate is self-signed and says so little because the keyset statement, bound in the quote, names its
 public key. Python's ``ssl`` reads certificates from files only; they are handed over in an anonymous memory file

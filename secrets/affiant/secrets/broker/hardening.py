@@ -1,11 +1,11 @@
 """What the broker does to itself before it reads a value (prctl(2), mlock(2), getrlimit(2); Linux).
 
-1. another user and group, for good, if it was started as root and told which;
+1. another user and group, for good, if it was started as root with a user and a group;
 2. no core file, and not dumpable: its memory and descriptors in ``/proc`` belong to root from then on, so that
    neither its own user nor the agent's can read or trace it;
 3. no new privileges;
 4. its pages stay out of swap, if the machine's limits allow it;
-5. no environment, no working folder, no descriptor that it was not told of.
+5. no environment, no working folder, no descriptor that it was not given.
 
 What could not be done and must be is a refusal; locking memory alone is best effort, and said.
 """
@@ -47,7 +47,7 @@ def drop_privileges(*, uid: int, gid: int) -> None:
     """Become another user for good. Everything that is still to be imported must be imported by now.
 
     Raises:
-        ``broker.configuration``: not started as root, told to stay root, or the way back is open.
+        ``broker.configuration``: not started as root, asked to stay root, or the way back is open.
     """
     if os.geteuid() != 0 or uid <= 0 or gid <= 0:
         raise ConfigurationError(

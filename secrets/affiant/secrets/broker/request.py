@@ -47,7 +47,7 @@ _ONE_HOP: Final = frozenset(
         b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
     }
 )  # fmt: skip
-"""RFC 9110, section 7.6.1; ``Expect``, because nobody here waits for 100."""
+"""RFC 9110, section 7.6.1; ``Expect``, because the broker does not wait for 100."""
 _OURS: Final = frozenset({b"accept-encoding", b"host"})
 _SLICING: Final = frozenset({b"if-range", b"range"})
 _DEFAULT_PORT: Final = {"http": 80, "https": 443}
@@ -75,7 +75,7 @@ class PreparedRequest:
 
 
 def uses_body(request: ExchangeRequest) -> bool:
-    """Whether a secret was decided that stands in the body, or signs one: it must then be there to be prepared."""
+    """Whether a secret was decided that is in the body, or signs one: it must then be there to be prepared."""
     return any(
         surface.startswith("body:") or (request.has_body and is_signing(surface))
         for _, surface in request.uses
@@ -94,7 +94,7 @@ def prepare_request(
     Raises:
         ``broker.request``: not a request that is sent at all.
         SecretNotBound: the secrets in it are not those that were decided, or not bound to this place.
-        PlaceholderMisplaced: a placeholder stands anywhere else.
+        PlaceholderMisplaced: a placeholder is anywhere else.
         ``upstream.upgrade``: it asks for another protocol.
         ``limit_secret_uses``: a secret was used as often as it may be.
         ``secret.sigv4_payload``, ``secret.sigv4_headers``: what the agent signed is not what would be sent.
@@ -127,8 +127,8 @@ def prepare_request(
     filled_body, unfilled = None, request.headers
     if body is not None:
         filled_body = _filled_body(body, in_body, session)
-        filled = _of_length(filled, len(filled_body), instead_of=len(body), told=signing is not None)
-        unfilled = _of_length(unfilled, len(body), instead_of=len(body), told=signing is not None)
+        filled = _of_length(filled, len(filled_body), instead_of=len(body), announced=signing is not None)
+        unfilled = _of_length(unfilled, len(body), instead_of=len(body), announced=signing is not None)
     recorded = _sent_headers(request, unfilled, session)
     sent = SignedHead(_sent_headers(request, filled, session))
     if signing is not None:
@@ -243,13 +243,13 @@ def _signing(uses: tuple[SecretUse, ...], session: BrokerSession) -> Binding | N
 
 
 def _of_length(
-    headers: tuple[HeaderField, ...], size: int, *, instead_of: int, told: bool
+    headers: tuple[HeaderField, ...], size: int, *, instead_of: int, announced: bool
 ) -> tuple[HeaderField, ...]:
-    """The headers with the length of another body, where they tell the one that it takes the place of; or anyway."""
+    """The headers with the length of another body, where they have the one that it takes the place of; or anyway."""
     lengths = [value for name, value in headers if name.lower() == b"content-length"]
     if any(value != b"%d" % instead_of for value in lengths):
         raise NotAllowedError("the body does not have the announced length", code="broker.request")
-    if told and not lengths:
+    if announced and not lengths:
         return (*headers, (b"Content-Length", b"%d" % size))
     return tuple(
         (name, b"%d" % size if name.lower() == b"content-length" else value) for name, value in headers
@@ -257,7 +257,7 @@ def _of_length(
 
 
 def _from_behind(use: SecretUse) -> int:
-    """What stands further back is replaced first, so that places before it stay where they are."""
+    """What is further back is replaced first, so that places before it stay where they are."""
     return -1 if use.place is None else use.place.start
 
 

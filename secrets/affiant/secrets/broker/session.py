@@ -86,7 +86,7 @@ class BrokerSession:
         send it back.
 
         Raises:
-            ``secret.grants``: more than before, or a name that stands twice.
+            ``secret.grants``: more than before, or a name twice.
         """
         names = {grant.name for grant in kept}
         if len(names) != len(kept):
@@ -164,7 +164,7 @@ def open_session(
 ) -> OpenedSession:
     """Resolve every grant that can be resolved. Blocks: call it from a thread. Closes ``descriptors``.
 
-    A grant that cannot be resolved is refused by itself; the others stand.
+    A grant that cannot be resolved is rejected by itself; the others stay.
 
     Raises:
         ``broker.configuration``: another number of descriptors than the configuration names.

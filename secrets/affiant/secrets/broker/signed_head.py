@@ -1,7 +1,7 @@
 """Step 5 of a request: the signature of AWS Signature Version 4, over exactly what goes out. No I/O.
 
 Signed are ``Host``, ``Content-Type``, every ``X-Amz-…`` and whatever the agent's client signed. The agent's own
-signature and what belongs to it are taken out; the broker's instant, body digest and session token come in their place.
+signature and what belongs to it are taken out; the broker's time, body digest and session token come in their place.
 """
 
 from __future__ import annotations

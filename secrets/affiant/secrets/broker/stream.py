@@ -1,6 +1,6 @@
 """One stream, from its first frame to its end: an exchange with an upstream, a token that is fetched, or a redaction.
 
-The request's body goes out while the answer comes in; one that a secret stands in, or signs, is there as a whole before
+The request's body goes out while the answer comes in; one that a secret is in, or signs, is there as a whole before
 anything goes out. The exchange ends when the answer has, when something is refused, or when the supervisor closes it;
 then the connection is cut. The last frame is always the outcome, so that what was done is recorded whatever came of it.
 """
@@ -56,7 +56,7 @@ async def serve_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
             case _:
                 raise MalformedError("a stream that asks for nothing known", code="broker.protocol")
     except (BrokerGone, TimeoutError):
-        pass  # the supervisor closed the stream: nobody is left to tell
+        pass  # the supervisor closed the stream: there is no one to answer
     except AffiantError as error:
         await _tell(writer, error)
     except Exception as error:  # noqa: BLE001 - a mistake of ours ends one exchange, never the process; its text may hold a value
@@ -129,9 +129,7 @@ class _Exchange:
         upstream: Upstream,
     ) -> None:
         """Send and receive at once. Sending ends only by a refusal, or when the supervisor closes."""
-        if (
-            self._session is not self._held.session
-        ):  # it was restricted, and is about to be interrupted
+        if self._session is not self._held.session:  # it was restricted, and is about to be interrupted
             raise NotAllowedError(
                 "the profile was restricted before the request was sent", code="broker.request"
             )
@@ -227,7 +225,7 @@ class _Progress:
 async def _serve_fetch(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, held: Held, name: str, address: str
 ) -> None:
-    """Fetch a token, and say what came of it; given up when the supervisor closes the stream."""
+    """Fetch a token, and report the outcome; abandoned when the supervisor closes the stream."""
     fetching = asyncio.create_task(fetch_token(held, name, address))
     leaving = asyncio.create_task(read_frame(reader))
     try:

@@ -1,7 +1,7 @@
 """Fetching a token: one request to the token endpoint, over a connection of its own.
 
 The supervisor says when, because it records before it happens, and gives the address that it checked; where it goes
-and what is sent stands in the configuration and nowhere else. TLS is verified as with any host, a redirect is no
+and what is sent is in the configuration and nowhere else. TLS is verified as with any host, a redirect is no
 answer, and size and time are bounded. A restriction of the profile interrupts it.
 """
 
@@ -101,12 +101,12 @@ class _Fetch:
             raise TokenUnavailable(
                 "the token endpoint does not answer in time", found=f"{_WITHIN_S} s"
             ) from None
-        except _NO_CONNECTION as error:  # not chained: one text for whatever is told of it
+        except _NO_CONNECTION as error:  # not chained: one text for all of them
             raise TokenUnavailable("the token endpoint cannot be asked", found=error.code) from None
         assert self._status is not None
         issued = parse_token_answer(self._status, headers, body, grant=credential.exchange.grant)
         await session.tokens.keep(self._name, issued, asked_at=asked_at)
-        if self._held.session is not session:  # kept by a session that nobody uses any more
+        if self._held.session is not session:  # kept by a session that is not used any more
             raise NotAllowedError(
                 "the profile was restricted while a token was fetched", code="broker.request"
             )

@@ -57,7 +57,7 @@ async def dial(request: ExchangeRequest, session: BrokerSession) -> AsyncIterato
     """A connection to the checked address; cut when the block ends.
 
     Raises:
-        UpstreamUnreachable: nobody answers there, or TLS fails.
+        UpstreamUnreachable: no answer, or TLS fails.
         UpstreamCertificateInvalid: the certificate does not hold for the host.
         UpstreamTimedOut: it takes too long.
     """
@@ -224,7 +224,7 @@ class Upstream:
                     data = await self._reader.read(_READ_BYTES)
             except TimeoutError:
                 if self.bytes_out > sent:
-                    continue  # the request is still on its way: nobody can expect an answer yet
+                    continue  # the request is still on its way: there cannot be an answer yet
                 raise UpstreamTimedOut("the host does not answer in time", found=f"{limit_ms} ms") from None
             except OSError:
                 raise UpstreamTruncated("the connection was cut") from None

@@ -1,7 +1,7 @@
 """The place of a secret in a request's body: one value of a JSON object, or one field of a form, and all of it.
 
 Such a body is read whole and strictly before anything of it is sent, because two readers must not find two places. The
-placeholder must stand there as it was given out, once, with nothing beside it; every other byte goes on as it came.
+placeholder must be there as it was given out, once, with nothing beside it; every other byte goes on as it came.
 
 >>> BodySurface(json="/auth/token").label, BodySurface(form="client_secret").label
 ('body:json:/auth/token', 'body:form:client_secret')
@@ -86,7 +86,7 @@ class BodySurface:
         return None if found is None else slice(found.start - 1, found.stop - 1)
 
     def _in_object(self, body: bytes, placeholder: bytes) -> slice | None:
-        """The one literal of the placeholder, if another text in its stead would stand where the pointer leads."""
+        """The one literal of the placeholder, if another text in its stead would be where the pointer leads."""
         assert self.json is not None
         literal = b'"%b"' % placeholder
         if body.count(placeholder) != 1 or (at := body.find(literal)) < 0:
@@ -139,7 +139,7 @@ def _read(body: bytes) -> object:
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("a member stands twice")
+        raise ValueError("a member is duplicated")
     return members
 
 

@@ -35,14 +35,14 @@ __all__ = [
 
 
 HeaderField: TypeAlias = tuple[bytes, bytes]
-"""A header's name and value, as they stand in the request."""
+"""A header's name and value, as they are in the request."""
 
 _ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})|\\u00([0-9A-Fa-f]{2})")
 _ESCAPE_OPEN: Final = re.compile(rb"(?:%[0-9A-Fa-f]?|\\(?:u0{0,2}|u00[0-9A-Fa-f]))\Z")
 """A tail that may become an escape with the next chunk."""
 
 _FOREIGN: Final = re.compile(rb"affiant-ph-[0-9A-Za-z]{32}|%b" % SIGNING_ID.pattern)
-"""A placeholder in its default form, whoever's it is (S17)."""
+"""A placeholder in its default form, of any session (S17)."""
 
 _INFLATE_STEP: Final = 1 << 18
 _INFLATE_FREE: Final = 16 << 20
@@ -55,7 +55,7 @@ _WINDOW: Final = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 
 @dataclass(frozen=True, slots=True)
 class SecretUse:
-    """One secret in one request: its placeholder stands as the surface says.
+    """One secret in one request: its placeholder is as the surface says.
 
     Args:
         field: which header holds it; None: the target does, or the body. place: where in that.
@@ -87,7 +87,7 @@ def judge_head(
 
     Raises:
         SecretNotBound: a placeholder in a secret's place, but not at one of its hosts over https.
-        PlaceholderMisplaced: a placeholder anywhere else, or in a header that stands more than once; or one of
+        PlaceholderMisplaced: a placeholder anywhere else, or in a header that is there more than once; or one of
             another session anywhere.
         ``secret.sigv4_*``: a request that is signed with a placeholder, and cannot be signed again.
     """
@@ -102,7 +102,7 @@ def judge_head(
             continue
         _demand_bound(binding, scheme=scheme, host=host, port=port)
         if sum(other.lower() == name.lower() for other, _ in headers) > 1:
-            raise PlaceholderMisplaced("the header of a secret stands more than once", where=binding.name)
+            raise PlaceholderMisplaced("the header of a secret is duplicated", where=binding.name)
         if isinstance(binding.surface, SigningSurface):
             placeholder = binding.placeholder.encode("ascii")
             binding.surface.judge(target=target, headers=headers, placeholder=placeholder)
@@ -250,7 +250,7 @@ def _places(binding: Binding) -> str:
 
 
 class PlaceholderDetector:
-    """One body under way: gives back what may be forwarded, refuses a placeholder in any known spelling.
+    """One body under way: gives back what may be forwarded, rejects a placeholder in any known encoding.
 
     Of an uncompressed body the last bytes that could belong to a placeholder are held back, so that not even a
     part of one is forwarded. Of a compressed body the chunk that completes a placeholder is refused.
@@ -340,7 +340,7 @@ class PlaceholderDetector:
     def _refuse(self, data: bytes) -> None:
         for match in self._searcher.matches(data):
             raise PlaceholderMisplaced(
-                "a placeholder stands where no secret may stand",
+                "a placeholder is where no secret may be",
                 where=self._names[match.key],
                 hint="Send it as the whole value in the place that the profile names, and nowhere else",
             )

@@ -99,7 +99,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """One secret of one session: its name, its placeholder, and where that may stand.
+    """One secret of one session: its name, its placeholder, and where that may be.
 
     No endpoints is a secret that can be named but not used: every use is refused.
     """
@@ -128,10 +128,10 @@ class Binding:
 
 
 class PlaceholderTable:
-    """The placeholders of one session, and every spelling in which they are looked for; immutable.
+    """The placeholders of one session, and every encoding in which they are looked for; immutable.
 
     Raises:
-        ``secret.grants``: a name or a placeholder stands twice, or one placeholder lies inside another.
+        ``secret.grants``: a name or a placeholder is there twice, or one placeholder lies inside another.
     """
 
     __slots__ = ("_by_name", "searcher")
@@ -150,11 +150,11 @@ class PlaceholderTable:
                     )
             self._by_name[binding.name] = binding
         self.searcher = Searcher(
-            (spelling, key)
+            (encoding, key)
             for key, binding in enumerate(self)
-            for spelling in variants(binding.placeholder.encode("ascii"))
+            for encoding in variants(binding.placeholder.encode("ascii"))
         )
-        """Finds any placeholder in any spelling; its keys count the bindings in order."""
+        """Finds any placeholder in any encoding; its keys count the bindings in order."""
 
     def __iter__(self) -> Iterator[Binding]:
         return iter(self._by_name.values())

@@ -87,7 +87,7 @@ def _members(value: SecretValue) -> dict[str, str]:
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("a member stands twice")
+        raise ValueError("a member is duplicated")
     return members
 
 

@@ -1,16 +1,16 @@
 """The place of a key that signs: the ``Authorization`` header of AWS Signature Version 4, made anew by the broker.
 
 The agent's client signs with a placeholder: an access key id that only this session knows, and a secret access key that
-is the same for everybody and worth nothing. The id tells which key is meant. What the client signed is judged here: the
+is the same for everyone and worth nothing. The id says which key is meant. What the client signed is judged here: the
 broker's signature leaves nothing of it out, and nothing of it is sent as another, but for the fields that a signature
 brings with it (:data:`SET_ANEW`) and the framing. Refused is
 
 - another algorithm (SigV4A, SigV2), or another form of the header than clients write (``secret.sigv4_authorization``);
 - another region or service than the profile's (``secret.sigv4_scope``): neither is ever guessed;
-- a signature in the query (``secret.sigv4_presigned``): a key to this request for whoever is given the URL;
+- a signature in the query (``secret.sigv4_presigned``): a key to this request for anyone who is given the URL;
 - a body that is signed in pieces, or whose trailers are (``STREAMING-…``, ``aws-chunked``), or that is another than was
   signed (``secret.sigv4_payload``). ``UNSIGNED-PAYLOAD`` is no promise to break: the broker signs the body;
-- a signed header that stands twice, not at all, or goes out as another (``secret.sigv4_headers``).
+- a signed header that is there twice, not at all, or goes out as another (``secret.sigv4_headers``).
 
 >>> SigningSurface("eu-central-1", "s3").label
 'sigv4:eu-central-1/s3'
@@ -77,7 +77,7 @@ _NEVER_SENT: Final = frozenset(
 )  # fmt: skip
 """What the broker leaves out of a request (``request``)."""
 _OF_EACH_ATTEMPT: Final = frozenset({b"amz-sdk-invocation-id", b"amz-sdk-request"})
-"""What clients tell of an attempt: taken out of a request that somebody must approve, because it differs each time."""
+"""What clients say of an attempt: taken out of a request that a person must approve, because it differs each time."""
 
 MAY_BE_LEFT_OUT: Final = SET_ANEW | _OF_EACH_ATTEMPT | {b"content-length"}
 """What a client may have signed, and the broker sends without, or with a value of its own."""
@@ -242,7 +242,7 @@ def _judge_headers(headers: tuple[_Field, ...], names: tuple[bytes, ...]) -> Non
     for name in {*names, *(name.lower() for name, _ in headers if name.lower().startswith(b"x-amz-"))}:
         values = _values(headers, name)
         if len(values) > 1:
-            raise _altered("a signed header stands more than once", name)
+            raise _altered("a signed header is duplicated", name)
         if not values and name not in _AS_IT_GOES_OUT | _OF_EACH_ATTEMPT:
             raise _altered("a signed header is not in the request", name)
         if any(b"\t" in value for value in values):
@@ -262,7 +262,7 @@ def _values(headers: tuple[_Field, ...], name: bytes) -> list[bytes]:
 
 
 def mint_signing_id(random_bytes: Callable[[int], bytes]) -> str:
-    """A fresh access key id to stand for a key: upper-case letters and digits, as clients expect of one.
+    """A fresh access key id in place of a key: upper-case letters and digits, as clients expect of one.
 
     Args:
         random_bytes: a source of cryptographic randomness (``secrets.token_bytes``).

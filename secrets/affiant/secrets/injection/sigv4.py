@@ -61,7 +61,7 @@ class Signed:
 
     Args:
         authorization: the whole value of ``Authorization``.
-        signature: 64 hexadecimal digits; whoever has it can repeat this request for some minutes.
+        signature: 64 hexadecimal digits; anyone who has it can repeat this request for some minutes.
         keys: the derived keys, 32 bytes each: of the day, the region, the service, and of requests. Secret.
     """
 
@@ -83,7 +83,7 @@ def canonical_path(path: bytes, *, service: str) -> bytes:
     """Step 1, the canonical URI: of S3 the segments encoded once, of others normalised and encoded once more.
 
     Args:
-        path: absolute, as it stands in the request line, without the query.
+        path: absolute, as it is in the request line, without the query.
     """
     if service in S3_SERVICES:
         return b"/".join(_encoded(unquote_to_bytes(segment)) for segment in path.split(b"/"))
@@ -157,7 +157,7 @@ def sign(
     """Steps 1 to 6.
 
     Args:
-        now: the instant of signing, the one that ``X-Amz-Date`` among the headers tells.
+        now: the time of signing, which is in ``X-Amz-Date`` among the headers.
         method, target, headers, payload: as of :func:`canonical_request`.
     """
     at = timestamp(now)

@@ -1,9 +1,9 @@
-"""Surfaces: the one place of a request in which a secret may stand, and how it stands there.
+"""Surfaces: the one place of a request in which a secret may be, and in which form.
 
 Short form (``AUTHORIZATION``): the whole credential of the ``Authorization`` header, in any of ``Bearer X``,
 ``token X``, ``Basic base64(user:X)``, ``Basic base64(X:)`` and ``Basic base64(X:x-oauth-basic)``. Long form: a
 header by name with a format, ``Basic`` with one user, or one parameter of the query, of which the whole value must
-match (``trust.md`` rule 17): what a host stores, an agent could read back, so nothing may stand beside a secret.
+match (``trust.md`` rule 17): what a host stores, an agent could read back, so nothing may be beside a secret.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FORMAT: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
 _SCHEME: Final = re.compile(rb"(bearer|token|basic) ([^\s]+)\Z", re.IGNORECASE)
 _HEADER_VALUE: Final = re.compile(rb"[\x21-\x7e]+\Z")
 _BASIC_PASSWORDS: Final = (b"", b"x-oauth-basic")
-"""What clients send as the password when the token stands in the user's place (git over https)."""
+"""What clients send as the password when the token is the user name (git over https)."""
 
 _PARAMETER: Final = re.compile(r"[A-Za-z0-9._~-]{1,64}\Z")
 _SEPARATORS: Final = re.compile(rb"[&;]")
@@ -104,7 +104,7 @@ class Surface:
         """The header's value with ``secret`` in the placeholder's place. For the broker's process.
 
         Raises:
-            SecretValueInvalid: the secret cannot stand in a header (characters other than visible ASCII).
+            SecretValueInvalid: the secret cannot be in a header (characters other than visible ASCII).
             ``secret.surface``: the header does not hold the placeholder as the surface says.
         """
         replaced = self._replaced(value, placeholder, secret)
@@ -163,7 +163,7 @@ class QuerySurface:
     def place(self, target: bytes, placeholder: bytes) -> slice | None:
         """Where in ``target`` the placeholder is all of this parameter; None where it is not.
 
-        A parameter that stands twice, in any spelling or as a list, is none: two servers would read two values.
+        A parameter that is there twice, in any encoding or as a list, is none: two servers would read two values.
         """
         path, mark, query = target.partition(b"?")
         names = [

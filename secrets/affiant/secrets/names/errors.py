@@ -50,13 +50,13 @@ class SecretValueInvalid(MalformedError):
 
 
 class SecretTooWeak(NotAllowedError):
-    """A value is so short or so regular that redacting it would tell whether a guess was right."""
+    """A value is so short or so regular that redacting it would show whether a guess was right."""
 
     code = "secret_too_weak"
 
 
 class PlaceholderMisplaced(NotAllowedError):
-    """A placeholder stands where no secret may stand: it is not forwarded."""
+    """A placeholder is where no secret may be: it is not forwarded."""
 
     code = "secret.placeholder_misplaced"
 
@@ -68,13 +68,13 @@ class SecretBodyTooLarge(NotAllowedError):
 
 
 class SecretNotBound(NotAllowedError):
-    """A placeholder stands in a request to a host, port, scheme or surface that it is not bound to."""
+    """A placeholder is in a request to a host, port, scheme or surface that it is not bound to."""
 
     code = "secret.not_bound"
 
 
 class TokenUnavailable(UnreachableError):
-    """There is no access token for a secret, and its token endpoint gave none: nobody answered there, or not now."""
+    """There is no access token for a secret, and its token endpoint gave none: it did not answer, or not now."""
 
     code = "secret.exchange_failed"
 

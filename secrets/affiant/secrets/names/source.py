@@ -107,7 +107,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def is_path_segment(text: str) -> bool:
-    """Whether ``text`` may stand between two slashes: letters, digits, ``_``, ``-``, and dots, not first."""
+    """Whether ``text`` may be between two slashes: letters, digits, ``_``, ``-``, and dots, not first."""
     return _SEGMENT.match(text) is not None
 
 

@@ -6,10 +6,10 @@ is the one door, easy to find in review.
 
 A value must be usable and strong (``trust.md`` rule 18; negative test S4):
 
-1. no CR, LF, NUL or other control character: it is going to stand in an HTTP header. The one exception is a private key
-   in PEM (RFC 7468), which never stands in a request: :meth:`SecretValue.require_one_line` keeps it out of all others;
-2. at most 4096 bytes: redaction holds back as many bytes as its longest spelling;
-3. at least 16 bytes and about 40 bits by a generous estimate: redacting an echo tells whether it *was* an echo,
+1. no CR, LF, NUL or other control character: it is going to be in an HTTP header. The one exception is a private key
+   in PEM (RFC 7468), which is never in a request: :meth:`SecretValue.require_one_line` keeps it out of all others;
+2. at most 4096 bytes: redaction holds back as many bytes as its longest encoding;
+3. at least 16 bytes and about 40 bits by a generous estimate: redacting an echo shows whether it *was* an echo,
    which for a short or regular value answers guesses.
 
 >>> SecretValue(b"correct-horse-battery-staple")
@@ -37,7 +37,7 @@ MIN_VALUE_BYTES: Final = 16
 """``trust.md`` rule 18."""
 
 MAX_VALUE_BYTES: Final = 4096
-"""Its longest spelling (``\\u0000`` for each byte) stays below 25 KB, which is what redaction may hold back."""
+"""Its longest encoding (``\\u0000`` for each byte) stays below 25 KB, which is what redaction may hold back."""
 
 MIN_ESTIMATED_BITS: Final = 40
 """Sixteen random decimal digits pass; words said twice, runs and repetitions do not."""
@@ -86,7 +86,7 @@ class SecretValue:
         return self._value
 
     def require_one_line(self) -> None:
-        """Refuse a private key in PEM, where the value itself is going to stand in a request.
+        """Refuse a private key in PEM, where the value itself is going to be in a request.
 
         Raises:
             SecretValueInvalid: it holds line breaks.
@@ -110,7 +110,7 @@ class SecretValue:
 def _not_one_line() -> SecretValueInvalid:
     return SecretValueInvalid(
         "the value holds a line break or another control character",
-        hint="Only one-line values can stand in a request; check for a trailing newline",
+        hint="Only one-line values can be in a request; check for a trailing newline",
     )
 
 

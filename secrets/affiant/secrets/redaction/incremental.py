@@ -1,6 +1,6 @@
 """A redactor that comes to know values while streams are under way: tokens that were not there when it was made.
 
-Whoever holds one, holds it as it is now: a value that is added is replaced from the next piece of every stream on.
+Its holders hold it as it is now: a value that is added is replaced from the next piece of every stream on.
 What a stream gave out before is out, so a value is added before it is put anywhere.
 """
 

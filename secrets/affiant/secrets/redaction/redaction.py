@@ -1,19 +1,19 @@
 """Redacts: wherever a known secret comes back, the response gets its placeholder.
 
-The second line of defence (the first is that no value enters a sandbox). Byte-exact, over every spelling of
+The second line of defence (the first is that no value enters a sandbox). Byte-exact, over every encoding of
 ``variants``, across chunk borders, and the same whatever the chunks are.
 
-**What is held back.** With ``n`` bytes seen and not yet given out and a longest spelling of ``m`` bytes, the
+**What is held back.** With ``n`` bytes seen and not yet given out and a longest encoding of ``m`` bytes, the
 stream gives out everything before position ``n - (m - 1)``: a match that starts before it is complete. It
 holds exactly ``m - 1`` bytes (fewer if fewer are there, or if a match reaches into them), *whatever they are*.
 Holding back only what looks like the beginning of a secret would answer, by its timing, a guess at that
 secret's first bytes, then the next: a door that must not exist.
 
-A *live* stream holds back only a tail with which a spelling begins. It gives out the same bytes, earlier, and
-its timing is such an answer: it is for text that only somebody else sees (the user's terminal), never for
+A *live* stream holds back only a tail with which an encoding begins. It gives out the same bytes, earlier, and
+its timing is such an answer: it is for text that only another person sees (the user's terminal), never for
 anything that goes to the agent.
 
-The replacement is the placeholder itself, so that an agent that re-sends what it was told still works.
+The replacement is the placeholder itself, so that an agent that re-sends what it received still works.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Redactor:
         known = tuple(pairs)
         self._replacements = tuple(replacement for _, replacement in known)
         self._searcher = Searcher(
-            (spelling, key)
+            (encoding, key)
             for key, (value, _) in reversed(tuple(enumerate(known)))  # the first of equal values names it
-            for spelling in variants(value)
+            for encoding in variants(value)
         )
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ class Redactor:
 
     @property
     def held_back(self) -> int:
-        """The most bytes that a stream ever holds back: one fewer than the longest spelling."""
+        """The most bytes that a stream ever holds back: one fewer than the longest encoding."""
         return max(self._searcher.longest - 1, 0)
 
     def redact(self, data: bytes) -> Redacted:
@@ -88,7 +88,7 @@ class Redactor:
 
         Args:
             final: nothing follows ``data``: nothing is held back.
-            live: hold back only what may be the beginning of a spelling (see the module's page).
+            live: hold back only what may be the beginning of an encoding (see the module's page).
         """
         end = len(data)
         if live and not final:

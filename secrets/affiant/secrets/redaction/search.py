@@ -22,7 +22,7 @@ _SHORTEST: Final = 8
 
 
 class Match(NamedTuple):
-    """``data[start:end]`` is a spelling that belongs to ``key``."""
+    """``data[start:end]`` is an encoding that belongs to ``key``."""
 
     start: int
     end: int

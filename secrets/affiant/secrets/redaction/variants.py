@@ -6,7 +6,7 @@ hexadecimal, with and without blanks; UTF-16 in both byte orders; base64 in both
 which covers ``base64(user:secret)``.
 
 Base64 carries 6 bits a character: at an offset, the characters that mix the secret's bits with those of its
-neighbours are not in the spelling. So up to 4 bits at each end of such an echo can remain readable; where the
+neighbours are not in the encoding. So up to 4 bits at each end of such an echo can remain readable; where the
 secret ends the encoding, the tail is spelled too and nothing remains at that end.
 
 What a host computes (another encoding, encryption, every second character) is not found: absence is the first
@@ -51,7 +51,7 @@ _HTML_WRITERS: Final = tuple(
 
 
 def variants(value: bytes) -> frozenset[bytes]:
-    """Every spelling of ``value`` that is looked for, each at least as many bytes long as ``value``."""
+    """Every encoding of ``value`` that is looked for, each at least as many bytes long as ``value``."""
     return frozenset({*_plain(value), *_percent(value), *_escaped(value), *_base64(value)})
 
 
@@ -74,9 +74,9 @@ def _percent(value: bytes) -> Iterator[bytes]:
         quote_plus(value),
         every,
     ):
-        for spelling in (text, text.replace("~", "%7E")):  # RFC 3986 leaves it, WHATWG's forms do not
-            yield spelling.encode()
-            yield _lower_escapes(spelling)
+        for encoded in (text, text.replace("~", "%7E")):  # RFC 3986 leaves it, WHATWG's forms do not
+            yield encoded.encode()
+            yield _lower_escapes(encoded)
     yield every.upper().encode()
 
 
@@ -126,9 +126,9 @@ def _html(text: str) -> Iterator[bytes]:
 
 
 def _base64(value: bytes) -> Iterator[bytes]:
-    for spelling in _standard_base64(value):
-        yield spelling
-        yield spelling.translate(_URL_ALPHABET)
+    for encoded in _standard_base64(value):
+        yield encoded
+        yield encoded.translate(_URL_ALPHABET)
 
 
 def _standard_base64(value: bytes) -> Iterator[bytes]:

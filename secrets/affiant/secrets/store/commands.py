@@ -1,7 +1,7 @@
 """``affiant secret``: the local store, by hand.
 
 A value is asked for without echo, or read from standard input; it is never an argument, because arguments
-stand in the process list and in shell histories. Nothing here ever prints one.
+are in the process list and in shell histories. Nothing here ever prints one.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Format, version 1 (all of the header is authenticated as additional data)::
 The AES key is HKDF-SHA256(key, salt, info "affiant local store v1"), where *key* is the 32 bytes of the key
 file, or scrypt(passphrase, salt, N, r, p, 32) (RFC 7914): a fresh salt means a fresh AES key, so that no nonce
 meets a key twice. The plaintext is RFC 8785 JSON, ``{"secrets": {NAME: {"value": base64url, "version": n}}}``;
-a secret's version counts its settings, and receipts name it. The length of the file tells roughly how much is
+a secret's version counts its settings, and receipts name it. The length of the file shows roughly how much is
 in it. An old copy of the file opens too: the store does not know that there was a newer one.
 """
 

@@ -1,7 +1,7 @@
-"""The local store on disk: two files that nobody else may read, changed under a lock and all at once.
+"""The local store on disk: two files that no other user may read, changed under a lock and all at once.
 
 ``store`` holds the sealed secrets, ``key`` the 32 bytes that open it (absent with a passphrase), ``lock`` is
-held by whoever changes the store. Reading goes through a file descriptor that was checked: a regular file, of
+held by the process that changes the store. Reading goes through a file descriptor that was checked: a regular file, of
 this user (or root), without any right for group and others. Writing makes a new file (``O_EXCL``, 0600),
 flushes it, and renames it over the old one; a crash leaves the old store or the new one.
 """
@@ -42,7 +42,7 @@ class LocalStoreFile:
     Args:
         folder: made when the first secret is set, its parent too (0700 both).
         random_bytes: a source of cryptographic randomness.
-        ask_passphrase: asks whoever sits there; called only for a store that is opened by a passphrase.
+        ask_passphrase: asks the person at the terminal; called only for a store that is opened by a passphrase.
     """
 
     def __init__(
@@ -139,7 +139,8 @@ class LocalStoreFile:
     def _passphrase(self) -> bytes:
         if self._ask_passphrase is None:
             raise ConfigurationError(
-                "the store is opened by a passphrase, and nobody can be asked for it", code="store.key"
+                "the store is opened by a passphrase, and there is no terminal to ask for it",
+                code="store.key",
             )
         return self._ask_passphrase()
 
@@ -168,7 +169,7 @@ class LocalStoreFile:
         folder = self.path.parent
         folder.parent.mkdir(
             mode=0o700, parents=True, exist_ok=True
-        )  # the state folder: nobody else enters it
+        )  # the state folder: no other user enters it
         folder.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE)
         try:

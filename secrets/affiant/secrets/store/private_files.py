@@ -58,7 +58,7 @@ def _require_private(path: Path, status: os.stat_result) -> None:
 
 
 def read_private_descriptor(descriptor: int, *, limit: int) -> bytes:
-    """All of a file from its beginning, wherever the descriptor's position stands.
+    """All of a file from its beginning, wherever the descriptor's position is.
 
     Raises:
         ``store.key``: more than ``limit`` bytes.

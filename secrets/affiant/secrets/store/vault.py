@@ -9,7 +9,7 @@ variables, picks up ``~/.vault-token``, and raises exceptions that carry URL and
 4. every answer is bounded, and its status decides: denied, sealed, standby, rate-limited (V8);
 5. what is raised holds no URL, no server text and no token, and is chained to nothing that does (V5);
 6. a version that was deleted or destroyed is not a value (V9);
-7. with a JWT login, a denial logs in once more, then stands; the token is revoked when the source is closed.
+7. with a JWT login, a denial logs in once more, then counts; the token is revoked when the source is closed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _RAW_ADAPTER: Any = hvac.adapters.RawAdapter
 
 @dataclass(frozen=True, slots=True, repr=False)
 class VaultToken:
-    """A token that somebody else made, and revokes."""
+    """A token that its owner made, and revokes."""
 
     token: str
 

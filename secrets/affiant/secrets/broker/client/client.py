@@ -94,7 +94,7 @@ class BrokerClient:
         local_store: tuple[int, int] | None = None,
         vault_credential: int | None = None,
     ) -> Resolution:
-        """Tell the broker, once, what it serves.
+        """Configure the broker, once.
 
         Args:
             local_store: descriptors of the store and of its key file (or of a file that holds the passphrase).
@@ -134,8 +134,8 @@ class BrokerClient:
     async def restrict(self, kept: Sequence[KeptGrant]) -> None:
         """Have the broker hold less: of each of ``kept`` what it says, and nothing of the others.
 
-        Whatever is on its way to a host is cut. After any refusal but ``secret.grants`` nobody knows what the broker
-        holds.
+        Whatever is on its way to a host is interrupted. After any error but ``secret.grants`` it is not known what the
+        broker holds.
 
         Raises:
             ``secret.grants``: that would be more than before; everything is as it was.
@@ -332,7 +332,7 @@ class BrokeredRequest(_Stream):
         """What came of it. A refusal is in it, not raised.
 
         Raises:
-            BrokerGone: the broker ended, and nobody knows what came of it.
+            BrokerGone: the broker ended, and the outcome is not known.
         """
         while self._outcome is None:
             await self._next()

@@ -1,6 +1,6 @@
 """What supervisor and broker say to each other, as types; each knows its JSON and reads it strictly.
 
-Bytes of HTTP (targets, header names and values) are Latin-1 text in JSON, so that every byte has one spelling.
+Bytes of HTTP (targets, header names and values) are Latin-1 text in JSON, so that every byte has one encoding.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class BrokerPart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A secret of this session: where its value lives, and where its placeholder may stand.
+    """A secret of this session: where its value lives, and where its placeholder may be.
 
     Args:
         reference: ``local:NAME`` or ``vault:<mount>/<path>#<field>``.
@@ -111,7 +111,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class KeptGrant:
-    """What is left of a grant once the session's profile is restricted: where its placeholder may still stand.
+    """What is left of a grant once the session's profile is restricted: where its placeholder may still be.
 
     Args:
         max_uses: as of a grant, counted from the session's start.
@@ -208,7 +208,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """All that a broker is told, once, before its first exchange.
+    """All that a broker gets, once, before its first request.
 
     Args:
         roots: extra roots of upstream hosts, in PEM.
@@ -252,7 +252,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """How well the broker is protected; told, not assumed.
+    """How well the broker is protected; reported, not assumed.
 
     Args:
         dumpable: whether its memory could be dumped or traced by its own user.

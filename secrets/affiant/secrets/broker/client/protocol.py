@@ -123,7 +123,7 @@ class ControlChannel:
     async def send(self, members: Mapping[str, object], descriptors: tuple[int, ...] = ()) -> None:
         """Send one message; ``descriptors`` remain the caller's to close.
 
-        A message that was begun is sent whole, also when whoever sends it is cancelled.
+        A message that was begun is sent whole, also when its sender is cancelled.
 
         Raises:
             BrokerGone: the other side closed, or this one.

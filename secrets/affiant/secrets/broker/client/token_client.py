@@ -38,7 +38,7 @@ async def fetch_token(client: BrokerClient, name: str, address: str) -> Exchange
         address: the checked address of the secret's token endpoint.
 
     Raises:
-        BrokerGone: the broker ended, and nobody knows what came of it. ``broker.protocol``: it answers something else.
+        BrokerGone: the broker ended, and the outcome is not known. ``broker.protocol``: it answers something else.
     """
     answer = await _asked(client, {"op": "fetch_token", "name": name, "address": address})
     return ExchangeOutcome.from_json(answer)

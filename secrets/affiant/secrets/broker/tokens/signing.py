@@ -67,7 +67,7 @@ def signed_assertion(exchange: TokenExchange, value: SecretValue, *, now: int, t
 def _signing_key(value: SecretValue) -> tuple[_Key, str]:
     try:
         key = load_pem_private_key(value.reveal(), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):  # not chained: it may tell of the key
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # not chained: it may say something of the key
         raise _no_key("it cannot be read") from None
     match key:
         case RSAPrivateKey() if key.key_size >= _MIN_RSA_BITS:

@@ -1,6 +1,6 @@
 """A token endpoint's answer, read strictly: a token and how long it holds (RFC 6749, section 5.1). No I/O.
 
-Nothing of the answer stands in a refusal, but for the error's name where it is one of RFC 6749, section 5.2.
+Nothing of the answer is in an error, but for the error's name where it is one of RFC 6749, section 5.2.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_TOKEN_ANSWER: Final = 1 << 16
 """Bytes of a body."""
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*\Z")
-"""RFC 6750, section 2.1: all that can stand behind ``Bearer``."""
+"""RFC 6750, section 2.1: all that can follow ``Bearer``."""
 _ISSUED_TYPES: Final = frozenset(
     f"urn:ietf:params:oauth:token-type:{kind}" for kind in ("access_token", "jwt")
 )

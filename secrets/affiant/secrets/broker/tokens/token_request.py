@@ -1,7 +1,7 @@
-"""From a secret to the request that is sent to its token endpoint, and to nobody else. No I/O.
+"""From a secret to the request that is sent to its token endpoint, and nowhere else. No I/O.
 
-Every request is made twice: as it is sent, and as it is recorded, with the placeholder where the secret, or what is
-made of it, stands.
+Every request is made twice: as it is sent, and as it is recorded, with the placeholder in place of the secret, or of
+what is made of it.
 """
 
 from __future__ import annotations

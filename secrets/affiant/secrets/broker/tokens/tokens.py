@@ -1,9 +1,9 @@
 """The tokens of one session: one for each secret that is exchanged, in memory, for as long as it holds.
 
 A token is put into requests until shortly before its issuer says that it ends, a day at most; where its issuer does
-not say, for five minutes. One that a host does not take (401) is given up, if it is not quite new: a host that takes
+not say, for five minutes. One that a host does not take (401) is abandoned, if it is not quite new: a host that takes
 none must not have one fetched for every request. All of them are replaced in answers until they have ended, also those
-that were given up: so many are never fetched that one would have to be forgotten before.
+that were abandoned: so many are never fetched that one would have to be forgotten before.
 
 The credentials are here too, so that nothing but the request to the token endpoint finds them.
 """
@@ -34,9 +34,9 @@ _MAX_USED_S: Final = 24 * 3600
 _BEFORE_END_S: Final = 60
 """So long before its end a token is not used any more, or a fifth of its time, if that is less: requests take time."""
 _MIN_AGE_S: Final = 60
-"""A younger token is not given up for a 401."""
+"""A younger token is not abandoned for a 401."""
 _MOST_FOR_401: Final = 8
-"""With so many tokens of a secret that have not ended, none is given up for a 401."""
+"""With so many tokens of a secret that have not ended, none is abandoned for a 401."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Tokens:
                 del self._held[name]
 
     def _counts(self, token: SecretValue) -> bool:
-        """Whether a token may still be worth something to somebody."""
+        """Whether a token may still be accepted somewhere."""
         return self.instants.monotonic() < self._ends[token][1]
 
     def restricted(self, names: Collection[str]) -> Tokens:
