@@ -1,7 +1,7 @@
 // L1, the chains: whole, linked, booted, in rhythm, with nothing after an end.
 
 import { byChain } from "./case.mjs";
-import { afterEnd, demandNone, linkOf, offRhythm, outOfTime, withoutBoot } from "./chain_rules.mjs";
+import { afterEnd, brokenLinks, demandNone, linkOf, offRhythm, outOfTime, withoutBoot } from "./chain_rules.mjs";
 import { placeOf } from "./erasure_checks.mjs";
 import { Refusal } from "./refusals.mjs";
 import { held } from "./verdict.mjs";
@@ -49,10 +49,11 @@ export function checkContiguous(subject) {
   const notes = [];
   let gone = 0;
   for (const [party, chn, chain] of eachChain(subject)) {
-    const [main, later] = partsOf(party, chain);
+    const [main] = partsOf(party, chain);
+    const links = linksOf(party, main.length, chain, subject.erased);
+    demandNone(brokenLinks(links));
+    gone += links.length - chain.length;
     const skipped = party.statement.role === "gateway" ? skippedAfterBoot(main) : 0;
-    gone += demandLinks(skipped > 0 ? main.slice(1) : main, subject.erased);
-    demandOrder([main.at(-1), ...later]);
     if (skipped > 0) notes.push(`records 1 to ${skipped} of ${chn} not here`);
   }
   const text = `${subject.records.length} records, links unbroken`;
@@ -122,45 +123,21 @@ function partsOf({ statement }, chain) {
   return [chain.slice(0, last + 1), chain.slice(last + 1)];
 }
 
-/** How many records are missing by order; whatever else is missing is refused. */
-function demandLinks(chain, erased) {
-  let gone = 0;
-  for (const [index, record] of chain.entries()) {
-    if (index === 0) continue;
-    const before = chain[index - 1];
-    const missing = record.seq - before.seq - 1;
-    let { rh } = before;
-    // Numbers are whatever was signed: nothing here grows with them.
-    if (missing < 0 || missing > erased.size) throw missed(before, record);
-    for (let seq = before.seq + 1; seq < record.seq; seq += 1) {
-      const named = erased.get(placeOf({ chn: record.chn, seq }));
-      if (named?.level !== 2) throw missed(before, record);
-      rh = named.rh;
-    }
-    demandLink(rh, record);
-    gone += missing;
-  }
-  return gone;
+/** The links of a chain, and of what is missing in it by order; after the first `count`, any may be left out. */
+function linksOf({ statement }, count, chain, erased) {
+  return chain.flatMap((record, at) => {
+    if (at === 0) return [linkOf(record)];
+    const before = chain[at - 1];
+    const maySkip = at >= count || (at === 1 && statement.role === "gateway");
+    if (maySkip) return [{ ...linkOf(record), skipped: Math.max(0, record.seq - before.seq - 1) }];
+    return [...erasedBetween(before, record, erased), linkOf(record)];
+  });
 }
 
-/** Records that may stand alone: their numbers grow, and neighbours are linked. */
-function demandOrder(records) {
-  for (const [index, record] of records.entries()) {
-    const before = records[index - 1];
-    if (before === undefined) continue;
-    if (record.seq <= before.seq) throw missed(before, record);
-    if (record.seq === before.seq + 1) demandLink(before.rh, record);
-  }
-}
-
-function demandLink(rh, record) {
-  if (record.prev !== rh) throw gap("the link names another record", record, rh, record.prev);
-}
-
-function missed(before, record) {
-  return gap("records are missing or repeated", record, `seq ${before.seq + 1}`, `seq ${record.seq}`);
-}
-
-function gap(message, record, expected, found) {
-  return new Refusal("chain.gap", message, { where: record.jti, expected, found });
+/** The links of all that is between two records, if an order names each; else none. */
+function erasedBetween(before, record, erased) {
+  const missing = record.seq - before.seq - 1;
+  if (missing < 1 || missing > erased.size) return []; // numbers are whatever was signed: nothing here grows with them
+  const found = Array.from({ length: missing }, (_, at) => erased.get(placeOf({ chn: record.chn, seq: before.seq + 1 + at })));
+  return found.every((each) => each?.level === 2) ? found.map((each) => ({ ...each, prev: null })) : [];
 }

@@ -41,6 +41,21 @@ export function* withoutBoot(chain, keysetDigest) {
   }
 }
 
+/** No number missing or twice, but for `skipped` links that are left out; each link names the record before it. */
+export function* brokenLinks(chain) {
+  for (const [at, link] of chain.entries()) {
+    const before = chain[at - 1];
+    if (before === undefined || link.skipped > 0) continue;
+    if (link.seq !== before.seq + 1) {
+      const facts = { expected: `seq ${before.seq + 1}`, found: `seq ${link.seq}` };
+      yield broken(link, "chain.gap", "records are missing or repeated", link.jti, facts);
+    } else if (link.prev !== null && link.prev !== before.rh) {
+      const facts = { expected: before.rh, found: link.prev };
+      yield broken(link, "chain.gap", "the link names another record", link.jti, facts);
+    }
+  }
+}
+
 /** Nothing stands after an end record. */
 export function* afterEnd(chain) {
   const end = chain.findIndex((link) => link.kind === "end");

@@ -2,7 +2,7 @@
 // number, time and hash, so that a chain is whole over what was withheld, and the link over it is still compared.
 
 import { signersByChain } from "./case.mjs";
-import { afterEnd, linkOf, offRhythm, outOfTime, withoutBoot } from "./chain_rules.mjs";
+import { afterEnd, brokenLinks, linkOf, offRhythm, outOfTime, withoutBoot } from "./chain_rules.mjs";
 import { fromBase64url, toHex } from "./encoding.mjs";
 import { Refusal } from "./refusals.mjs";
 
@@ -91,20 +91,4 @@ function ofLeaf(leaf) {
 function skippedBy(before, leaf) {
   if (before === undefined || before.stretch === leaf.stretch) return 0;
   return Math.max(0, leaf.seq - before.seq - 1);
-}
-
-/** No number missing or twice, beside what is left out with its leaves; each link names the record before it. */
-function* brokenLinks(links) {
-  for (const [at, link] of links.entries()) {
-    const before = links[at - 1];
-    if (before === undefined || link.skipped > 0) continue;
-    const facts = { where: link.jti };
-    if (link.seq !== before.seq + 1) {
-      Object.assign(facts, { expected: `seq ${before.seq + 1}`, found: `seq ${link.seq}` });
-      yield { link, refusal: new Refusal("chain.gap", "records are missing or repeated", facts) };
-    } else if (link.prev !== null && link.prev !== before.rh) {
-      Object.assign(facts, { expected: before.rh, found: link.prev });
-      yield { link, refusal: new Refusal("chain.gap", "the link names another record", facts) };
-    }
-  }
 }
