@@ -18,27 +18,24 @@ const MAX_PATH = 63;
 /** `{tsr: [{checkpoint, consistency: [bytes], tokens: [bytes]}], sigstore: [...]}`; refuses every other form. */
 export function parseAnchors(value) {
   demandMembers(value, ["tsr", "sigstore"], "anchors");
-  const tsr = listOf(value.tsr, 0, MAX_ANCHORS, "anchors.tsr").map((entry, index) => {
-    const where = `anchors.tsr[${index}]`;
-    demandMembers(entry, ["checkpoint", "consistency", "tokens"], where);
+  const tokensOf = (tokens, where) => listOf(tokens, 1, MAX_TOKENS, where).map((text) => bytesOf(text, MAX_TOKEN, where));
+  return {
+    tsr: entriesOf(value, "tsr", "tokens", tokensOf),
+    sigstore: entriesOf(value, "sigstore", "bundle", (text, where) => bytesOf(text, MAX_SIGSTORE, where)),
+  };
+}
+
+/** The anchors of one kind; `read`: what reads their own member. */
+function entriesOf(anchors, kind, member, read) {
+  return listOf(anchors[kind], 0, MAX_ANCHORS, `anchors.${kind}`).map((entry, index) => {
+    const where = `anchors.${kind}[${index}]`;
+    demandMembers(entry, ["checkpoint", "consistency", member], where);
     return {
       checkpoint: nameOf(entry.checkpoint, where),
       consistency: hashesOf(entry.consistency, `${where}.consistency`),
-      tokens: listOf(entry.tokens, 1, MAX_TOKENS, `${where}.tokens`).map((text) =>
-        bytesOf(text, MAX_TOKEN, `${where}.tokens`),
-      ),
+      [member]: read(entry[member], `${where}.${member}`),
     };
   });
-  const sigstore = listOf(value.sigstore, 0, MAX_ANCHORS, "anchors.sigstore").map((entry, index) => {
-    const where = `anchors.sigstore[${index}]`;
-    demandMembers(entry, ["checkpoint", "consistency", "bundle"], where);
-    return {
-      checkpoint: nameOf(entry.checkpoint, where),
-      consistency: hashesOf(entry.consistency, `${where}.consistency`),
-      bundle: bytesOf(entry.bundle, MAX_SIGSTORE, `${where}.bundle`),
-    };
-  });
-  return { tsr, sigstore };
 }
 
 function nameOf(value, where) {

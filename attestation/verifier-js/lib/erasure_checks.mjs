@@ -26,8 +26,8 @@ export async function checkAuthority(subject) {
       orders.push(record.jti);
       for (const item of itemsOf(record)) {
         demandNamed(subject, party, item, here);
-        if (item.level === 3) takeChain(pruned, item);
-        else take(found, item);
+        if (item.level === 3) take(pruned, item.chn, item);
+        else take(found, placeOf(item), item);
       }
     }
   }
@@ -138,22 +138,14 @@ function originOf(subject, { statement }) {
   return subject.gateways.find((party) => party.statement.keysetDigest === wanted)?.statement.log?.origin ?? null;
 }
 
-/** Keeps the higher level where two orders name one record. */
-function take(found, item) {
-  const before = found.get(placeOf(item));
-  if (before !== undefined && before.rh !== item.rh) {
-    throw unauthorized("two erasures name two records of one number", item.order);
-  }
-  if (before === undefined || before.level < item.level) found.set(placeOf(item), item);
-}
-
-/** Whole chains, which excuse nothing in a bundle; keeps the longer stretch where two orders name one chain. */
-function takeChain(pruned, item) {
-  const before = pruned.get(item.chn);
+/** Keeps an item where nothing of its name is kept: of records the higher level, of chains the longer stretch. */
+function take(kept, name, item) {
+  const before = kept.get(name);
   if (before !== undefined && before.seq === item.seq && before.rh !== item.rh) {
     throw unauthorized("two erasures name two records of one number", item.order);
   }
-  if (before === undefined || before.seq < item.seq) pruned.set(item.chn, item);
+  const isMore = before === undefined || before.seq < item.seq || (before.seq === item.seq && before.level < item.level);
+  if (isMore) kept.set(name, item);
 }
 
 function tell(found, pruned, here) {

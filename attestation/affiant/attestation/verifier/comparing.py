@@ -37,7 +37,6 @@ __all__ = [
     "instant_of",
     "known_of",
     "quotes_of",
-    "told",
     "worth_of",
 ]
 
@@ -161,8 +160,3 @@ def instant_of(seconds: int, now: datetime) -> datetime:
         return min(now, datetime.fromtimestamp(seconds, UTC))
     except (ValueError, OverflowError, OSError):
         return now
-
-
-def told(instant: datetime) -> str:
-    """RFC 3339, UTC."""
-    return instant.astimezone(UTC).strftime(_TEXT)

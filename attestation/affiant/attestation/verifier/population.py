@@ -20,7 +20,7 @@ def time_of(case: Case | None) -> TimeBounds | None:
         return None
     time_bounds = case.time_bounds if "time.bracket" in case.established else {}
     stamps = [found for code, found in case.stamps.items() if code in case.established]
-    judged = [r.rh for each in case.sessions for r in (*each.gateway, *each.supervisor.records)]
+    judged = [record.rh for each in case.sessions for record in each.records]
     return around(
         [_narrowed(time_bounds.get(rh), stamps, rh) for rh in judged or {*time_bounds, *chain(*stamps)}]
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verifier.across import MAX_FACTS, Across
+from affiant.attestation.verifier.case.question import told
 from affiant.attestation.verifier.combined import CombinedVerdict, Judged
 from affiant.attestation.verifier.trace import left_by
 from affiant.attestation.verifier.verify_bundle import Examined
@@ -38,13 +39,13 @@ def judge_several(
     for count, (name, examine) in enumerate(bundles, start=1):
         examined = examine()
         across.add(name, left_by(examined))
-        told = examined.verdict.timeline
-        kept = told[:moments]
+        timeline = examined.verdict.timeline
+        kept = timeline[:moments]
         moments -= len(kept)
-        judged.append(Judged(name, replace(examined.verdict, timeline=kept), len(told) - len(kept)))
+        judged.append(Judged(name, replace(examined.verdict, timeline=kept), len(timeline) - len(kept)))
         judged_one(count)
     return CombinedVerdict(
-        at=at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        at=told(at),
         trust=trust.digest,
         build=build,
         judged=judged,

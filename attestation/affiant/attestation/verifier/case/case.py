@@ -114,6 +114,11 @@ class Session:
     narrowings: tuple[Narrowing, ...] = ()
     """Of its profile, in order, once ``pol.bound`` has read them."""
 
+    @property
+    def records(self) -> Sequence[VerifiedReceipt]:
+        """Both signers': the gateway's first."""
+        return [*self.gateway, *self.supervisor.records]
+
     def the(self, kind: str) -> VerifiedReceipt | None:
         """The gateway's only record of ``kind``, if there is one."""
         return next((record for record in self.gateway if record.kind == kind), None)

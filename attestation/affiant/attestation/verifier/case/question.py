@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from affiant.attestation.tdx.quote.quote import TDQuote
     from affiant.attestation.tdx.tcb.collateral import Collateral
 
-__all__ = ["Comparison", "Progress", "Question"]
+__all__ = ["Comparison", "Progress", "Question", "told"]
 
 Progress = Callable[[str, int, int], None]
 """What is being done, how much of it is done, and how much there is."""
@@ -73,5 +73,10 @@ class Question:
 
     @property
     def time(self) -> str:
-        """The time judged at: RFC 3339, UTC."""
-        return self.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        """The time judged at, as it is told."""
+        return told(self.at)
+
+
+def told(time: datetime) -> str:
+    """RFC 3339, UTC."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

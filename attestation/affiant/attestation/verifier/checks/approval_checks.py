@@ -15,7 +15,6 @@ profile does whose trusted root it is verified under, offline.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -30,7 +29,7 @@ from affiant.attestation.verdict.errors import EvidenceUnbound, NotAccepted, Not
 from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case
 from affiant.attestation.verifier.case.epochs import epochs_of
-from affiant.attestation.verifier.checks.policy_checks import POLICY_DOMAIN
+from affiant.attestation.verifier.checks.policy_checks import profile_digest_of
 from affiant.errors import AffiantError
 
 if TYPE_CHECKING:
@@ -104,11 +103,7 @@ def check_approvals(case: Case) -> Finding:
     done: set[str] = set()
     identities: set[str] = set()
     for session in case.sessions:
-        naming = [
-            record
-            for record in [*session.gateway, *session.supervisor.records]
-            if record.member("apr") is not None
-        ]
+        naming = [record for record in session.records if record.member("apr") is not None]
         if not naming:
             continue
         approvers = [_approvers_of(case, epoch.profile_digest) for epoch in epochs_of(session)]
@@ -180,7 +175,7 @@ def _text_of(sig: str, case: Case) -> str:
 
 def _approvers_of(case: Case, wanted: str) -> NamedApprovers:
     for raw in case.bundle.policies.values():
-        if "sha384:" + hashlib.sha384(POLICY_DOMAIN + raw).hexdigest() == wanted:
+        if profile_digest_of(raw) == wanted:
             try:
                 return case.verifiers.approvals.approvers_of(raw)
             except AffiantError as error:

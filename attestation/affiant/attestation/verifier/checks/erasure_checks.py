@@ -7,6 +7,7 @@ into the case. That something was deleted is never said: an order proves that it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from affiant.attestation.erasure.orders import verify_order
 from affiant.attestation.records.receipt import VerifiedReceipt
@@ -18,6 +19,7 @@ from affiant.errors import AffiantError
 __all__ = ["check_authority", "check_holds"]
 
 _Here = Mapping[tuple[str, int], VerifiedReceipt]
+_T = TypeVar("_T")
 
 
 class ErasureUnauthorized(ChainBroken):
@@ -51,9 +53,9 @@ def check_authority(case: Case) -> Finding:
                 for item in _items(record):
                     _demand_named(case, party, item, here)
                     if item.level == 3:
-                        _take_chain(pruned, item)
+                        _take(pruned, item.chn, item)
                     else:
-                        _take(found, item)
+                        _take(found, (item.chn, item.seq), item)
     case.erased, case.pruned = found, pruned
     if orders:
         return Finding(_told(found, pruned, here), Tier.WARNING, tuple(orders))
@@ -120,22 +122,13 @@ def _origin(case: Case, party: Party) -> str | None:
     return next((log.origin for log in logs if log is not None), None)
 
 
-def _take(found: dict[tuple[str, int], Erased], item: Erased) -> None:
-    """Keep the higher level where two orders name one record."""
-    before = found.get((item.chn, item.seq))
-    if before is not None and before.rh != item.rh:
-        raise ErasureUnauthorized("two erasures name two records of one number", where=item.order)
-    if before is None or before.level < item.level:
-        found[item.chn, item.seq] = item
-
-
-def _take_chain(pruned: dict[str, Erased], item: Erased) -> None:
-    """Keep the longer stretch where two orders name one chain."""
-    before = pruned.get(item.chn)
+def _take(kept: dict[_T, Erased], name: _T, item: Erased) -> None:
+    """Keep ``item`` where nothing of its name is kept: of records the higher level, of chains the longer stretch."""
+    before = kept.get(name)
     if before is not None and before.seq == item.seq and before.rh != item.rh:
         raise ErasureUnauthorized("two erasures name two records of one number", where=item.order)
-    if before is None or before.seq < item.seq:
-        pruned[item.chn] = item
+    if before is None or (before.seq, before.level) < (item.seq, item.level):
+        kept[name] = item
 
 
 def _told(found: Mapping[tuple[str, int], Erased], pruned: Mapping[str, Erased], here: _Here) -> str:

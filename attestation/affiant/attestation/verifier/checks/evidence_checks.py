@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -164,11 +164,15 @@ def appraise_quoted(case: Case, party: Party, quoted: Quoted) -> Appraisal:
     parsed = quotes.parse(quoted.evidence.quote)
     at, seen = party.at or case.at, None
     if newer is None or newer.collateral is None:
-        collateral = _archived(case, quoted.collateral, at)
+        raw = quoted.collateral
+        collateral = _verified(
+            case, sha256_name(raw), at, lambda: quotes.parse_collateral(parse_endorsements(raw))
+        )
     else:
         # Old but valid collateral would hide what was published since: it is no newer look at anything.
         seen = newer.marks.get(quoted.evd)
-        collateral = _own(case, newer.collateral(parsed), at)
+        own = newer.collateral(parsed)
+        collateral = _verified(case, own.digest, at, lambda: own)
     quoted.mark = quotes.mark_of(collateral)
     quote = quoted.verified = quotes.verify(parsed, collateral, now=at, seen=seen)
     wanted, boot, later = _expected(case, party, quoted)
@@ -192,25 +196,13 @@ def appraise_quoted(case: Case, party: Party, quoted: Quoted) -> Appraisal:
     raise refusal
 
 
-def _archived(case: Case, endorsements: bytes, at: datetime) -> VerifiedCollateral:
-    """The collateral in the bundle, verified once."""
-    name = sha256_name(endorsements), at
-    if (known := case.collateral.get(name)) is None:
-        items = case.verifiers.quotes.parse_collateral(parse_endorsements(endorsements))
-        known = case.collateral[name] = _verified(case, items, at)
+def _verified(case: Case, name: str, at: datetime, read: Callable[[], Collateral]) -> VerifiedCollateral:
+    """The collateral that ``read`` gives, verified once under its name."""
+    if (known := case.collateral.get((name, at))) is None:
+        roots = case.trust.root_names_at(at)
+        known = case.verifiers.quotes.verify_collateral(read(), now=at, roots=roots)
+        case.collateral[name, at] = known
     return known
-
-
-def _own(case: Case, items: Collateral, at: datetime) -> VerifiedCollateral:
-    """The reader's, verified once."""
-    name = items.digest, at
-    if (known := case.collateral.get(name)) is None:
-        known = case.collateral[name] = _verified(case, items, at)
-    return known
-
-
-def _verified(case: Case, items: Collateral, at: datetime) -> VerifiedCollateral:
-    return case.verifiers.quotes.verify_collateral(items, now=at, roots=case.trust.root_names_at(at))
 
 
 def _references(case: Case, at: datetime) -> list[ReferenceValues]:

@@ -26,9 +26,10 @@ __all__ = [
     "check_policy_bound",
     "check_private",
     "check_rootfs",
+    "profile_digest_of",
 ]
 
-POLICY_DOMAIN: Final = b"affiant.policy/1\n"
+_DOMAIN: Final = b"affiant.policy/1\n"
 """A profile's digest is SHA-384 over this and its normal form (policy specification, "Canonical digest")."""
 
 
@@ -121,14 +122,15 @@ def check_policy_bound(case: Case) -> Finding:
 
 
 def _profiles_here(case: Case) -> None:
-    here = {_digest_of(raw) for raw in case.bundle.policies.values()}
+    here = {profile_digest_of(raw) for raw in case.bundle.policies.values()}
     for session in case.sessions:
         if not {epoch.profile_digest for epoch in epochs_of(session)} <= here:
             raise NotMade("the bundle does not carry the profile's normal form, of every epoch")
 
 
-def _digest_of(normal_form: bytes) -> str:
-    return "sha384:" + hashlib.sha384(POLICY_DOMAIN + normal_form).hexdigest()
+def profile_digest_of(normal_form: bytes) -> str:
+    """The digest of a profile, as records name it."""
+    return "sha384:" + hashlib.sha384(_DOMAIN + normal_form).hexdigest()
 
 
 def _bound(sessions: Sequence[Session]) -> Finding:
@@ -251,7 +253,7 @@ def check_isolation(case: Case) -> Finding:
         start = session.the("session-start")
         assert start is not None
         floors = [session.manifest.isolation_floor, case.trust.isolation_floor or "namespace"]
-        for record in [*session.gateway, *session.supervisor.records]:
+        for record in session.records:
             found = [
                 value for value in (record.member("agt", "iso"), record.member("iso")) if value is not None
             ]

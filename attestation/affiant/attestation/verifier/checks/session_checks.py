@@ -280,7 +280,7 @@ def check_sealed(case: Case) -> Finding:
     def examine(session: Session) -> None:
         close = session.the("session-close")
         assert session.activation is not None
-        for record in [*session.gateway, *session.supervisor.records]:
+        for record in session.records:
             if close is not None and record.role == "gateway" and record.seq > close.seq:
                 raise AfterClose("a record after the close", where=record.jti)
             if record.iat > session.activation.expires + case.trust.clock_tolerance_s and record is not close:
@@ -295,7 +295,7 @@ def check_peer(case: Case) -> Finding:
     case.need("session.order")
 
     def examine(session: Session) -> None:
-        both = {record.rh: record for record in [*session.gateway, *session.supervisor.records]}
+        both = {record.rh: record for record in session.records}
         gone = case.gone(session)
         erased = {
             "gateway": {each.rh: each for each in gone.supervisor},
@@ -443,7 +443,7 @@ def check_decisions(case: Case) -> Finding:
 
     def examine(session: Session) -> Finding | None:
         opaque = []
-        for record in [*session.gateway, *session.supervisor.records]:
+        for record in session.records:
             denied = record.member("pol", "dec") in ("deny", "ask")
             if denied and _is_done(record):
                 raise DecisionMismatch("done although it was denied", where=record.jti)

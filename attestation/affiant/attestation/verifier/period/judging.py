@@ -20,8 +20,9 @@ from affiant.attestation.verdict.since_archived import QuoteChanged
 from affiant.attestation.verdict.timeline import Moment, timeline_of
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verifier.case.case import Case, Newer, Party, Session
+from affiant.attestation.verifier.case.question import told
 from affiant.attestation.verifier.case.signer_evidence import Quoted
-from affiant.attestation.verifier.comparing import NOT_JUDGED, held_against, quotes_of, told, worth_of
+from affiant.attestation.verifier.comparing import NOT_JUDGED, held_against, quotes_of, worth_of
 from affiant.attestation.verifier.period.log.seen import Refused, Seen, Statements, look
 from affiant.attestation.verifier.period.work import Judged, Kept, Setting, Then, Work, case_rows
 from affiant.attestation.verifier.population import state_of
