@@ -38,9 +38,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -55,17 +55,17 @@ from affiant.attestation.signatures.profiles.accepted_signers import (
     signers_document,
 )
 from affiant.attestation.signatures.profiles.errors import SignersInvalid
-from affiant.attestation.signatures.sigstore.sigstore_root import SigstoreRoot, parse_sigstore_root
+from affiant.attestation.signatures.sigstore.sigstore_root import parse_sigstore_root
 from affiant.attestation.signatures.timestamps.errors import AnchorSettingsInvalid
-from affiant.attestation.signatures.timestamps.roots import TSARoot, parse_root
+from affiant.attestation.signatures.timestamps.roots import parse_root
 from affiant.attestation.statements.gateway_config import local_gateway_config
-from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
 from affiant.attestation.tlog.errors import NoteMalformed, QuorumMalformed
 from affiant.attestation.tlog.note_keys import LogKey, parse_vkey
 from affiant.attestation.tlog.quorum import WitnessPolicy, parse_witness_policy
 from affiant.attestation.verdict.accepted_values import ATTESTED, TrustFile
 from affiant.attestation.verdict.codes import CODES
-from affiant.errors import MalformedError
+from affiant.errors import AffiantError, MalformedError
 
 __all__ = [
     "TrustFile",
@@ -90,6 +90,9 @@ _LISTS: Final = (
     "erasure_authorities",
 )
 _PLAIN: Final = frozenset({"typ", "isolation_floor", "clock_tolerance_s", "require"})
+_Lists = Mapping[str, Sequence[tuple[Entry, object]]]
+"""Name of a list -> its entries, each with its value."""
+_T = TypeVar("_T")
 _FLOORS: Final = ("userspace-kernel", "namespace")
 
 
@@ -135,18 +138,24 @@ def parse_trust_file(data: bytes) -> TrustFile:
     return TrustFile(
         raw=data,
         tee_roots=tuple(_root_entry(entry, raw) for entry, raw in lists["tee_roots"]),
-        reference_values=tuple(_reference_entry(entry, raw) for entry, raw in lists["reference_values"]),
-        gateway_configs=_named(lists, "gateway_configs"),
-        profiles=_named(lists, "profiles"),
-        rootfs=_named(lists, "rootfs"),
-        log=_logs(lists),
-        witnesses=_witnesses(lists),
-        tsa_roots=_tsa_roots(lists),
-        sigstore_root=_sigstore_root(lists),
+        reference_values=tuple(
+            (entry, parse_reference_values(canonical(raw))) for entry, raw in lists["reference_values"]
+        ),
+        gateway_configs=_digests(lists, "gateway_configs"),
+        profiles=_digests(lists, "profiles"),
+        rootfs=_digests(lists, "rootfs"),
+        log=_named(lists, "log", _is_log, "not a log", "attested, or an Ed25519 vkey"),
+        witnesses=_parsed(lists, "witnesses", _witness_policy, "not a witness policy", QuorumMalformed),
+        tsa_roots=_parsed(lists, "tsa_roots", parse_root, "not a timestamp authority", AnchorSettingsInvalid),
+        sigstore_root=_parsed(
+            lists, "sigstore_root", parse_sigstore_root, "not a signer by sigstore", AnchorSettingsInvalid
+        ),
         isolation_floor=_floor(value.get("isolation_floor")),
         clock_tolerance_s=_tolerance(value.get("clock_tolerance_s", 60)),
         require=_require(value.get("require")),
-        erasure_authorities=_authorities(lists),
+        erasure_authorities=_parsed(
+            lists, "erasure_authorities", public_key_of, "not an authority's key", MalformedError
+        ),
         profile_signers=_profile_signers(lists),
     )
 
@@ -185,10 +194,6 @@ def _root_entry(entry: Entry, raw: object) -> Entry:
     return entry
 
 
-def _reference_entry(entry: Entry, raw: object) -> tuple[Entry, ReferenceValues]:
-    return entry, parse_reference_values(canonical(raw))
-
-
 _NAMES: Final = {
     "gateway_configs": re.compile(r"sha256:[0-9a-f]{64}"),
     "profiles": re.compile(r"sha384:[0-9a-f]{96}"),
@@ -196,87 +201,57 @@ _NAMES: Final = {
 }
 
 
-def _named(lists: Mapping[str, list[tuple[Entry, object]]], name: str) -> tuple[Entry, ...] | None:
-    if name not in lists:
-        return None
-    for entry, raw in lists[name]:
-        if not isinstance(raw, str) or _NAMES[name].fullmatch(raw) is None:
-            raise TrustFileMalformed(
-                "not a digest", expected=_NAMES[name].pattern, found=entry.value[:80], where=name
-            )
-    return tuple(entry for entry, _ in lists[name])
+def _named(
+    lists: _Lists, name: str, is_one: Callable[[object], bool], message: str, expected: str
+) -> tuple[Entry, ...] | None:
+    """The entries of a list of texts; None without it."""
+    for entry, raw in lists.get(name, ()):
+        if not is_one(raw):
+            raise TrustFileMalformed(message, expected=expected, found=entry.value[:80], where=name)
+    return tuple(entry for entry, _ in lists[name]) if name in lists else None
 
 
-def _logs(lists: Mapping[str, list[tuple[Entry, object]]]) -> tuple[Entry, ...] | None:
-    if "log" not in lists:
-        return None
-    for entry, raw in lists["log"]:
-        try:
-            wrong = raw != ATTESTED and not (isinstance(raw, str) and isinstance(parse_vkey(raw), LogKey))
-        except NoteMalformed:
-            wrong = True
-        if wrong:
-            raise TrustFileMalformed(
-                "not a log", expected="attested, or an Ed25519 vkey", found=entry.value[:80], where="log"
-            )
-    return tuple(entry for entry, _ in lists["log"])
+def _digests(lists: _Lists, name: str) -> tuple[Entry, ...] | None:
+    form = _NAMES[name]
+    return _named(
+        lists,
+        name,
+        lambda raw: isinstance(raw, str) and form.fullmatch(raw) is not None,
+        "not a digest",
+        form.pattern,
+    )
 
 
-def _witnesses(
-    lists: Mapping[str, list[tuple[Entry, object]]],
-) -> tuple[tuple[Entry, WitnessPolicy], ...] | None:
-    if "witnesses" not in lists:
-        return None
-    found = []
-    for entry, raw in lists["witnesses"]:
-        try:
-            policy = parse_witness_policy(str(raw).encode("utf-8", "surrogateescape"))
-        except (QuorumMalformed, UnicodeEncodeError) as error:
-            raise TrustFileMalformed(f"not a witness policy: {error}", where="witnesses") from error
-        if policy.quorum is None:
-            raise TrustFileMalformed(
-                "`quorum none` asks nobody; leave `witnesses` out", expected="a quorum", where="witnesses"
-            )
-        found.append((entry, policy))
-    return tuple(found)
-
-
-def _sigstore_root(
-    lists: Mapping[str, list[tuple[Entry, object]]],
-) -> tuple[tuple[Entry, SigstoreRoot], ...] | None:
-    if "sigstore_root" not in lists:
-        return None
+def _is_log(raw: object) -> bool:
     try:
-        return tuple((entry, parse_sigstore_root(raw)) for entry, raw in lists["sigstore_root"])
-    except AnchorSettingsInvalid as error:
-        raise TrustFileMalformed(f"not a signer by sigstore: {error}", where="sigstore_root") from error
+        return raw == ATTESTED or (isinstance(raw, str) and isinstance(parse_vkey(raw), LogKey))
+    except NoteMalformed:
+        return False
 
 
-def _tsa_roots(
-    lists: Mapping[str, list[tuple[Entry, object]]],
-) -> tuple[tuple[Entry, TSARoot], ...] | None:
-    if "tsa_roots" not in lists:
-        return None
+def _parsed(
+    lists: _Lists, name: str, parse: Callable[[Any], _T], message: str, errors: type[AffiantError]
+) -> tuple[tuple[Entry, _T], ...] | None:
+    """The entries of a list, each with what it means; None without it. ``errors``: of those that are none."""
     try:
-        return tuple((entry, parse_root(raw)) for entry, raw in lists["tsa_roots"])
-    except AnchorSettingsInvalid as error:
-        raise TrustFileMalformed(f"not a timestamp authority: {error}", where="tsa_roots") from error
+        return tuple((entry, parse(raw)) for entry, raw in lists[name]) if name in lists else None
+    except errors as error:
+        raise TrustFileMalformed(f"{message}: {error}", where=name) from error
 
 
-def _authorities(
-    lists: Mapping[str, list[tuple[Entry, object]]],
-) -> tuple[tuple[Entry, ec.EllipticCurvePublicKey], ...] | None:
-    if "erasure_authorities" not in lists:
-        return None
+def _witness_policy(raw: object) -> WitnessPolicy:
     try:
-        return tuple((entry, public_key_of(raw)) for entry, raw in lists["erasure_authorities"])
-    except MalformedError as error:
-        raise TrustFileMalformed(f"not an authority's key: {error}", where="erasure_authorities") from error
+        policy = parse_witness_policy(str(raw).encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError as error:
+        raise QuorumMalformed(str(error)) from error
+    if policy.quorum is None:
+        raise TrustFileMalformed(
+            "`quorum none` asks nobody; leave `witnesses` out", expected="a quorum", where="witnesses"
+        )
+    return policy
 
 
-def _profile_signers(
-    lists: Mapping[str, list[tuple[Entry, object]]],
-) -> tuple[AcceptedSigner, ...] | None:
+def _profile_signers(lists: _Lists) -> tuple[AcceptedSigner, ...] | None:
     if "profile_signers" not in lists:
         return None
     try:
