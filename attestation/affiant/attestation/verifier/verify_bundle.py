@@ -53,7 +53,6 @@ __all__ = [
     "NO_BODY",
     "Examined",
     "Row",
-    "case_of",
     "examine_bundle",
     "examine_case",
     "run_body",
@@ -191,7 +190,7 @@ def examine_case(
         case = None
         checks = [refused_check("fmt.bundle", "L0", bundle, trust)]
     else:
-        case = case_of(bundle, question, newer)
+        case = Case(bundle, question, newer)
         text = f"{len(bundle.receipts)} receipts; every object is what its name says"
         checks = [make_check("fmt.bundle", "L0", lambda: Finding(text), trust)]
         case.established.add("fmt.bundle")
@@ -215,21 +214,6 @@ def examine_case(
     return Examined(verdict, case)
 
 
-def case_of(bundle: Bundle, question: Question, newer: Newer | None = None) -> Case:
-    """A case that nothing has been established of yet."""
-    return Case(
-        bundle,
-        question.trust,
-        question.verifiers,
-        question.at,
-        question.request,
-        question.response,
-        question.session,
-        newer,
-        question.seen,
-    )
-
-
 def run_row(row: Row, case: Case | None, trust: TrustFile) -> Check:
     """Make one check; whatever it ends in becomes its row."""
     if case is None:
@@ -242,6 +226,9 @@ def run_row(row: Row, case: Case | None, trust: TrustFile) -> Check:
 
 def run_body(row: Row, case: Case | None, trust: TrustFile) -> Check:
     """The same, of a body that the reader may hold."""
-    if case is not None and (case.request if row.code == "body.request" else case.response) is None:
+    if (
+        case is not None
+        and (case.asked.request if row.code == "body.request" else case.asked.response) is None
+    ):
         return not_asked_check(row.code, row.level, NO_BODY, trust)
     return run_row(row, case, trust)

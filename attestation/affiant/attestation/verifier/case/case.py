@@ -24,6 +24,7 @@ from affiant.attestation.tlog.quorum import Witnessed
 from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.errors import NotMade
 from affiant.attestation.verdict.time_bounds import TimeBounds
+from affiant.attestation.verifier.case.question import Question
 from affiant.attestation.verifier.case.signer_evidence import Quoted
 from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 
@@ -129,16 +130,9 @@ class Case:
     """One bundle under examination."""
 
     bundle: Bundle
-    trust: TrustFile
-    verifiers: StatementVerifiers
-    at: datetime
-    request: bytes | None = None
-    response: bytes | None = None
-    only_session: str | None = None
+    asked: Question
     newer: Newer | None = None
     """What is held against the archived collateral; None: it is judged as archived."""
-    seen: datetime | None = None
-    """Until when cosignatures count, for whoever looks back from later than :attr:`at`; None: until :attr:`at`."""
     records: list[VerifiedReceipt] = field(default_factory=list)
     parties: list[Party] = field(default_factory=list)
     sessions: list[Session] = field(default_factory=list)
@@ -173,6 +167,21 @@ class Case:
     whole chains are pruned, and only a log shows that one is missing."""
     established: set[str] = field(default_factory=set)
     """Codes of the checks that held."""
+
+    @property
+    def trust(self) -> TrustFile:
+        """What the reader accepts."""
+        return self.asked.trust
+
+    @property
+    def verifiers(self) -> StatementVerifiers:
+        """Of statements that others signed."""
+        return self.asked.verifiers
+
+    @property
+    def at(self) -> datetime:
+        """The time judged at."""
+        return self.asked.at
 
     def gone(self, session: Session) -> Gone:
         """What of ``session`` is erased by order and not here."""

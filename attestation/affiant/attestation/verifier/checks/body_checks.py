@@ -57,8 +57,8 @@ def _matched(case: Case, body: bytes, member: str, what: str, records: Sequence[
 def check_request(case: Case) -> Finding:
     """``body.request``: the given request body is one that a receipt commits to."""
     case.need("sig.receipts")
-    assert case.request is not None
-    return _matched(case, case.request, "req.dig", "request", _exchanges(case))
+    assert case.asked.request is not None
+    return _matched(case, case.asked.request, "req.dig", "request", _exchanges(case))
 
 
 def check_response(case: Case) -> Finding:
@@ -67,17 +67,17 @@ def check_response(case: Case) -> Finding:
     Where a request is given as well it is the answer to that request: one receipt commits to both.
     """
     case.need("sig.receipts")
-    assert case.response is not None
+    assert case.asked.response is not None
     records = _exchanges(case)
-    if case.request is None:
-        return _matched(case, case.response, "res.dig", "response", records)
-    asked = _commit_to(case.request, "req.dig", records)
+    if case.asked.request is None:
+        return _matched(case, case.asked.response, "res.dig", "response", records)
+    asked = _commit_to(case.asked.request, "req.dig", records)
     if (
         asked
-        and not _commit_to(case.response, "res.dig", asked)
-        and _commit_to(case.response, "res.dig", records)
+        and not _commit_to(case.asked.response, "res.dig", asked)
+        and _commit_to(case.asked.response, "res.dig", records)
     ):
         raise BodyMismatch(
             "the response is the answer to another request", expected="one receipt that commits to both"
         )
-    return _matched(case, case.response, "res.dig", "response", asked or records)
+    return _matched(case, case.asked.response, "res.dig", "response", asked or records)

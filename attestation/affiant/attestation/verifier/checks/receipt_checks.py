@@ -114,6 +114,6 @@ def _find_sessions(case: Case) -> None:
                 gateway.setdefault(session, []).append(record)
         if party.role == "session":
             supervisors[party.statement.iss.rpartition(":")[2]] = party
-    wanted = set(supervisors) if case.only_session is None else {case.only_session} & set(supervisors)
+    wanted = set(supervisors) if case.asked.session is None else {case.asked.session} & set(supervisors)
     case.sessions = [Session(name, gateway.get(name, []), supervisors[name]) for name in sorted(wanted)]
     case.foreign = frozenset(gateway) - wanted

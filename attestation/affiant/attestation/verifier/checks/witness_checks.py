@@ -181,7 +181,7 @@ def witnessed(case: Case, note: Note, log: LogIdentity) -> Witnessed:
 
     Raises:
         NotMade: no quorum, or one that had cosigned only later than that: whoever looks ahead has seen nothing. Who
-            looks back from a later instant (``Case.seen``) has.
+            looks back from a later instant (``Question.seen``) has.
     """
     name = (note.to_bytes(), log.key.vkey())
     if (known := case.witnessed.get(name)) is not None:
@@ -195,7 +195,7 @@ def witnessed(case: Case, note: Note, log: LogIdentity) -> Witnessed:
         except QuorumMissed as error:
             missed = error
             continue
-        last = (case.seen or case.at).timestamp() + case.trust.clock_tolerance_s
+        last = (case.asked.seen or case.at).timestamp() + case.trust.clock_tolerance_s
         if seen.not_after is not None and seen.not_after > last:
             late = f"a checkpoint is cosigned by a quorum from {shown(seen.not_after)} on, after the instant judged at"
             raise NotMade(late)

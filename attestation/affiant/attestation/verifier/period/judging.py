@@ -8,19 +8,18 @@ not here) is judged in cases of gateways alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, recall_receipt
 from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral
-from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.since_archived import QuoteChanged
 from affiant.attestation.verdict.timeline import Moment, timeline_of
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verifier.case.case import Case, Newer, Party, Session
-from affiant.attestation.verifier.case.question import told
+from affiant.attestation.verifier.case.question import Question, told
 from affiant.attestation.verifier.case.signer_evidence import Quoted
 from affiant.attestation.verifier.comparing import NOT_JUDGED, held_against, quotes_of, worth_of
 from affiant.attestation.verifier.period.log.seen import Refused, Seen, Statements, look
@@ -46,7 +45,7 @@ class _Place:
 
     setting: Setting
     bundle: PeriodBundle
-    trust: TrustFile
+    asked: Question
     statements: Statements
     collateral: dict[tuple[str, datetime], VerifiedCollateral] = field(default_factory=dict)
     appraised: dict[tuple[str, bool], list[Quoted]] = field(default_factory=dict)
@@ -68,7 +67,15 @@ def begin(setting: Setting) -> None:
     global _place  # noqa: PLW0603 - one process, one place
     bundle = PeriodBundle(setting.path)
     statements = Statements(setting.names, bundle.objects("keysets"))
-    _place = _Place(setting, bundle, parse_trust_file(setting.trust), statements)
+    asked = Question(
+        trust=parse_trust_file(setting.trust),
+        verifiers=setting.verifiers,
+        at=setting.at,
+        build="",
+        request=setting.request,
+        response=setting.response,
+    )
+    _place = _Place(setting, bundle, asked, statements)
 
 
 def _here() -> _Place:
@@ -92,7 +99,7 @@ def judge(work: Work) -> Judged:
     place = _here()
     if work.then is None:
         case = _case(place, work, _read(place, work))
-        found = _judged(place, work, case)
+        found = _judged(work, case)
         _keep(place, case, then=False)
         return found
     return _judged_twice(place, work, work.then)
@@ -101,10 +108,10 @@ def judge(work: Work) -> Judged:
 def _judged_twice(place: _Place, work: Work, asked: Then) -> Judged:
     read = _read(place, work)
     before = _case(place, work, read, then=asked)
-    then = _judged(place, work, before)
+    then = _judged(work, before)
     worths = {name: worth_of(before, *quote) for name, quote in quotes_of(before).items()}
     after = _case(place, work, read, newer=held_against(before, place.setting.collateral))
-    found = _judged(place, work, after)
+    found = _judged(work, after)
     quotes = tuple(
         QuoteChanged(
             party.role,
@@ -128,9 +135,9 @@ def _is_told(work: Work, party: Party) -> bool:
     return party.role != "gateway" or not work.session
 
 
-def _judged(place: _Place, work: Work, case: Case) -> Judged:
-    checks = [run_row(row, case, place.trust) for row in case_rows(with_session=bool(work.session))]
-    checks += [run_body(row, case, place.trust) for row in BODIES]
+def _judged(work: Work, case: Case) -> Judged:
+    checks = [run_row(row, case, case.trust) for row in case_rows(with_session=bool(work.session))]
+    checks += [run_body(row, case, case.trust) for row in BODIES]
     appraisals = (each.appraisal for party in case.parties for each in party.quoted)
     classes = frozenset(each.evidence_class.value for each in appraisals if each is not None)
     erased = {f"{each.chn}:{each.seq}": each.rh for each in case.erased.values() if each.level == 2}
@@ -159,26 +166,16 @@ def _read(place: _Place, work: Work) -> _Read:
 def _case(
     place: _Place, work: Work, read: _Read, *, then: Then | None = None, newer: Newer | None = None
 ) -> Case:
-    setting = place.setting
-    at, established = (setting.at, work.established) if then is None else (then.at, then.established)
-    case = Case(
-        place.bundle.bundle((), {}),
-        place.trust,
-        setting.verifiers,
-        at,
-        setting.request,
-        setting.response,
-        None,
-        newer,
-    )
-    case.collateral = place.collateral if then is None else place.collateral_as_of(at)
-    case.established = set(established) | (set() if work.session else {"pol.bound"})
+    asked = place.asked if then is None else replace(place.asked, at=then.at)
+    case = Case(place.bundle.bundle((), {}), asked, newer)
+    case.collateral = place.collateral if then is None else place.collateral_as_of(then.at)
+    case.established = set((then or work).established) | (set() if work.session else {"pol.bound"})
     parties: dict[str, Party] = {}
     records, beside = read
     known = {record.rh for record in records}
     case.records = [*records, *(record for record in beside if record.rh not in known)]
     orders = [record for record in beside if record.kind in _ORDERS]
-    case.along_log, case.unlogged = setting.along_log, work.unlogged
+    case.along_log, case.unlogged = place.setting.along_log, work.unlogged
     for number, record in enumerate(orders):
         case.places.setdefault(record.rh, ("", number))  # a line that stands twice is where it stands first
     signed = {record.text.split.kid for record in [*records, *orders]}

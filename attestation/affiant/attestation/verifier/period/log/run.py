@@ -27,7 +27,7 @@ from affiant.attestation.verifier.period.log.record_traces import TracedRecords
 from affiant.attestation.verifier.period.log.spill import Spill
 from affiant.attestation.verifier.period.log.stamps import Stamps
 from affiant.attestation.verifier.period.log.tally import Exceptions, Tally
-from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Row, case_of
+from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Row
 from affiant.errors import AffiantError
 
 __all__ = ["Cases", "Many", "Run"]
@@ -128,7 +128,7 @@ class Run:
 
     def whole(self) -> Case:
         """A case of the whole archive, for the rules that ask a trust file about a log."""
-        case = case_of(Bundle(()), self.asked)
+        case = Case(Bundle(()), self.asked)
         case.established = self.held
         return case
 
