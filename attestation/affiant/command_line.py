@@ -12,15 +12,13 @@ import errno
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from affiant.errors import AffiantError, ConfigurationError
-from affiant.folders import default_home
 from affiant.printable import printable
 
 __all__ = [
@@ -30,7 +28,6 @@ __all__ = [
     "ErrorShown",
     "Group",
     "UsageGroup",
-    "home_option",
     "print_json",
     "printable",
     "refusals",
@@ -38,7 +35,6 @@ __all__ = [
     "usage_error",
 ]
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 EXIT_USAGE: Final = 2
 EXIT_REFUSED: Final = 1
 
@@ -112,18 +108,6 @@ def usage_error(error: AffiantError) -> click.UsageError:
 def show_error(error: AffiantError) -> None:
     """Print ``error`` as every command does, without ending the process."""
     ErrorShown(error).show()
-
-
-def home_option(text: str) -> Callable[[_Command], _Command]:
-    """``--home``, a state folder."""
-    return click.option(
-        "--home",
-        type=click.Path(file_okay=False, path_type=Path),
-        envvar="AFFIANT_HOME",
-        default=default_home,
-        show_default="$AFFIANT_HOME, or affiant in the XDG state folder",
-        help=text,
-    )
 
 
 def print_json(value: Mapping[str, object]) -> None:

@@ -22,12 +22,20 @@ from affiant.attestation.simulated.served.serve_command import (
     simulated_reference,
 )
 from affiant.attestation.simulated.served.socket_path import platform_socket
-from affiant.command_line import Group, home_option, print_json
+from affiant.command_line import Group, print_json
+from affiant.folders import default_home
 
 __all__ = ["platform"]
 
 
-_home = home_option("Folder that holds platform/.")
+_home = click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="AFFIANT_HOME",
+    default=default_home,
+    show_default="$AFFIANT_HOME, or affiant in the XDG state folder",
+    help="Folder that holds platform/.",
+)
 
 
 @click.group(cls=Group)

@@ -17,13 +17,21 @@ from affiant.attestation.erasure.errors import RequestFileMalformed
 from affiant.attestation.erasure.keys import AUTHORITY_KEY
 from affiant.attestation.erasure.making_orders import erasure_request, hold_request, origin_of, session_items
 from affiant.attestation.erasure.request_file import MAX_REQUEST, Request, parse_request
-from affiant.command_line import Group, home_option, print_json, printable
+from affiant.command_line import Group, print_json, printable
 from affiant.files import write_whole
+from affiant.folders import default_home
 from affiant.report_files import keep_apart
 
 __all__ = ["erase", "hold"]
 
-_home = home_option("State folder of the gateway.")
+_home = click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="AFFIANT_HOME",
+    default=default_home,
+    show_default="$AFFIANT_HOME, or affiant in the XDG state folder",
+    help="State folder of the gateway.",
+)
 _request = click.option(
     "--request", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="A signed request."
 )
