@@ -19,6 +19,7 @@ from affiant.command_line import printable
 
 __all__ = ["hostile", "template_environment", "whole_page"]
 
+_TEMPLATES: Final = Path(__file__).parent / "templates"
 _MAX_TEXT: Final = 400
 
 
@@ -65,15 +66,9 @@ def whole_page(title: str, *, style: str, body: str, script: str = "") -> str:
     policy = ["default-src 'none'", f"style-src '{_digest(style)}'"]
     policy += [f"script-src '{_digest(script)}'", "require-trusted-types-for 'script'"] if script else []
     policy += ["base-uri 'none'", "form-action 'none'"]
-    end = f"<script>{script}</script>\n" if script else ""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape("; ".join(policy), quote=True)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{hostile(title)}</title>\n<style>{style}</style>\n</head>\n"
-        f"<body>\n{body}\n{end}</body>\n</html>\n"
-    )
+    page = template_environment(_TEMPLATES).get_template("page.html.j2")
+    ours = {name: Markup(text) for name, text in (("style", style), ("body", body), ("script", script))}  # noqa: S704
+    return page.render(title=title, policy="; ".join(policy), **ours) + "\n"
 
 
 def _digest(content: str) -> str:
