@@ -10,9 +10,9 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-from affiant.printable import one_line
+from affiant.printable import one_line, printable
 
-__all__ = ["field", "heading", "hex_value", "one_line", "prose"]
+__all__ = ["field", "heading", "hex_value", "one_line", "prose", "quoted", "wrapped"]
 
 _WIDTH: Final = 100
 _NAME: Final = 20
@@ -32,15 +32,25 @@ def field(name: str, value: object, *, width: int = _NAME) -> str:
 def prose(name: str, text: str, *, width: int = _NAME) -> Iterator[str]:
     """``name`` in a column of ``width``, and a text that is wrapped beside it."""
     head = f"  {name:<{width}}"
-    yield from textwrap.wrap(
-        one_line(text),
+    yield from wrapped(head, one_line(text)) if text else [head.rstrip()]
+
+
+def wrapped(head: str, text: str) -> list[str]:
+    """``text`` after ``head``, made printable, in lines of one width."""
+    return textwrap.wrap(
+        printable(text),
         _WIDTH,
         initial_indent=head,
-        subsequent_indent=" " * (2 + width),
-        break_on_hyphens=False,
-    ) or [head.rstrip()]
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,  # ids hold hyphens, and are copied
+    ) or [head]
+
+
+def quoted(text: str, *, limit: int = 100) -> str:
+    """A string of a bundle, or a file's name, visibly as one (trust rules, 15)."""
+    return repr(printable(text, limit=limit))
 
 
 def hex_value(text: str) -> str:
-    """A hexadecimal value; one that is all zero by what it is, so that nobody has to count digits."""
+    """A hexadecimal value; "all zero" for one that is, so that no reader has to count digits."""
     return f"all zero ({len(text) // 2} bytes)" if text and not text.strip("0") else text or "empty"

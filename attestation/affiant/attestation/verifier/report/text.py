@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from affiant.attestation.verdict.actors import Named, counted
-from affiant.attestation.verdict.text_lines import quoted, wrapped
+from affiant.attestation.verdict.lines import quoted, wrapped
 from affiant.attestation.verdict.verdict import LEVELS, Check, Population, State, Verdict
 from affiant.attestation.verifier.report.text_changed import changed_lines
 from affiant.command_line import printable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from affiant.attestation.verdict.lines import quoted, wrapped
 from affiant.attestation.verdict.since_archived import Changed, QuoteChanged, QuotesCounted, Worth
-from affiant.attestation.verdict.text_lines import quoted, wrapped
 
 __all__ = ["advisories_text", "changed_lines", "counted_text", "since_text", "worth_text"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from affiant.attestation.verdict.text_lines import quoted, wrapped
+from affiant.attestation.verdict.lines import quoted, wrapped
 from affiant.attestation.verdict.verdict import State, Tier
 from affiant.attestation.verifier.combined import CombinedVerdict, Judged
 from affiant.attestation.verifier.report.text import population_lines, render, table_lines
