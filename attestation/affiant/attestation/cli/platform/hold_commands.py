@@ -18,6 +18,7 @@ from affiant.attestation.erasure.keys import AUTHORITY_KEY
 from affiant.attestation.erasure.making_orders import erasure_request, hold_request, origin_of, session_items
 from affiant.attestation.erasure.request_file import MAX_REQUEST, Request, parse_request
 from affiant.command_line import Group, print_json, printable
+from affiant.document_output import Output, print_output
 from affiant.files import write_whole
 from affiant.folders import default_home
 from affiant.report_files import keep_apart
@@ -238,13 +239,7 @@ def _hand_over(home: Path, path: Path, kind: str, *, as_json: bool) -> None:
             "a request of the other kind", expected=f"affiant-{kind}-request/1", where=str(path)
         )
     taken = submit(home.absolute(), data)
-    if as_json:
-        print_json({"orders": taken})
-        return
-    for each in taken:
-        again = "" if each["new"] else ", recorded before"
-        done = f", {each['erased']} entries erased" if kind == "erasure" else ""
-        click.echo(f"{each['kind']} {each['record']} {each['rh']}{again}{done}")
+    print_output(Output({"orders": taken}), as_json=as_json)
 
 
 def _read_bundle(path: Path) -> Bundle:
