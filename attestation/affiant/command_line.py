@@ -24,7 +24,6 @@ from affiant.printable import printable
 __all__ = [
     "DISK_TROUBLE",
     "EXIT_REFUSED",
-    "EXIT_USAGE",
     "ErrorShown",
     "Group",
     "UsageGroup",
@@ -35,7 +34,6 @@ __all__ = [
     "usage_error",
 ]
 
-EXIT_USAGE: Final = 2
 EXIT_REFUSED: Final = 1
 
 DISK_TROUBLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

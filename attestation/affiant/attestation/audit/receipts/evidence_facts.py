@@ -14,7 +14,6 @@ Each step adds to what the one before it proved; where one fails, its code is ke
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from affiant.attestation.statements.evidence import parse_endorsements, parse_evidence
 from affiant.attestation.statements.statement import parse_statement, report_data
@@ -32,9 +31,7 @@ from affiant.attestation.verifier.case.signer_evidence import Quoted
 from affiant.attestation.verifier.checks.evidence_checks import collateral_of
 from affiant.errors import AffiantError
 
-__all__ = ["EVIDENCE_STATES", "EvidenceFacts", "evidence_facts"]
-
-EVIDENCE_STATES: Final = ("appraised", "verified", "authentic", "claimed", "none")
+__all__ = ["EvidenceFacts", "evidence_facts"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ tile. Memory: one tile for each level, whatever the size of the tree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from affiant.attestation.anchors.anchor_files import ANCHOR_FILE
 from affiant.attestation.encoding.merkle import leaf_hash, node_hash
@@ -37,22 +37,12 @@ from affiant.attestation.tlog.tiles import (
 from affiant.attestation.tlog.tree import EMPTY_ROOT, HASH_SIZE
 from affiant.errors import AffiantError, UnreachableError
 
-__all__ = ["ListableSource", "check_log"]
+__all__ = ["check_log"]
 
 _MAX_LEVEL: Final = 7
 
 
-class ListableSource(LogSource, Protocol):
-    """A source that can say what else it holds."""
-
-    def paths(self) -> Iterator[tuple[str, bool]]:
-        """Every file's path, and whether it is a regular one."""
-        ...
-
-
-def check_log(
-    source: LogSource | ListableSource, checkpoint: Checkpoint, *, progress: Callable[[int], None]
-) -> FsckReport:
+def check_log(source: LogSource, checkpoint: Checkpoint, *, progress: Callable[[int], None]) -> FsckReport:
     """Hold the whole log against ``checkpoint``, which the caller has verified.
 
     Args:
