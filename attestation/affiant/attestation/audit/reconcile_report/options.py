@@ -15,7 +15,7 @@ from affiant.attestation.audit.records_of_others.facts import Authority, parse_a
 from affiant.attestation.audit.records_of_others.scope import Scope
 from affiant.attestation.audit.records_of_others.timestamps import rfc3339
 
-__all__ = ["RecordOptions", "bound", "record_options", "require_apart", "scope_of"]
+__all__ = ["RecordOptions", "bound", "record_options", "scope_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,6 @@ def scope_of(begin: int | None, end: int | None, hosts: Sequence[str]) -> Scope:
     if begin is not None and end is not None and begin >= end:
         raise SettingsInvalid("an empty range", expected="--from before --to")
     return Scope(begin, end, frozenset(map(_authority, hosts)) if hosts else None)
-
-
-def require_apart(output: Path | None, inputs: Sequence[Path]) -> None:
-    """Reject an output that would replace an input: the other party's record may be the only copy.
-
-    Raises:
-        SettingsInvalid: the output is one of the inputs.
-    """
-    if output is not None and output.exists() and any(output.samefile(each) for each in inputs):
-        raise SettingsInvalid("the output is one of the inputs", where=str(output))
 
 
 def _authority(text: str) -> Authority:

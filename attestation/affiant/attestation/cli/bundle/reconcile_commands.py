@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from affiant.attestation.audit.reconcile.buckets import SPANS
-from affiant.attestation.audit.reconcile_report.options import bound, record_options, require_apart, scope_of
+from affiant.attestation.audit.reconcile_report.options import bound, record_options, scope_of
 from affiant.attestation.audit.records_of_others.bill import TIME_FORMS
 from affiant.attestation.audit.records_of_others.proxy_formats import PROXY_FORMATS
 from affiant.attestation.cli.options.timestamp_option import timestamp
@@ -18,6 +18,7 @@ from affiant.attestation.cli.options.trust_option import read_trust_file, trust_
 from affiant.command_line import ErrorShown, usage_error
 from affiant.document_output import DocumentCommand, Output
 from affiant.errors import AffiantError, ConfigurationError
+from affiant.report_files import keep_apart
 
 if TYPE_CHECKING:
     from affiant.attestation.audit.reconcile.verified_records import Records
@@ -151,7 +152,7 @@ def reconcile(
 
     record = record_options(**record_named)
     scope = scope_of(begin, end, hosts)
-    require_apart(csv_path, (record.path, trust_path, *bundles))
+    keep_apart([csv_path], inputs=[record.path, trust_path, *bundles])
     known = _read_bundles(bundles, trust_path, at, accept_unverified=unverified)
     outcome = follow(
         record,
