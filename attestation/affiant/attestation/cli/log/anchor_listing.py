@@ -79,9 +79,8 @@ def anchors(
         kept = [(size, "tsr") for size in folder.sizes()]
         kept += [(size, "sigstore") for size in folder.signed_sizes()]
         for size, kind in sorted(kept, key=lambda each: each[0]):
-            judge = _stamped if kind == "tsr" else _signed
             try:
-                checkpoint, row = judge(folder, trust, believed, size, at)
+                checkpoint, row = _judged(folder, trust, believed, size, kind, at=at)
                 prove_consistency(source, checkpoint, newest)
             except AffiantError as error:
                 row = {"size": size, "kind": kind, "refused": error.to_json()}
@@ -120,36 +119,26 @@ def _believed(
     return _Believed(trust.tsa_roots, trust.sigstore_root)
 
 
-def _stamped(
-    folder: AnchorFolder, trust: LogTrust, believed: _Believed, size: int, at: datetime
+def _judged(
+    folder: AnchorFolder, trust: LogTrust, believed: _Believed, size: int, kind: str, *, at: datetime
 ) -> tuple[Checkpoint, Mapping[str, object]]:
+    """The anchor's checkpoint and document; where no signer of its kind is named, only the log's signature counts."""
     from affiant.attestation.anchors.anchoring import judge_anchor  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.anchors.checkpoint_signing import judge_signed  # noqa: PLC0415 - as above
+    from affiant.attestation.tlog.note import parse_note  # noqa: PLC0415 - as above
 
-    file = folder.read(size)
-    if believed.tokens is None:
-        return _unverified(trust, file.note, "tsr", "--tsa-root")
-    checkpoint, stamp = judge_anchor(trust, file, roots=believed.tokens, at=at)
-    return checkpoint, stamp_document(size, stamp)
-
-
-def _signed(
-    folder: AnchorFolder, trust: LogTrust, believed: _Believed, size: int, at: datetime
-) -> tuple[Checkpoint, Mapping[str, object]]:
-    from affiant.attestation.anchors.checkpoint_signing import judge_signed  # noqa: PLC0415 - help must stay cheap
-
-    file = folder.read_signed(size)
-    if believed.signers is None:
-        return _unverified(trust, file.note, "sigstore", "--trusted-root, --identity and --issuer")
-    found = judge_signed(trust, file, roots=believed.signers, at=at)
-    return found.checkpoint, signed_document(found)
-
-
-def _unverified(
-    trust: LogTrust, raw: bytes, kind: str, options: str
-) -> tuple[Checkpoint, Mapping[str, object]]:
-    """An anchor of a kind for which no signer is named: its checkpoint is the log's, and nothing else is known."""
-    from affiant.attestation.tlog.note import parse_note  # noqa: PLC0415 - help must stay cheap
-
-    checkpoint = trust.verify_log(parse_note(raw)).checkpoint
-    why = f"no signer is named by {options}, or by --trust"
+    if kind == "tsr":
+        file, named = folder.read(size), "--tsa-root"
+        if believed.tokens is not None:
+            checkpoint, stamp = judge_anchor(trust, file, roots=believed.tokens, at=at)
+            return checkpoint, stamp_document(size, stamp)
+        note = file.note
+    else:
+        signed, named = folder.read_signed(size), "--trusted-root, --identity and --issuer"
+        if believed.signers is not None:
+            found = judge_signed(trust, signed, roots=believed.signers, at=at)
+            return found.checkpoint, signed_document(found)
+        note = signed.note
+    checkpoint = trust.verify_log(parse_note(note)).checkpoint
+    why = f"no signer is named by {named}, or by --trust"
     return checkpoint, {"size": checkpoint.size, "kind": kind, "not_verified": why}
