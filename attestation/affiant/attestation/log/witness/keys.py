@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -60,23 +60,19 @@ class WitnessKeys:
         if len(self.name.encode("utf-8")) > 255:
             raise WitnessKeyMalformed("a name is too long", expected="at most 255 bytes")
 
+    def _signers(self, seconds: int) -> Iterator[Cosigner | MLDSACosigner]:
+        if self.ed25519 is not None:
+            yield Cosigner(self.name, self.ed25519, seconds)
+        if self.mldsa44 is not None:
+            yield MLDSACosigner(self.name, self.mldsa44, seconds)
+
     def verifiers(self) -> tuple[CosignerKey | MLDSACosignerKey, ...]:
         """The public keys."""
-        found: list[CosignerKey | MLDSACosignerKey] = []
-        if self.ed25519 is not None:
-            found.append(Cosigner(self.name, self.ed25519, 1).verifier)
-        if self.mldsa44 is not None:
-            found.append(MLDSACosigner(self.name, self.mldsa44, 1).verifier)
-        return tuple(found)
+        return tuple(each.verifier for each in self._signers(1))
 
     def cosign(self, text: str, seconds: int) -> tuple[NoteSignature, ...]:
         """Every key's line over the checkpoint ``text``; only for what is stored already."""
-        lines: list[NoteSignature] = []
-        if self.ed25519 is not None:
-            lines.append(Cosigner(self.name, self.ed25519, seconds).sign(text))
-        if self.mldsa44 is not None:
-            lines.append(MLDSACosigner(self.name, self.mldsa44, seconds).sign(text))
-        return tuple(lines)
+        return tuple(each.sign(text) for each in self._signers(seconds))
 
     def to_bytes(self) -> bytes:
         """The key file. Secret."""
@@ -121,12 +117,8 @@ def read_key_file(path: Path) -> WitnessKeys:
 def _parse(content: bytes) -> WitnessKeys:
     try:
         members = parse_object(content, limit=_MAX_FILE, strict_form=False)
-        if members.get("typ") != _TYP or not {"id", "name"} <= members.keys() <= {
-            "typ",
-            "id",
-            "name",
-            *KINDS,
-        }:
+        named = {"typ", "id", "name"}
+        if members.get("typ") != _TYP or not named <= members.keys() <= named.union(KINDS):
             raise WitnessKeyMalformed("not the key file of a witness", expected=_TYP)
         texts = {name: value for name, value in members.items() if isinstance(value, str)}
         seeds = {kind: from_b64u(texts[kind], size=32) for kind in KINDS if kind in members}
