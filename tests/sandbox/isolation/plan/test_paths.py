@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.properties import thorough
 
 from affiant.errors import ConfigurationError
-from affiant.sandbox.isolation.plan.paths import RESERVED, checked_path, covers, listed_path, outermost
+from affiant.sandbox.isolation.plan.plan import RESERVED, checked_path, covers, listed_path, outermost
 
 SPELLINGS = st.lists(
     st.sampled_from(["a", "b", "..", ".", "", "usr", "proc", "e\u0301", "\u202e"]), max_size=5

@@ -18,7 +18,6 @@ from typing import Final
 
 from affiant.errors import ConfigurationError
 from affiant.sandbox.isolation.plan.errors import SandboxFailed
-from affiant.sandbox.isolation.plan.paths import outer_first
 from affiant.sandbox.isolation.plan.plan import (
     AGENT_GID,
     AGENT_UID,
@@ -29,6 +28,7 @@ from affiant.sandbox.isolation.plan.plan import (
     SandboxPlan,
     Scratch,
     covers,
+    outer_first,
 )
 
 __all__ = ["CA_BUNDLE_AT", "Shown", "build_root", "check_runtime", "etc_files", "etc_links", "mount_order"]
