@@ -140,13 +140,7 @@ def show(*, home: Path, name: str, as_json: bool) -> None:
 )
 @json_option
 def recover_(
-    *,
-    home: Path,
-    name: str,
-    bundle: Path | None,
-    output: Path | None,
-    given: BinaryIO | None,
-    as_json: bool,
+    *, home: Path, name: str, bundle: Path | None, output: Path | None, given: BinaryIO | None, as_json: bool
 ) -> None:
     """Gather what is left of a SESSION that was interrupted: its receipts, and its files if they were kept.
 

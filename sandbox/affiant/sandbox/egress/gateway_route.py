@@ -31,13 +31,7 @@ from affiant.sandbox.egress.http.request_head import HeaderField, RequestHead
 from affiant.sandbox.egress.record_budget import RecordBudget
 from affiant.sandbox.egress.records_of_egress import Action, EgressRecords
 
-__all__ = [
-    "GATEWAY_HOST",
-    "GATEWAY_ORIGINS",
-    "GatewayAnswer",
-    "GatewayRoute",
-    "InferenceGateway",
-]
+__all__ = ["GATEWAY_HOST", "GATEWAY_ORIGINS", "GatewayAnswer", "GatewayRoute", "InferenceGateway"]
 
 GATEWAY_HOST: Final = "gateway.affiant.internal"
 GATEWAY_ORIGINS: Final = frozenset({Origin("http", GATEWAY_HOST, 80), Origin("https", GATEWAY_HOST, 443)})

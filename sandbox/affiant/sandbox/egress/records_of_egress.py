@@ -192,11 +192,7 @@ class EgressRecords:
         }
         digests = {"arg": outcome.sent, "out": outcome.received, "spki": outcome.spki}
         act = _act(action) | {name: value for name, value in digests.items() if value is not None}
-        hidden: dict[str, Mapping[str, object]] = {
-            **_trace(action),
-            "act": act,
-            "pol": self._rules(rules),
-        }
+        hidden: dict[str, Mapping[str, object]] = {**_trace(action), "act": act, "pol": self._rules(rules)}
         if intents:
             members["par"] = list(intents)
         if outcome.limits:

@@ -170,13 +170,7 @@ class ServiceProcess:
     """A running service. Its starter ends it: :meth:`stop`, or :meth:`wait` if it ends by itself."""
 
     def __init__(
-        self,
-        spec: ServiceSpec,
-        process: subprocess.Popen[bytes],
-        ready: int,
-        *,
-        own_user: bool,
-        echo: bool,
+        self, spec: ServiceSpec, process: subprocess.Popen[bytes], ready: int, *, own_user: bool, echo: bool
     ) -> None:
         self.name = spec.name
         self.own_user = own_user

@@ -214,10 +214,7 @@ async def _starting(home: Home) -> AsyncIterator[None]:
 async def _start(home: Home, missing: Sequence[str], choice: GatewayChoice, *, echo: bool) -> ServiceProcess:
     supervisor = start_service(
         service_supervisor_spec(
-            home,
-            platform="platform" in missing,
-            gateway="gateway" in missing,
-            upstreams=choice.upstreams,
+            home, platform="platform" in missing, gateway="gateway" in missing, upstreams=choice.upstreams
         ),
         echo=echo,
     )

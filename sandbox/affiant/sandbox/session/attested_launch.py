@@ -68,12 +68,7 @@ class LaunchedSession:
 
 @asynccontextmanager
 async def launched(
-    home: Home,
-    plan: SessionPlan,
-    progress: Progress,
-    *,
-    random_bytes: Callable[[int], bytes],
-    echo: bool,
+    home: Home, plan: SessionPlan, progress: Progress, *, random_bytes: Callable[[int], bytes], echo: bool
 ) -> AsyncIterator[LaunchedSession]:
     """Launch ``plan`` for the length of the block.
 

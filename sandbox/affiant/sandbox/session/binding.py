@@ -218,12 +218,7 @@ def new_session_id(random_bytes: Callable[[int], bytes]) -> str:
 
 
 def session_manifest(
-    plan: SessionPlan,
-    *,
-    supervisor: str,
-    rootfs: str | None,
-    runtime: str | None,
-    gateway: GatewayConfig,
+    plan: SessionPlan, *, supervisor: str, rootfs: str | None, runtime: str | None, gateway: GatewayConfig
 ) -> Manifest:
     """The template manifest.
 

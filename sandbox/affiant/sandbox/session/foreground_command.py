@@ -202,12 +202,7 @@ async def _in_session(
         signals.session, signals.phase = session, _Phase.RUNNING
         try:
             result = await session.run(
-                command,
-                env=options.env,
-                stdin=0,
-                stdout=1,
-                stderr=2,
-                timeout_s=options.timeout_s,
+                command, env=options.env, stdin=0, stdout=1, stderr=2, timeout_s=options.timeout_s
             )
         finally:
             signals.phase = _Phase.CLOSING

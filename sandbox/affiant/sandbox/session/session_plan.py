@@ -139,11 +139,7 @@ def plan_session(
     signature = read_profile_signature(request.policy_signature, request.profile, file.profiles)
     roots = tuple(der for path in request.extra_roots for der in _read_roots(path))
     hosts = {canonical_host(name): _addresses(name, given) for name, given in request.hosts.items()}
-    folders = (
-        (request.input, "input"),
-        (request.runtime, "runtime"),
-        (request.secret_store, "secret store"),
-    )
+    folders = ((request.input, "input"), (request.runtime, "runtime"), (request.secret_store, "secret store"))
     for path, what in folders:
         _check_folder(path, what)
     rootfs, image = _rootfs(request.rootfs, folder)

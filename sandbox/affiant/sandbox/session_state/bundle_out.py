@@ -137,8 +137,7 @@ def open_bundle(sealed: SealedBundle, key: X25519PrivateKey) -> Bundle:
         SealedDisclosureInvalid: an opening is for another key or receipt.
     """
     return replace(
-        sealed.bundle,
-        receipts=tuple(_opened(text, sealed.openings, key) for text in sealed.bundle.receipts),
+        sealed.bundle, receipts=tuple(_opened(text, sealed.openings, key) for text in sealed.bundle.receipts)
     )
 
 

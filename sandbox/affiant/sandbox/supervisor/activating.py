@@ -184,10 +184,7 @@ def _approvals(opening: Opening, launch: Launch, admitted: Admitted) -> EgressAp
 
     session, steady = launch.activation.session, SteadyClock(opening.around.clock, time.monotonic)
     queue = ApprovalQueue(
-        session=session,
-        policy=launch.policy.digest,
-        approval=approval,
-        never={admitted.identity.signer.kid},
+        session=session, policy=launch.policy.digest, approval=approval, never={admitted.identity.signer.kid}
     )
     return EgressApprovals(
         queue,

@@ -204,11 +204,7 @@ class ProfileRestrictor:
             )
 
     async def _record(self, planned: PlannedRestriction, facts: PolicyFacts, evd: str) -> None:
-        members = {
-            "pol": facts.pol("allow"),
-            "old": planned.restriction.old,
-            "dif": planned.difference,
-        }
+        members = {"pol": facts.pol("allow"), "old": planned.restriction.old, "dif": planned.difference}
         hidden = {"pol": {"id": facts.name, "rules": []}}
         await self._session.records.record("policy", members, hidden, acknowledged=True, evidence=evd)
 

@@ -111,13 +111,7 @@ def walk(
 
 
 def _walk(
-    parent: int,
-    prefix: str,
-    levels: int,
-    *,
-    exclude: frozenset[str],
-    private: Inodes,
-    refuse: Refuse | None,
+    parent: int, prefix: str, levels: int, *, exclude: frozenset[str], private: Inodes, refuse: Refuse | None
 ) -> Iterator[Found]:
     if levels == 0:
         raise TreeTooLarge("directories nested too deep", where=escaped(prefix[:200]))

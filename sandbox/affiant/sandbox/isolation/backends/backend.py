@@ -30,13 +30,7 @@ from affiant.sandbox.isolation.plan.isolation_class import BackendName, Isolatio
 from affiant.sandbox.isolation.plan.linux import landlock_version
 from affiant.sandbox.isolation.plan.plan import AGENT_GID, AGENT_UID
 
-__all__ = [
-    "NEEDS_ROOT",
-    "Availability",
-    "choose",
-    "file_owner",
-    "probe",
-]
+__all__ = ["NEEDS_ROOT", "Availability", "choose", "file_owner", "probe"]
 
 _PROBE_SECONDS: Final = 20
 _INSTALL: Final = "Run scripts/install_sandbox_runtime.sh"

@@ -253,7 +253,4 @@ def etc_files(*, hostname: str, ca_bundle: bytes) -> Mapping[str, bytes]:
 
 def etc_links() -> Mapping[str, str]:
     """Path below ``/etc`` -> target of a link: other systems' names for the one trust bundle."""
-    return {
-        "pki/tls/certs/ca-bundle.crt": CA_BUNDLE_AT,
-        "ssl/cert.pem": CA_BUNDLE_AT,
-    }
+    return {"pki/tls/certs/ca-bundle.crt": CA_BUNDLE_AT, "ssl/cert.pem": CA_BUNDLE_AT}

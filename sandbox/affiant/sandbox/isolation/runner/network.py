@@ -80,12 +80,7 @@ def _addressed(name: str, address: str) -> tuple[str, ...]:
 def _ip(*commands: str, preexec: Callable[[], None] | None = None) -> None:
     batch = "".join(f"{command}\n" for command in commands).encode()
     done = subprocess.run(
-        [_program(), "-batch", "-"],
-        input=batch,
-        capture_output=True,
-        check=False,
-        env={},
-        preexec_fn=preexec,
+        [_program(), "-batch", "-"], input=batch, capture_output=True, check=False, env={}, preexec_fn=preexec
     )
     if done.returncode != 0:
         raise SandboxFailed("the sandbox's network could not be made", found=_excerpt(done.stderr))

@@ -76,9 +76,7 @@ def sent_error(members: Mapping[str, object]) -> StateError:
     """The error whose :func:`refusal_members` the other end sent, under the code that it has there."""
     hint = members.get("hint")
     return StateError(
-        str(members.get("message")),
-        code=str(members.get("code")),
-        hint=None if hint is None else str(hint),
+        str(members.get("message")), code=str(members.get("code")), hint=None if hint is None else str(hint)
     )
 
 
