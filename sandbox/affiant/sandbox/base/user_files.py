@@ -6,11 +6,9 @@ never a traceback, and nothing half written is left behind.
 
 from __future__ import annotations
 
-import os
-import secrets
 from pathlib import Path
 
-from affiant.files import is_stream
+from affiant.files import is_stream, write_whole
 from affiant.sandbox.base.errors import OutputPlaceError
 
 __all__ = ["write_user_file"]
@@ -32,21 +30,8 @@ def write_user_file(path: Path, data: bytes, *, mode: int = 0o666, stream: bool 
             with open(path, "wb") as file:
                 file.write(data)
         else:
-            _replace(path, data, mode)
+            if is_stream(path):
+                path.unlink()
+            write_whole(path, data, mode=mode)
     except OSError as error:
         raise OutputPlaceError("the file cannot be written", where=str(path), found=error.strerror) from error
-
-
-def _replace(path: Path, data: bytes, mode: int) -> None:
-    draft = path.absolute().parent / f".affiant-{secrets.token_hex(8)}.new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(draft, flags, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:  # raised again
-        draft.unlink(missing_ok=True)
-        raise

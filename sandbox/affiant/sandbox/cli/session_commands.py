@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -200,9 +201,7 @@ def _recovered(name: str, done: Recovered) -> dict[str, object]:
         "left_out": gathered.left_out,
         "session": name,
         "simulated": True,
-        "skipped": []
-        if taken is None
-        else [{"path": entry.path, "reason": entry.reason} for entry in taken.changes.skipped],
+        "skipped": [] if taken is None else [asdict(entry) for entry in taken.changes.skipped],
     }
 
 

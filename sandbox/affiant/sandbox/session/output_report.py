@@ -6,6 +6,7 @@ What was skipped is lost with the session, so it is said whatever else is silent
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Final
 
 from affiant.command_line import printable
@@ -53,13 +54,7 @@ def skipped_lines(changes: Changes, *, rest: str) -> tuple[str, ...]:
 
 def changes_to_json(changes: Changes) -> Mapping[str, object]:
     """The members that ``--json`` writes."""
-    return {
-        "added": list(changes.added),
-        "changed": list(changes.changed),
-        "folders": list(changes.folders),
-        "removed": list(changes.removed),
-        "skipped": [{"path": entry.path, "reason": entry.reason} for entry in changes.skipped],
-    }
+    return asdict(changes)
 
 
 def _line(skipped: Skipped) -> str:
