@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -24,6 +24,10 @@ from affiant.sandbox.session_state.session_listing import SessionEntry, find_ses
 
 __all__ = ["session", "tell_leftovers"]
 
+_SHOWN = (
+    *("session", "state", "agent", "profile", "started", "ended", "exit_code", "code", "gateway", "output"),
+    *("bundle", "records", "kept"),
+)
 _COLUMNS = ("SESSION", "STATE", "STARTED", "AGENT", "EXIT", "BUNDLE")
 
 
@@ -98,26 +102,8 @@ def show(*, home: Path, name: str, as_json: bool) -> None:
     if as_json:
         print_json(entry.to_json())
         return
-    members = {**entry.to_json(), "started": _time(_started(entry)), "ended": _time(entry.note.ended)}
-    names = (
-        "session",
-        "state",
-        "agent",
-        "profile",
-        "started",
-        "ended",
-        "exit_code",
-        "code",
-        "gateway",
-        "output",
-    )
-    _table(
-        [
-            (each, _cell(members[each]))
-            for each in (*names, "bundle", "records", "kept")
-            if members[each] is not None
-        ]
-    )
+    members = _shown(entry)
+    _table([(each, _cell(members[each])) for each in _SHOWN if members[each] is not None])
 
 
 @session.command("recover")
@@ -206,24 +192,21 @@ def _recovered(name: str, done: Recovered) -> dict[str, object]:
 
 
 def _row(entry: SessionEntry) -> tuple[str, ...]:
-    note = entry.note
-    cells = (
-        note.session,
-        note.state.value,
-        _time(_started(entry)),
-        None if note.asked is None else note.asked.agent,
-        note.exit_code if note.code is None else note.code,
-        entry.bundle,
-    )
-    return tuple(_cell(cell) for cell in cells)
+    members = _shown(entry)
+    ended = "exit_code" if members["code"] is None else "code"
+    return tuple(_cell(members[name]) for name in ("session", "state", "started", "agent", ended, "bundle"))
 
 
-def _started(entry: SessionEntry) -> int | None:
-    return None if entry.note.asked is None else entry.note.asked.started
+def _shown(entry: SessionEntry) -> Mapping[str, object]:
+    """The entry's members, times as text."""
+    members = entry.to_json()
+    return {**members, "started": _time(members["started"]), "ended": _time(members["ended"])}
 
 
-def _time(seconds: int | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _time(seconds: object) -> str | None:
+    if not isinstance(seconds, int):
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _cell(value: object) -> str:

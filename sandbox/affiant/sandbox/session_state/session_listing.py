@@ -20,6 +20,7 @@ from affiant.sandbox.session_state.session_folder import BUNDLE, KEPT, RECORDS
 
 __all__ = ["SessionEntry", "find_session", "list_sessions"]
 
+_OF_REQUEST: Final = ("agent", "gateway", "output", "profile", "started")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{21}")
 
 
@@ -36,20 +37,14 @@ class SessionEntry:
 
     def to_json(self) -> Mapping[str, object]:
         """The entry's members."""
-        asked = self.note.asked
+        asked, files = self.note.asked, {"bundle": self.bundle, "kept": self.kept, "records": self.records}
         return {
-            "agent": None if asked is None else asked.agent,
-            "bundle": _shown(self.bundle),
+            **{name: getattr(asked, name, None) for name in _OF_REQUEST},
+            **{name: _shown(path) for name, path in files.items()},
             "code": self.note.code,
             "ended": self.note.ended,
             "exit_code": self.note.exit_code,
-            "gateway": None if asked is None else asked.gateway,
-            "kept": _shown(self.kept),
-            "output": None if asked is None else asked.output,
-            "profile": None if asked is None else asked.profile,
-            "records": _shown(self.records),
             "session": self.note.session,
-            "started": None if asked is None else asked.started,
             "state": self.note.state.value,
         }
 
