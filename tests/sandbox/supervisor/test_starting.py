@@ -17,8 +17,7 @@ from tests.sandbox.supervisor.launch.test_launch_check import (
 
 from affiant.errors import AffiantError
 from affiant.sandbox.supervisor import starting
-from affiant.sandbox.supervisor.context import Opening
-from affiant.sandbox.supervisor.starting import start
+from affiant.sandbox.supervisor.starting import Opening, start
 
 WRONG = {
     "a profile that the manifest does not name": (

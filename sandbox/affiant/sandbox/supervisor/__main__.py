@@ -28,8 +28,8 @@ from affiant.attestation.release.running_image import image_digest
 from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.attestation.statements.evidence_source import QuoteSource
 from affiant.sandbox.egress.record_budget import RecordLimits
-from affiant.sandbox.supervisor.context import Surroundings
 from affiant.sandbox.supervisor.launch.control import ControlChannel
+from affiant.sandbox.supervisor.starting import Surroundings
 from affiant.sandbox.supervisor.supervise import supervise
 from affiant.steady_clock import SteadyClock
 

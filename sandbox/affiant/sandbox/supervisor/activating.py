@@ -34,7 +34,6 @@ from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.upstream import Upstream
 from affiant.sandbox.isolation.runner.client import ProxySocket, RunnerClient
 from affiant.sandbox.supervisor.attesting import Admitted
-from affiant.sandbox.supervisor.context import Opening
 from affiant.sandbox.supervisor.gateway.admission import EPOCH_S
 from affiant.sandbox.supervisor.gateway.gateway_watch import until_gone
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
@@ -46,7 +45,7 @@ from affiant.sandbox.supervisor.launch.provision import Provision
 from affiant.sandbox.supervisor.records.records import AgentFacts, SessionRecords, keep_epochs
 from affiant.sandbox.supervisor.records.spool import Spool
 from affiant.sandbox.supervisor.restriction import ProfileRestrictor, RestrictableSession
-from affiant.sandbox.supervisor.starting import Started
+from affiant.sandbox.supervisor.starting import Opening, Started
 from affiant.secrets.broker.client.client import BrokerClient
 from affiant.secrets.broker.client.messages import Configuration, VaultSettings
 from affiant.secrets.injection.placeholder import PlaceholderTable

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.tdx.event_log.eventlog import EventLog
-from affiant.sandbox.supervisor.context import Opening
 from affiant.sandbox.supervisor.gateway.admission import SessionIdentity, admit, fetch_nonce, make_identity
 from affiant.sandbox.supervisor.gateway.appraise_gateway import (
     AppraisedGateway,
@@ -23,7 +22,7 @@ from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
 from affiant.sandbox.supervisor.launch.launch_check import GatewayPins, extend_session_events
 from affiant.sandbox.supervisor.launch.lifecycle import State
-from affiant.sandbox.supervisor.starting import Started
+from affiant.sandbox.supervisor.starting import Opening, Started
 
 __all__ = ["Admitted", "attest"]
 

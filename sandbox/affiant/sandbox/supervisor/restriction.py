@@ -41,10 +41,9 @@ from affiant.secrets.broker.client.messages import KeptGrant
 
 if TYPE_CHECKING:
     from affiant.sandbox.supervisor.attesting import Admitted
-    from affiant.sandbox.supervisor.context import Surroundings
     from affiant.sandbox.supervisor.records.decision_log import SessionDecisions
     from affiant.sandbox.supervisor.restriction_plan import PlannedRestriction
-    from affiant.sandbox.supervisor.starting import Started
+    from affiant.sandbox.supervisor.starting import Started, Surroundings
 
 __all__ = ["ProfileRestrictor", "RestrictableSession", "RestrictionTimes"]
 

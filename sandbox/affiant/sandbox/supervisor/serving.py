@@ -23,7 +23,6 @@ from affiant.policy.model.limits import Bound
 from affiant.sandbox.isolation.plan.plan import Command
 from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.command_execution import AgentRun, RunServices
-from affiant.sandbox.supervisor.context import Surroundings
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message
 from affiant.sandbox.supervisor.launch.environment import agent_environment
 from affiant.sandbox.supervisor.launch.errors import RestrictionError
@@ -33,6 +32,7 @@ from affiant.sandbox.supervisor.launch.restriction_request import (
     restriction_id,
 )
 from affiant.sandbox.supervisor.launch.user_streams import UserStreams
+from affiant.sandbox.supervisor.starting import Surroundings
 
 __all__ = ["Ending", "Serving"]
 

@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import dataclass
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from affiant.attestation.release.running import memory_descriptors
+from affiant.attestation.statements.evidence_source import QuoteSource
 from affiant.errors import NotAuthenticError
 from affiant.sandbox.base.privileges import BROKER_USER, SUPERVISOR_USER, drop_privileges, is_root
+from affiant.sandbox.egress.record_budget import RecordLimits
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, SandboxPlan
 from affiant.sandbox.isolation.runner.client import RunnerClient, spawn_runner
 from affiant.sandbox.isolation.runner.runner_settings import Settings
-from affiant.sandbox.supervisor.context import Opening
 from affiant.sandbox.supervisor.launch.environment import session_sandbox
 from affiant.sandbox.supervisor.launch.grants import broker_parts
 from affiant.sandbox.supervisor.launch.launch_check import (
@@ -33,12 +36,49 @@ from affiant.sandbox.supervisor.launch.launch_check import (
     check_launch,
     pinned_gateway,
 )
+from affiant.sandbox.supervisor.launch.lifecycle import Lifecycle
 from affiant.sandbox.supervisor.launch.provision import Provision
 from affiant.sandbox.workspace.walk import runtime_digest
 from affiant.secrets.broker.client.client import BrokerClient, broker_command
 from affiant.secrets.broker.client.messages import BrokerPart
 
-__all__ = ["Children", "Started", "spawn_children", "start"]
+__all__ = ["Children", "Opening", "Progress", "Started", "Surroundings", "spawn_children", "start"]
+
+
+Progress = Callable[[str, Mapping[str, object]], Awaitable[None]]
+"""Receives each step that was taken, and what is known about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the I/O boundary reads once and passes down.
+
+    Args:
+        td: the TD that we run in.
+        build: ``sha256:`` of this installation's release manifest.
+        clock: the present time, UTC.
+        random_bytes: the operating system's generator.
+        limits: of the records that the agent may cause.
+        nanoseconds: a clock that never goes back.
+    """
+
+    td: QuoteSource
+    build: str
+    clock: Callable[[], datetime]
+    random_bytes: Callable[[int], bytes]
+    limits: RecordLimits = field(default_factory=RecordLimits)
+    nanoseconds: Callable[[], int] = time.monotonic_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One session that is being opened. ``stack`` undoes what was opened, in reverse, whatever happens."""
+
+    provision: Provision
+    around: Surroundings
+    lifecycle: Lifecycle
+    stack: AsyncExitStack
+    progress: Progress
 
 
 @dataclass(frozen=True, slots=True)

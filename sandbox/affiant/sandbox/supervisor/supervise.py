@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Final
 
 from affiant.errors import AffiantError, UnreachableError
 from affiant.lazy_names import loading
-from affiant.sandbox.supervisor.context import Opening, Surroundings
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
 from affiant.sandbox.supervisor.launch.errors import GatewayLost
 from affiant.sandbox.supervisor.launch.lifecycle import Lifecycle, State
 from affiant.sandbox.supervisor.launch.provision import parse_provision
-from affiant.sandbox.supervisor.starting import start
+from affiant.sandbox.supervisor.starting import Opening, Surroundings, start
 
 if TYPE_CHECKING:
     from affiant.sandbox.supervisor.activating import OpenSession

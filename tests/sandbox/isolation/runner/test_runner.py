@@ -380,7 +380,7 @@ from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.runner.client import spawn_runner
 from affiant.sandbox.isolation.runner.runner_settings import Settings
 from affiant.sandbox.isolation.plan.plan import HostUsr, plan_sandbox
-from affiant.sandbox.isolation.plan.plan_wire import plan_to_json
+from affiant.sandbox.isolation.plan.protocol import plan_to_json
 from affiant.sandbox.isolation.plan.protocol import receive_frame, send_frame
 process, control = spawn_runner(Settings(Path(sys.argv[1]), BackendName(sys.argv[2]), HostUsr(), None))
 bundle = os.memfd_create("b")

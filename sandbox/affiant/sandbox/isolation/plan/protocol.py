@@ -5,6 +5,9 @@ at most 4 descriptors travelling in the very packet that names them. A request i
 ...}``; its answer is ``{"id": n, "ok": {...}}`` or ``{"id": n, "refused": {...}}`` (a refusal's members). No
 frame carries a secret.
 
+A plan and a command travel as members. Reading them is strict: exact members, exact types, and the whole plan is
+derived anew from its file entries rather than believed.
+
 Commands: ``prepare``, ``start``, ``signal``, ``wait``, ``kill``, ``cleanup``.
 """
 
@@ -14,12 +17,33 @@ import array
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from typing import Final
 
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
 from affiant.sandbox.isolation.plan.errors import FrameError
+from affiant.sandbox.isolation.plan.plan import (
+    Access,
+    Command,
+    DirectoryRoot,
+    FileGrant,
+    HostUsr,
+    Limits,
+    RootFS,
+    SandboxPlan,
+    plan_sandbox,
+)
 
-__all__ = ["MAX_FRAME", "control_pair", "receive_frame", "send_frame"]
+__all__ = [
+    "MAX_FRAME",
+    "command_from_json",
+    "command_to_json",
+    "control_pair",
+    "plan_from_json",
+    "plan_to_json",
+    "receive_frame",
+    "send_frame",
+]
 
 MAX_FRAME: Final = 192 * 1024
 """Bytes; below the kernel's default bound of one packet (net.core.wmem_default, 212992)."""
@@ -76,3 +100,95 @@ def receive_frame(control: socket.socket) -> tuple[Mapping[str, object], tuple[i
         if isinstance(error, FrameError):
             raise
         raise FrameError("a control message is not canonical JSON") from error
+
+
+def plan_to_json(plan: SandboxPlan) -> Mapping[str, object]:
+    """The facts from which :func:`plan_from_json` derives the same plan again."""
+    entries = [
+        {"path": bind.target, "access": (Access.READ_WRITE if bind.writable else Access.READ_ONLY).value}
+        for bind in plan.binds
+    ]
+    return {
+        "session": plan.session,
+        "files": [*entries, *({"path": mask.target, "access": Access.NONE.value} for mask in plan.masks)],
+        "rootfs": plan.rootfs.path if isinstance(plan.rootfs, DirectoryRoot) else None,
+        "runtime": plan.runtime,
+        "hostname": plan.hostname,
+        "limits": asdict(plan.limits),
+    }
+
+
+def plan_from_json(members: object) -> SandboxPlan:
+    """The plan that ``members`` describe, derived through :func:`plan_sandbox`.
+
+    Raises:
+        FrameError: other members or types than :func:`plan_to_json` writes.
+        ``isolation.plan``: the plan itself is refused.
+    """
+    plan = _exact(members, "session", "files", "rootfs", "runtime", "hostname", "limits")
+    files = plan["files"]
+    if not isinstance(files, list):
+        raise FrameError("the plan's files are not a list")
+    rootfs: RootFS = HostUsr() if plan["rootfs"] is None else DirectoryRoot(_text(plan["rootfs"]))
+    return plan_sandbox(
+        _text(plan["session"]),
+        tuple(_grant(entry) for entry in files),
+        rootfs=rootfs,
+        runtime=None if plan["runtime"] is None else _text(plan["runtime"]),
+        hostname=_text(plan["hostname"]),
+        limits=_limits(plan["limits"]),
+    )
+
+
+def command_to_json(command: Command) -> Mapping[str, object]:
+    """The command's members."""
+    return {"argv": list(command.argv), "env": dict(command.env), "cwd": command.cwd}
+
+
+def command_from_json(members: object) -> Command:
+    """The command that ``members`` describe.
+
+    Raises:
+        FrameError: other members or types than :func:`command_to_json` writes.
+        ``isolation.plan``: nothing to run, a NUL, or a working directory that is not canonical.
+    """
+    command = _exact(members, "argv", "env", "cwd")
+    argv, env = command["argv"], command["env"]
+    if not isinstance(argv, list) or not isinstance(env, dict):
+        raise FrameError("a command is an argument list and an environment object")
+    return Command(
+        tuple(_text(item) for item in argv),
+        {name: _text(value) for name, value in env.items()},
+        _text(command["cwd"]),
+    )
+
+
+def _grant(entry: object) -> FileGrant:
+    members = _exact(entry, "path", "access")
+    try:
+        return FileGrant(_text(members["path"]), Access(members["access"]))
+    except ValueError as error:
+        raise FrameError("unknown access of a file entry", found=repr(str(members["access"])[:40])) from error
+
+
+def _limits(value: object) -> Limits:
+    members = _exact(value, *(known.name for known in fields(Limits)))
+    return Limits(**{name: _count(each) for name, each in members.items() if (name, each) != ("cpus", None)})
+
+
+def _exact(value: object, *names: str) -> Mapping[str, object]:
+    if not isinstance(value, dict) or set(value) != set(names):
+        raise FrameError("an object with other members than its own", expected=", ".join(names))
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise FrameError("a member is not text", found=type(value).__name__)
+    return value
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise FrameError("a member is not an integer", found=type(value).__name__)
+    return value

@@ -26,8 +26,13 @@ from affiant.attestation.release.running import memory_descriptors
 from affiant.errors import AffiantError, UnreachableError
 from affiant.sandbox.isolation.plan.errors import FrameError, error_from_json
 from affiant.sandbox.isolation.plan.plan import Command, SandboxPlan
-from affiant.sandbox.isolation.plan.plan_wire import command_to_json, plan_to_json
-from affiant.sandbox.isolation.plan.protocol import control_pair, receive_frame, send_frame
+from affiant.sandbox.isolation.plan.protocol import (
+    command_to_json,
+    control_pair,
+    plan_to_json,
+    receive_frame,
+    send_frame,
+)
 from affiant.sandbox.isolation.runner.network import Endpoint
 from affiant.sandbox.isolation.runner.runner_settings import Settings, runner_command
 

@@ -23,8 +23,12 @@ from affiant.sandbox.isolation.plan.leftover_record import (
     remove_record,
     write_record,
 )
-from affiant.sandbox.isolation.plan.plan_wire import command_from_json, plan_from_json
-from affiant.sandbox.isolation.plan.protocol import receive_frame, send_frame
+from affiant.sandbox.isolation.plan.protocol import (
+    command_from_json,
+    plan_from_json,
+    receive_frame,
+    send_frame,
+)
 from affiant.sandbox.isolation.runner.lifecycle import Sandbox, State
 
 __all__ = ["Reply", "Runner"]

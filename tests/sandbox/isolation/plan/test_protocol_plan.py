@@ -19,7 +19,7 @@ from affiant.sandbox.isolation.plan.plan import (
     Limits,
     plan_sandbox,
 )
-from affiant.sandbox.isolation.plan.plan_wire import (
+from affiant.sandbox.isolation.plan.protocol import (
     command_from_json,
     command_to_json,
     plan_from_json,
