@@ -20,12 +20,12 @@ from affiant.secrets.broker.client.messages import (
     BrokerPart,
     BrokerStatus,
     Configuration,
-    ExchangeOutcome,
-    ExchangeRequest,
     Grant,
     Limits,
     Resolution,
     ResponseHead,
+    UpstreamOutcome,
+    UpstreamRequest,
 )
 from affiant.secrets.broker.process import serve_control
 from affiant.secrets.broker.tokens.tokens import Instants
@@ -69,7 +69,7 @@ def serve(certificate: Path) -> Iterator[Callable[..., UpstreamServer]]:
 class Answer:
     head: ResponseHead
     body: bytes
-    outcome: ExchangeOutcome
+    outcome: UpstreamOutcome
 
 
 @dataclass
@@ -168,7 +168,7 @@ class Harness:
 
         return asyncio.run(whole())
 
-    def fetch(self, request: ExchangeRequest, body: list[bytes] | None = None) -> Answer:
+    def fetch(self, request: UpstreamRequest, body: list[bytes] | None = None) -> Answer:
         """One exchange through a broker of its own; raises its refusal."""
 
         async def scenario(client: BrokerClient) -> Answer:
@@ -177,7 +177,7 @@ class Harness:
         return self.run(scenario)
 
 
-async def fetched(client: BrokerClient, request: ExchangeRequest, body: list[bytes] | None = None) -> Answer:
+async def fetched(client: BrokerClient, request: UpstreamRequest, body: list[bytes] | None = None) -> Answer:
     async with client.exchange(request, None if body is None else pieces(body)) as exchange:
         head = await exchange.head()
         content = b"".join([chunk async for chunk in exchange.chunks()])
@@ -189,7 +189,7 @@ async def pieces(body: list[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-def request_to(port: int, *headers: tuple[bytes, bytes], **changes) -> ExchangeRequest:
+def request_to(port: int, *headers: tuple[bytes, bytes], **changes) -> UpstreamRequest:
     members = {
         "id": "1",
         "scheme": "https",
@@ -200,7 +200,7 @@ def request_to(port: int, *headers: tuple[bytes, bytes], **changes) -> ExchangeR
         "target": b"/v1/thing?x=1",
         "headers": ((b"Host", f"{HOST}:{port}".encode()), *headers),
     }
-    return ExchangeRequest(**members | changes)
+    return UpstreamRequest(**members | changes)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from affiant.gateway.process.decision_follower import take_over
-from affiant.gateway.process.decision_handover import DecisionKeeper
+from affiant.gateway.process.decision_handover import DecisionHandover
 from affiant.policy.decision_log.file import DecisionFile, DecisionsUnavailable, open_decision_file
 from affiant.policy.decision_log.rotation import Rotation, rotated_logs
 
@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 @asynccontextmanager
 async def serving(path: Path, rotation: Rotation, *, most: int = 1 << 20) -> AsyncIterator[DecisionFile]:
     """Both halves in one process: the launcher's is a thread, the server's this loop."""
-    keeper = DecisionKeeper(path, rotation, look_s=LOOK_S)
+    keeper = DecisionHandover(path, rotation, look_s=LOOK_S)
     descriptor, link = (os.dup(each) for each in keeper.descriptors)
     keeper.served()
     file = DecisionFile(descriptor, most=most)
@@ -138,7 +138,7 @@ def test_a_server_without_a_descriptor_to_spare_goes_on_and_takes_a_later_file(p
 
 
 def test_the_launcher_tries_again_and_says_so_once(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    keeper = DecisionKeeper(path, Rotation(size=1), look_s=LOOK_S)
+    keeper = DecisionHandover(path, Rotation(size=1), look_s=LOOK_S)
     os.write(keeper.descriptors[0], b"a line\n")
     with socket.socket(fileno=os.dup(keeper.descriptors[1])) as server:
         keeper.served()
@@ -154,10 +154,10 @@ def test_the_launcher_tries_again_and_says_so_once(path: Path, capsys: pytest.Ca
 def test_a_server_that_has_ended_leaves_the_launcher_at_rest(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keeper = DecisionKeeper(path, Rotation(size=1), look_s=LOOK_S)
+    keeper = DecisionHandover(path, Rotation(size=1), look_s=LOOK_S)
     os.write(keeper.descriptors[0], b"a line\n")
     keeper.served()  # nobody has the other end
     keeper.close()
-    keeper = DecisionKeeper(path, Rotation(size=1))
+    keeper = DecisionHandover(path, Rotation(size=1))
     keeper.close()  # before there was a server
     assert capsys.readouterr().err == ""

@@ -18,7 +18,7 @@ from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.token_fetches import TokenFetch, TokenFetches
 from affiant.sandbox.egress.upstream import Fetched, Sent
 from affiant.secrets.injection.detection import SecretUse
-from affiant.secrets.names.errors import TokenAnswerInvalid, TokenRejected, TokenUnavailable
+from affiant.secrets.names.errors import TokenRejected, TokenResponseInvalid, TokenUnavailable
 
 EXCHANGE = TokenExchange(
     GrantType.CLIENT_CREDENTIALS,
@@ -101,7 +101,11 @@ def test_different_secrets_wait_for_no_other(around) -> None:
 
 @pytest.mark.parametrize(
     ("refusal", "end"),
-    [(TokenRejected("x"), "failed"), (TokenUnavailable("x"), "failed"), (TokenAnswerInvalid("x"), "refused")],
+    [
+        (TokenRejected("x"), "failed"),
+        (TokenUnavailable("x"), "failed"),
+        (TokenResponseInvalid("x"), "refused"),
+    ],
 )
 def test_a_hundred_that_wait_hear_of_one_failure(around, monkeypatch, refusal, end) -> None:
     around.broker.refusal = refusal

@@ -167,7 +167,7 @@ SUPERVISOR = """
 import asyncio, os, socket, subprocess, sys
 from pathlib import Path
 from affiant.secrets.broker.client.client import BrokerClient, broker_command
-from affiant.secrets.broker.client.messages import Configuration, ExchangeRequest, Grant
+from affiant.secrets.broker.client.messages import Configuration, UpstreamRequest, Grant
 from affiant.secrets.store.private_files import open_private_file
 from affiant.secrets.injection.placeholder import Binding, Endpoint
 
@@ -186,7 +186,7 @@ async def main():
         await client.configure(
             Configuration(grants=(Grant(binding, "local:TOKEN"),), roots=(root,), local=True), local_store=store
         )
-        request = ExchangeRequest(
+        request = UpstreamRequest(
             id="1", scheme="https", host=host, port=port, address="127.0.0.1", method="GET", target=b"/",
             headers=((b"Authorization", b"Bearer " + placeholder.encode()),), uses=(("TOKEN", "header:authorization"),),
         )

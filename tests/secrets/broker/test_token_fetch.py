@@ -22,7 +22,7 @@ from tests.secrets.upstream_server import answer
 from affiant.policy.model.token_exchange import ClientAuth, GrantType, SubjectTokenType, TokenExchange
 from affiant.secrets.broker import token_fetch
 from affiant.secrets.broker.client.client import BrokerClient
-from affiant.secrets.broker.client.messages import Configuration, ExchangeOutcome, KeptGrant
+from affiant.secrets.broker.client.messages import Configuration, KeptGrant, UpstreamOutcome
 from affiant.secrets.broker.client.token_client import fetch_token, token_is_fresh
 from affiant.secrets.broker.session import open_session
 from affiant.secrets.broker.tokens.tokens import Instants
@@ -31,8 +31,8 @@ from affiant.secrets.names.errors import (
     PlaceholderMisplaced,
     SecretNotBound,
     SecretValueInvalid,
-    TokenAnswerInvalid,
     TokenRejected,
+    TokenResponseInvalid,
     TokenUnavailable,
 )
 from affiant.secrets.store.private_files import open_private_file
@@ -64,8 +64,8 @@ def granted(harness: Harness, exchange: TokenExchange, port: int = 1, value: byt
     return harness.grant("KEY", value, port, surface=BEARER, exchange=exchange).encode()
 
 
-def fetch(harness: Harness, address: str = "127.0.0.1") -> ExchangeOutcome:
-    async def scenario(client: BrokerClient) -> ExchangeOutcome:
+def fetch(harness: Harness, address: str = "127.0.0.1") -> UpstreamOutcome:
+    async def scenario(client: BrokerClient) -> UpstreamOutcome:
         outcome = await fetch_token(client, "KEY", address)
         assert await token_is_fresh(client, "KEY") == (outcome.refusal is None)
         return outcome
@@ -279,7 +279,7 @@ def test_a_redirect_is_not_followed(harness, serve, issuer, status) -> None:
         b"", b"Location: https://%s:%d/" % (TOKEN_HOST.encode(), elsewhere.port), status=status
     )
     granted(harness, client_of(issuer))
-    assert isinstance(fetch(harness).refusal, TokenAnswerInvalid)
+    assert isinstance(fetch(harness).refusal, TokenResponseInvalid)
     assert elsewhere.connections == 0 and len(issuer.received) == 1
 
 
@@ -302,7 +302,7 @@ def test_an_answer_beyond_its_bounds_is_refused(harness, issuer, pieces) -> None
     issuer.instead = lambda _: pieces
     granted(harness, client_of(issuer))
     outcome = fetch(harness)
-    assert isinstance(outcome.refusal, TokenAnswerInvalid)
+    assert isinstance(outcome.refusal, TokenResponseInvalid)
     assert "9sX2k" not in str(outcome.refusal)
 
 
@@ -319,7 +319,7 @@ def test_an_answer_beyond_its_bounds_is_refused(harness, issuer, pieces) -> None
 def test_what_is_no_whole_answer_is_no_token(harness, issuer, pieces) -> None:
     issuer.instead = lambda _: pieces
     granted(harness, client_of(issuer))
-    assert isinstance(fetch(harness).refusal, (TokenUnavailable, TokenAnswerInvalid))
+    assert isinstance(fetch(harness).refusal, (TokenUnavailable, TokenResponseInvalid))
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ class Restrictions:
         admissions = self.admissions
         admissions.recorder.require()
         async with session.restricting:
-            self._require_turn(session)
+            self._require_order(session)
             request = parse_admission_request(body)
             admissions.nonces.take(request.statement.nonce, now=admissions.clock().timestamp())
             collateral = await asyncio.to_thread(admissions.collateral)
@@ -82,7 +82,7 @@ class Restrictions:
             "ksd": admissions.appraiser.keyset_digest,
         }
 
-    def _require_turn(self, session: Session) -> None:
+    def _require_order(self, session: Session) -> None:
         session.require_open(now=self.admissions.clock().timestamp())
         if session.restriction_failed:
             raise StateError(

@@ -229,12 +229,12 @@ def watch(*, asking: Asking, as_json: bool) -> None:
         for each in found:
             name, state = str(each.get("action")), str(each.get("state"))
             if known.get(name) != state:
-                _tell(client, each, new=name not in known, as_json=as_json)
+                _print_result(client, each, new=name not in known, as_json=as_json)
                 known[name] = state
         time.sleep(_EVERY_S)
 
 
-def _tell(client: ApproverClient, said: Mapping[str, Any], *, new: bool, as_json: bool) -> None:
+def _print_result(client: ApproverClient, said: Mapping[str, Any], *, new: bool, as_json: bool) -> None:
     """One change: a line, and for what newly waits its card."""
     if as_json:
         click.echo(json.dumps(said, sort_keys=True, ensure_ascii=True))

@@ -97,16 +97,18 @@ def retention(
             write_whole(output, part.to_bytes())
         except OSError as error:
             raise click.ClickException(f"{output}: {error.strerror}") from error
-    _tell(found.boots, found.held, left, output if items else None, as_json=as_json)
+    _print_boots(found.boots, found.held, left, output if items else None, as_json=as_json)
 
 
-def _tell(boots: Sequence[OldBoot], held: int, left: int, output: Path | None, *, as_json: bool) -> None:
+def _print_boots(
+    boots: Sequence[OldBoot], held: int, left: int, output: Path | None, *, as_json: bool
+) -> None:
     if as_json:
-        told = [
+        old = [
             {"records": boot.records, "chains": len(boot.chains), "newest": _shown(boot)} for boot in boots
         ]
         written = None if output is None else str(output)
-        print_json({"boots": told, "held": held, "orders_left": left, "file": written})
+        print_json({"boots": old, "held": held, "orders_left": left, "file": written})
         return
     for boot in boots:
         click.echo(f"boot of {boot.records} records in {len(boot.chains)} chains, newest {_shown(boot)}")

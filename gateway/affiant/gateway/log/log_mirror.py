@@ -152,7 +152,7 @@ class _Mirror(threading.Thread):
             except _Stopping:
                 return
             except AffiantError as refusal:
-                self._refused(refusal)
+                self._rejected(refusal)
                 if refusal.retryable is False:
                     return
                 self._ended.wait(next(pause))
@@ -182,7 +182,7 @@ class _Mirror(threading.Thread):
         if self._ended.is_set():
             raise _Stopping
 
-    def _refused(self, refusal: AffiantError) -> None:
+    def _rejected(self, refusal: AffiantError) -> None:
         state: Literal["failing", "stopped"] = "failing" if refusal.retryable is not False else "stopped"
         if refusal.code != self._state.code:
             self._say(f"{state}: {refusal} [{refusal.code}]")

@@ -125,20 +125,20 @@ def _walk(answer: object, place: str) -> None:
 def _members(value: Mapping[str, object], place: str) -> list[tuple[object, str]]:
     """What ``value``, an object at ``place``, holds, each with its place."""
     if place != _OTHER and (exact := inexact(value, CHAT_MEMBERS)) is not None:
-        _refuse("a member whose name is only like one that is judged", exact)
+        _reject("a member whose name is only like one that is judged", exact)
     found: list[tuple[object, str]] = []
     for name, member in value.items():
         if isinstance(member, (dict, list)):
             following = _NEXT.get((place, name), _OTHER)
             if following == _OTHER and member and fold(name) in _CALLS:
-                _refuse("a call out of its place", CHAT_MEMBERS.get(fold(name)))
+                _reject("a call out of its place", CHAT_MEMBERS.get(fold(name)))
             found.append((member, following))
         elif place != "call" and isinstance(member, str) and fold(name) == "type" and fold(member) in _CALLS:
-            _refuse("a call out of its place", "type")
+            _reject("a call out of its place", "type")
     return found
 
 
-def _refuse(problem: str, where: str | None) -> NoReturn:
+def _reject(problem: str, where: str | None) -> NoReturn:
     raise MalformedError(
         problem,
         expected="calls in choices[].message or .delta only",

@@ -20,13 +20,13 @@ from affiant.gateway.process.decision_follower import AGAIN, MESSAGE_SIZE, TAKEN
 from affiant.policy.decision_log.file import DecisionsUnavailable
 from affiant.policy.decision_log.rotation import RotatingLog, Rotation
 
-__all__ = ["DecisionKeeper"]
+__all__ = ["DecisionHandover"]
 
 _LOOK_S: Final = 1.0
 _NEXT: Final = b"next"
 
 
-class DecisionKeeper:
+class DecisionHandover:
     """The launcher's half: opens the log, and keeps it in files of bounded size. Closed with the gateway."""
 
     def __init__(self, path: Path, rotation: Rotation, *, look_s: float = _LOOK_S) -> None:

@@ -52,7 +52,7 @@ from affiant.gateway.config.config import BODIES_MAX, Settings, encode_settings
 from affiant.gateway.config.trusted_keys import Named, read_named
 from affiant.gateway.log.log_mirror import forget_state, mirrored, shown_by
 from affiant.gateway.log.transparency_log import log_folder
-from affiant.gateway.process.decision_handover import DecisionKeeper
+from affiant.gateway.process.decision_handover import DecisionHandover
 from affiant.gateway.process.own_witness import served_own_witness
 from affiant.gateway.tool_gate.path_copies import folder_of_copies
 from affiant.gateway.tool_servers.servers_file import ToolServers, read_tool_servers
@@ -236,10 +236,10 @@ def _config(
             mcp_servers=tools,
         )
     except (ShapeMismatch, JSONError) as error:
-        raise _refused_servers(error) or error from error
+        raise _servers_error(error) or error from error
 
 
-def _refused_servers(error: AffiantError) -> ConfigurationError | None:
+def _servers_error(error: AffiantError) -> ConfigurationError | None:
     """What is wrong with a tool server, in the operator's words; None where that is not what is wrong."""
     if not str(error.where).startswith("config.mcp_servers"):
         return None
@@ -267,7 +267,7 @@ def _config_under(
             mcp_servers=tools,
         )
     except ShapeMismatch as error:
-        refused = _refused_servers(error)
+        refused = _servers_error(error)
         if refused is not None:
             raise refused from error
         if not str(error.where).startswith("config.witnesses"):
@@ -335,7 +335,7 @@ def launch_gateway(launch: Launch) -> int:
         bodies_max=launch.bodies_max,
     )
     with ExitStack() as running:
-        decisions = None if launch.decisions is None else DecisionKeeper(launch.decisions, launch.rotation)
+        decisions = None if launch.decisions is None else DecisionHandover(launch.decisions, launch.rotation)
         if decisions is not None:
             running.callback(decisions.close)
         if own is not None:
@@ -366,7 +366,7 @@ def launch_gateway(launch: Launch) -> int:
 
 
 def _server(
-    launch: Launch, settings: Settings, platform: PlatformClient, decisions: DecisionKeeper | None
+    launch: Launch, settings: Settings, platform: PlatformClient, decisions: DecisionHandover | None
 ) -> subprocess.Popen[bytes]:
     """The server's process, in a TD of its own."""
     with ExitStack() as stack:
@@ -435,7 +435,7 @@ def _descriptor_with(data: bytes) -> Iterator[int]:
 
 
 def _start(
-    td: int, document: int, launch: Launch, decisions: DecisionKeeper | None
+    td: int, document: int, launch: Launch, decisions: DecisionHandover | None
 ) -> subprocess.Popen[bytes]:
     ready, user = launch.ready, launch.user
     log = () if decisions is None else decisions.descriptors

@@ -114,7 +114,7 @@ class _Keeping(threading.Thread):
 
     async def _keep(self) -> None:
         while (vkey := read_log_vkey(self._log)) is None:
-            if await self._told_within(_STEP_S):
+            if await self._stopped_within(_STEP_S):
                 return
         pause = _PAUSE_S
         while not self._enough.is_set():
@@ -124,7 +124,7 @@ class _Keeping(threading.Thread):
                 return
             pause = _PAUSE_S if self._loop.time() - began > _STABLE_S else min(2 * pause, _LONGEST_PAUSE_S)
             sys.stderr.write(f"affiant gateway: its witness ended and is started again: {why}\n")
-            await self._told_within(pause)
+            await self._stopped_within(pause)
 
     async def _run_once(self, vkey: str) -> str:
         """Run it until it ends, or until it is to end; its last words."""
@@ -141,7 +141,7 @@ class _Keeping(threading.Thread):
             await ended
         return service.last_words or "it said nothing"
 
-    async def _told_within(self, seconds: float) -> bool:
+    async def _stopped_within(self, seconds: float) -> bool:
         """Whether it is to end; waits for ``seconds`` at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

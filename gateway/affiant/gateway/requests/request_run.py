@@ -274,7 +274,7 @@ class SessionRequest(ABC):
             status, body = self.response_to(error)
             hidden = {"dig": sha256_name(body), "len": len(body)}
             await self._record_failure(error, body, hidden, status=status).durable
-            await self._tell(error, status, body, receipt=self._receipted)
+            await self._send_error(error, status, body, receipt=self._receipted)
         except (JournalUnavailable, Busy) as failure:
             await self._fail_unrecorded(failure)
 
@@ -299,9 +299,9 @@ class SessionRequest(ABC):
             if isinstance(error, (JournalUnavailable, Busy))
             else StateError("the gateway failed", code="gateway.error")
         )
-        await self._tell(reported, *self.response_to(reported), receipt=False)
+        await self._send_error(reported, *self.response_to(reported), receipt=False)
 
-    async def _tell(self, error: AffiantError, status: int, body: bytes, *, receipt: bool) -> None:
+    async def _send_error(self, error: AffiantError, status: int, body: bytes, *, receipt: bool) -> None:
         """Answer with ``error``. Where the body has not been read, the answer goes first, and then the body."""
         unread = self._body is None
         headers = (*error_headers(error), (b"connection", b"close")) if unread else error_headers(error)

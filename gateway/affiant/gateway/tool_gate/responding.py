@@ -27,10 +27,10 @@ __all__ = [
     "failed",
     "handshake",
     "listing",
-    "refused_whole",
     "require_known",
     "response",
     "whole",
+    "whole_error",
 ]
 
 VERSIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25")
@@ -113,7 +113,7 @@ def _code(error: AffiantError) -> int:
     return _REFUSED if isinstance(error, (ToolNotAllowedError, LimitReached, *APPROVAL_REFUSALS)) else _FAILED
 
 
-def refused_whole(envelope: Envelope | None, error: AffiantError, *, receipt: str) -> bytes:
+def whole_error(envelope: Envelope | None, error: AffiantError, *, receipt: str) -> bytes:
     """The answer to a body of which nothing was done: every request of it gets the error."""
     member = error_member(error, receipt=receipt)
     if envelope is None:  # what cannot be read has no known id

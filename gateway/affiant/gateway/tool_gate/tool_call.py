@@ -62,10 +62,10 @@ from affiant.gateway.tool_gate.responding import (
     failed,
     handshake,
     listing,
-    refused_whole,
     require_known,
     response,
     whole,
+    whole_error,
 )
 from affiant.gateway.tool_gate.results import MAX_RESULT, error_text, passed_result
 from affiant.gateway.wire.bodies import Bodies, Share
@@ -521,7 +521,7 @@ class ToolGateRequest(SessionRequest):
         if not self._parsed:
             return super().response_to(error)
         status = 200 if self._envelope is not None and not isinstance(error, MalformedError) else 400
-        return status, refused_whole(self._envelope, error, receipt=self._account.jti)
+        return status, whole_error(self._envelope, error, receipt=self._account.jti)
 
 
 def _sent(call: _Call, copies: Mapping[str, str]) -> Mapping[str, object]:

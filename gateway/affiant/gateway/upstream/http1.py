@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from affiant.errors import AffiantError, UnreachableError
-from affiant.gateway.upstream.http1_connection import Answer, Connection
+from affiant.gateway.upstream.http1_connection import Connection, HTTPResponse
 from affiant.gateway.wire.errors import UpstreamCut
 
 __all__ = ["Connector", "HTTPClient", "TCPConnector", "Timeouts", "request_head"]
@@ -72,7 +72,7 @@ class HTTPClient:
         self._timeouts = timeouts
         self._kept: list[Connection] = []
 
-    async def request(self, data: bytes, *, tried: Callable[[str, bytes | None], None]) -> Answer:
+    async def request(self, data: bytes, *, tried: Callable[[str, bytes | None], None]) -> HTTPResponse:
         """Send one whole request and wait for the head of its answer.
 
         Args:

@@ -17,7 +17,7 @@ from affiant.errors import AffiantError, MalformedError, UnreachableError
 from affiant.gateway.wire.errors import UpstreamCut
 from affiant.gateway.wire.tls import certificate_spki
 
-__all__ = ["Answer", "Connection"]
+__all__ = ["Connection", "HTTPResponse"]
 
 _HIGH_WATER: Final = 256 << 10
 """Bytes read ahead of the client, after which reading pauses."""
@@ -31,7 +31,7 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
-        self._answer: Answer | None = None
+        self._answer: HTTPResponse | None = None
         self.idle_since = 0.0
         self.spki: bytes | None = None
         """SHA-256 of the peer's SubjectPublicKeyInfo, if there is TLS."""
@@ -78,10 +78,10 @@ class Connection(asyncio.Protocol):
         """Whether another request can be sent."""
         return self._transport is not None and not self._transport.is_closing() and self._answer is None
 
-    def send(self, data: bytes) -> Answer:
+    def send(self, data: bytes) -> HTTPResponse:
         """Write one request, head and body at once."""
         assert self._transport is not None, "checked by the caller in the same turn"
-        self._answer = Answer(self)
+        self._answer = HTTPResponse(self)
         self._parser = httptools.HttpResponseParser(self._answer)
         self._answer.parser = self._parser
         self.write(data)
@@ -112,7 +112,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-class Answer:
+class HTTPResponse:
     """One answer, from the parser's callbacks to the reader."""
 
     def __init__(self, connection: Connection) -> None:

@@ -22,7 +22,7 @@ from affiant.errors import ConfigurationError, MalformedError
 from affiant.gateway.openai.chat import parse_json
 from affiant.gateway.upstream.dev_echo import EchoConnector
 from affiant.gateway.upstream.http1 import Connector, HTTPClient, TCPConnector, Timeouts, request_head
-from affiant.gateway.upstream.http1_connection import Answer
+from affiant.gateway.upstream.http1_connection import HTTPResponse
 from affiant.gateway.upstream.priority_band import CONCURRENT
 from affiant.gateway.upstream.response_checks import UpstreamKeyRedaction, require_plain
 from affiant.gateway.upstream.upstream import Attempt, Upstream, UpstreamResponse
@@ -81,7 +81,7 @@ class OpenAIUpstream:
         attempts: list[Attempt],
         accept: bytes,
         trace: TraceContext | None = None,
-    ) -> Answer:
+    ) -> HTTPResponse:
         """As :meth:`~.upstream.Upstream.request`."""
 
         def tried(result: str, spki: bytes | None) -> None:

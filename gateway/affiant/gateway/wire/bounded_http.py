@@ -86,7 +86,7 @@ class BoundedHTTP(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._framing > _MAX_HEAD:
-            self._refuse(b"431 Request Header Fields Too Large", "Request head too large.")
+            self._reject(b"431 Request Header Fields Too Large", "Request head too large.")
         elif self._due is None and self._is_owed():
             self._wait()
 
@@ -140,7 +140,7 @@ class BoundedHTTP(HttpToolsProtocol):
         elif self._in_body:
             self.transport.close()
         else:
-            self._refuse(b"408 Request Timeout", "The request's head did not come in time.")
+            self._reject(b"408 Request Timeout", "The request's head did not come in time.")
 
     def _watch(self, taken: int, *, idle: int) -> None:
         self._unwatch()
@@ -160,7 +160,7 @@ class BoundedHTTP(HttpToolsProtocol):
         else:
             self.transport.abort()  # not close, which waits for the client to take the rest
 
-    def _refuse(self, status: bytes, text: str) -> None:
+    def _reject(self, status: bytes, text: str) -> None:
         """Answer and close; like uvicorn's 400, also where an answer is under way: the connection ends with it."""
         body = text.encode("ascii")
         head = b"HTTP/1.1 %s\r\nContent-Type: text/plain; charset=utf-8\r\n" % status

@@ -123,10 +123,10 @@ def application(routes: Routes, document: Callable[[], Mapping[str, object]]) ->
         one = _StarletteRoute(route.path, route.respond)
         one.methods = {route.method}  # Starlette would serve HEAD with GET
         served.append(one)
-    return Starlette(routes=served, exception_handlers={AffiantError: _refused, HTTPException: _other})
+    return Starlette(routes=served, exception_handlers={AffiantError: _http_error, HTTPException: _other})
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, AffiantError)
     return error_response(error)
 

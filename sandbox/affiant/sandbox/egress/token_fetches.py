@@ -25,7 +25,7 @@ from affiant.sandbox.egress.http.origin import Origin
 from affiant.sandbox.egress.records_of_egress import Action, EgressRecords, Outcome
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.upstream import Sent, Upstream
-from affiant.secrets.names.errors import TokenAnswerInvalid, TokenRejected, TokenUnavailable
+from affiant.secrets.names.errors import TokenRejected, TokenResponseInvalid, TokenUnavailable
 
 __all__ = ["TokenFetch", "TokenFetches"]
 
@@ -92,7 +92,7 @@ class TokenFetches:
                 )
             try:
                 await _fetched(fetch, upstream, resolver, records)
-            except (TokenAnswerInvalid, TokenRejected, TokenUnavailable) as error:
+            except (TokenResponseInvalid, TokenRejected, TokenUnavailable) as error:
                 failed_at = asyncio.get_running_loop().time()
                 self._failed[name] = failed_at + _AFTER_FAILURE_S, error.code
                 raise

@@ -14,7 +14,7 @@ from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.errors import AffiantError
 from affiant.sandbox.egress.decision import AllowedRequest
 from affiant.secrets.broker.client.client import BrokerClient, BrokeredRequest
-from affiant.secrets.broker.client.messages import ExchangeRequest, ResponseHead
+from affiant.secrets.broker.client.messages import UpstreamRequest, ResponseHead
 from affiant.secrets.broker.client.token_client import fetch_token, token_is_fresh
 
 __all__ = ["Fetched", "Sent", "Upstream", "UpstreamAnswer"]
@@ -80,7 +80,7 @@ class Upstream:
         Raises:
             AffiantError: refused or failed before there was an answer.
         """
-        request = ExchangeRequest(
+        request = UpstreamRequest(
             id=b64u(self._random_bytes(16)),
             scheme=allowed.origin.scheme,
             host=allowed.origin.host,

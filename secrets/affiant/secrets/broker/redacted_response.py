@@ -10,7 +10,7 @@ from affiant.secrets.broker.client.messages import ResponseHead
 from affiant.secrets.injection.detection import HeaderField
 from affiant.secrets.redaction.redaction import RedactionStream, Redactor
 
-__all__ = ["AnswerFilter"]
+__all__ = ["ResponseFilter"]
 
 _ONE_HOP: Final = frozenset(
     {
@@ -24,7 +24,7 @@ _BODILESS: Final = frozenset({204, 304})
 _NOTHING: Final = Redactor(())
 
 
-class AnswerFilter:
+class ResponseFilter:
     """One answer under way.
 
     Args:

@@ -23,7 +23,7 @@ from typing import Final
 import h11
 
 from affiant.errors import MalformedError, NotAllowedError
-from affiant.secrets.broker.client.messages import ExchangeRequest
+from affiant.secrets.broker.client.messages import UpstreamRequest
 from affiant.secrets.broker.session import BrokerSession
 from affiant.secrets.broker.signed_head import SignedHead, signed_head
 from affiant.secrets.injection.body_surface import BodySurface
@@ -74,7 +74,7 @@ class PreparedRequest:
     made: tuple[tuple[bytes, bytes], ...] = ()
 
 
-def uses_body(request: ExchangeRequest) -> bool:
+def uses_body(request: UpstreamRequest) -> bool:
     """Whether a secret was decided that is in the body, or signs one: it must then be there to be prepared."""
     return any(
         surface.startswith("body:") or (request.has_body and is_signing(surface))
@@ -83,7 +83,7 @@ def uses_body(request: ExchangeRequest) -> bool:
 
 
 def prepare_request(
-    request: ExchangeRequest, session: BrokerSession, body: bytes | None = None, *, now: datetime
+    request: UpstreamRequest, session: BrokerSession, body: bytes | None = None, *, now: datetime
 ) -> PreparedRequest:
     """``request`` with its secrets in place.
 
@@ -155,7 +155,7 @@ def prepare_request(
     )
 
 
-def _check_line(request: ExchangeRequest) -> None:
+def _check_line(request: UpstreamRequest) -> None:
     """Step 1."""
     if _METHOD.match(request.method) is None or request.method in _NEVER:
         raise NotAllowedError(
@@ -173,7 +173,7 @@ def _check_line(request: ExchangeRequest) -> None:
         )
 
 
-def _check_headers(request: ExchangeRequest) -> None:
+def _check_headers(request: UpstreamRequest) -> None:
     bare = _host(request)
     hosts = {bare, bare + b":%d" % request.port, _authority(request)}
     for name, value in request.headers:
@@ -188,18 +188,18 @@ def _check_headers(request: ExchangeRequest) -> None:
             )
 
 
-def _host(request: ExchangeRequest) -> bytes:
+def _host(request: UpstreamRequest) -> bytes:
     host = f"[{request.host}]" if ":" in request.host else request.host
     return host.encode("ascii", "replace")
 
 
-def _authority(request: ExchangeRequest) -> bytes:
+def _authority(request: UpstreamRequest) -> bytes:
     host = _host(request)
     return host if request.port == _DEFAULT_PORT[request.scheme] else host + b":%d" % request.port
 
 
 def _substituted(
-    request: ExchangeRequest, uses: tuple[SecretUse, ...], session: BrokerSession
+    request: UpstreamRequest, uses: tuple[SecretUse, ...], session: BrokerSession
 ) -> tuple[bytes, tuple[HeaderField, ...]]:
     """Step 4: the one place where a value meets a request. The target, and the headers."""
     target, filled = request.target, list(request.headers)
@@ -262,7 +262,7 @@ def _from_behind(use: SecretUse) -> int:
 
 
 def _sent_headers(
-    request: ExchangeRequest, headers: tuple[HeaderField, ...], session: BrokerSession
+    request: UpstreamRequest, headers: tuple[HeaderField, ...], session: BrokerSession
 ) -> list[HeaderField]:
     """Step 3."""
     dropped = _ONE_HOP | _OURS | (_SLICING if session.guarded else frozenset())

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from affiant.errors import NotAllowedError
-from affiant.secrets.broker.client.messages import ExchangeRequest
+from affiant.secrets.broker.client.messages import UpstreamRequest
 from affiant.secrets.injection.detection import HeaderField
 from affiant.secrets.injection.placeholder import Binding
 from affiant.secrets.injection.signing_key import SigningKey
@@ -47,7 +47,7 @@ def signed_head(
     binding: Binding,
     key: SigningKey,
     *,
-    request: ExchangeRequest,
+    request: UpstreamRequest,
     target: bytes,
     headers: list[HeaderField],
     body: bytes,
@@ -94,7 +94,7 @@ def signed_head(
 
 
 def _own(
-    request: ExchangeRequest, key: SigningKey, *, surface: SigningSurface, payload: bytes, now: datetime
+    request: UpstreamRequest, key: SigningKey, *, surface: SigningSurface, payload: bytes, now: datetime
 ) -> Iterator[HeaderField]:
     yield b"X-Amz-Date", timestamp(now)
     if surface.service in S3_SERVICES or any(name.lower() == CONTENT_DIGEST for name, _ in request.headers):

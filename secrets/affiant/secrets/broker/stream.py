@@ -17,9 +17,9 @@ from typing import Final
 import h11
 
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
-from affiant.secrets.broker.client.messages import ExchangeOutcome, ExchangeRequest, checked_address
+from affiant.secrets.broker.client.messages import UpstreamOutcome, UpstreamRequest, checked_address
 from affiant.secrets.broker.client.protocol import MAX_BODY_FRAME, Frame, FrameKind, read_frame, write_frame
-from affiant.secrets.broker.redacted_response import AnswerFilter
+from affiant.secrets.broker.redacted_response import ResponseFilter
 from affiant.secrets.broker.request import PreparedRequest, prepare_request, uses_body
 from affiant.secrets.broker.session import Held
 from affiant.secrets.broker.token_fetch import fetch_token
@@ -44,7 +44,7 @@ async def serve_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
             return
         match frame.members() if frame.kind is FrameKind.HEAD else {}:
             case {"op": "exchange"} as members:
-                await _Exchange(reader, writer, held).serve(members)
+                await _BrokeredRequest(reader, writer, held).serve(members)
             case {"op": "token", "name": str(name)}:
                 held.session.uses.require([name])
                 fresh = held.session.tokens.is_fresh(name)
@@ -58,14 +58,14 @@ async def serve_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     except (BrokerGone, TimeoutError):
         pass  # the supervisor closed the stream: there is no one to answer
     except AffiantError as error:
-        await _tell(writer, error)
+        await _send_error(writer, error)
     except Exception as error:  # noqa: BLE001 - a mistake of ours ends one exchange, never the process; its text may hold a value
-        await _tell(writer, BrokerFailed("the broker failed", found=type(error).__name__))
+        await _send_error(writer, BrokerFailed("the broker failed", found=type(error).__name__))
     finally:
         await _close(reader, writer)
 
 
-class _Exchange:
+class _BrokeredRequest:
     """The state of one exchange. It has the session as it is when the request is there to be prepared."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, held: Held) -> None:
@@ -84,7 +84,7 @@ class _Exchange:
         """
         refusal: AffiantError | None = None
         try:
-            request = ExchangeRequest.from_json(members)
+            request = UpstreamRequest.from_json(members)
             body = await self._held_body(request) if uses_body(request) else None
             self._session = self._held.session  # less may be held than when the body began
             prepared = prepare_request(request, self._session, body, now=self._now())
@@ -104,7 +104,7 @@ class _Exchange:
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._session.tokens.instants.unix_time(), UTC)
 
-    async def _held_body(self, request: ExchangeRequest) -> bytes:
+    async def _held_body(self, request: UpstreamRequest) -> bytes:
         """All of the body.
 
         Raises:
@@ -123,7 +123,7 @@ class _Exchange:
 
     async def _exchange(
         self,
-        request: ExchangeRequest,
+        request: UpstreamRequest,
         prepared: PreparedRequest,
         detector: PlaceholderDetector,
         upstream: Upstream,
@@ -146,7 +146,7 @@ class _Exchange:
 
     async def _send(
         self,
-        request: ExchangeRequest,
+        request: UpstreamRequest,
         prepared: PreparedRequest,
         detector: PlaceholderDetector,
         upstream: Upstream,
@@ -172,8 +172,8 @@ class _Exchange:
             raise MalformedError("a second head", code="broker.protocol")
         return frame
 
-    async def _receive(self, request: ExchangeRequest, upstream: Upstream) -> None:
-        answer = AnswerFilter(self._session.redactor, method=request.method, made=self._made)
+    async def _receive(self, request: UpstreamRequest, upstream: Upstream) -> None:
+        answer = ResponseFilter(self._session.redactor, method=request.method, made=self._made)
         self._progress.answer = answer
         received = await upstream.receive_head()
         self._progress.status = received.status_code
@@ -199,12 +199,12 @@ class _Progress:
     """What has been done until now: the outcome is read from it, wherever the exchange breaks off."""
 
     upstream: Upstream | None = None
-    answer: AnswerFilter | None = None
+    answer: ResponseFilter | None = None
     status: int | None = None
     trailers: tuple[tuple[bytes, bytes], ...] = field(default=())
 
-    def outcome(self, refusal: AffiantError | None) -> ExchangeOutcome:
-        told = ExchangeOutcome(
+    def outcome(self, refusal: AffiantError | None) -> UpstreamOutcome:
+        told = UpstreamOutcome(
             redactions=0 if self.answer is None else self.answer.redactions,
             status=self.status,
             trailers=self.trailers,
@@ -253,9 +253,9 @@ async def _serve_redaction(
             return
 
 
-async def _tell(writer: asyncio.StreamWriter, error: AffiantError) -> None:
+async def _send_error(writer: asyncio.StreamWriter, error: AffiantError) -> None:
     with contextlib.suppress(BrokerGone):
-        await write_frame(writer, FrameKind.END, ExchangeOutcome(refusal=error).to_json())
+        await write_frame(writer, FrameKind.END, UpstreamOutcome(refusal=error).to_json())
 
 
 async def _close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -14,16 +14,16 @@ import h11
 
 from affiant.errors import AffiantError, NotAllowedError
 from affiant.policy.model.token_exchange import TokenExchange
-from affiant.secrets.broker.client.messages import ExchangeOutcome, ExchangeRequest
+from affiant.secrets.broker.client.messages import UpstreamOutcome, UpstreamRequest
 from affiant.secrets.broker.request import PreparedRequest
 from affiant.secrets.broker.session import BrokerSession, Held
-from affiant.secrets.broker.tokens.token_answer import MAX_TOKEN_ANSWER, parse_token_answer
 from affiant.secrets.broker.tokens.token_request import TokenRequest, token_request
+from affiant.secrets.broker.tokens.token_response import MAX_TOKEN_ANSWER, parse_token_answer
 from affiant.secrets.broker.tokens.tokens import Credential
 from affiant.secrets.broker.upstream import Upstream, dial
 from affiant.secrets.names.errors import (
     BrokerFailed,
-    TokenAnswerInvalid,
+    TokenResponseInvalid,
     TokenUnavailable,
     UpstreamCertificateInvalid,
     UpstreamMalformed,
@@ -45,7 +45,7 @@ _NO_CONNECTION: Final = (
 )
 
 
-async def fetch_token(held: Held, name: str, address: str) -> ExchangeOutcome:
+async def fetch_token(held: Held, name: str, address: str) -> UpstreamOutcome:
     """Ask for a token and keep it. A refusal is in what came of it; a token is not.
 
     Args:
@@ -70,12 +70,12 @@ class _Fetch:
         self._upstream: Upstream | None = None
         self._status: int | None = None
 
-    def outcome(self, refusal: AffiantError | None) -> ExchangeOutcome:
+    def outcome(self, refusal: AffiantError | None) -> UpstreamOutcome:
         """For the record."""
         upstream = self._upstream
         if upstream is None:
-            return ExchangeOutcome(refusal=refusal)
-        return ExchangeOutcome(
+            return UpstreamOutcome(refusal=refusal)
+        return UpstreamOutcome(
             bytes_out=upstream.bytes_out,
             bytes_in=upstream.bytes_in,
             sent_digest=upstream.sent_digest if upstream.bytes_out else None,
@@ -89,7 +89,7 @@ class _Fetch:
         """Send, receive, keep.
 
         Raises:
-            TokenUnavailable, TokenRejected, TokenAnswerInvalid: no token came of it.
+            TokenUnavailable, TokenRejected, TokenResponseInvalid: no token came of it.
         """
         session = self._held.session
         credential = session.tokens.credential(self._name)
@@ -136,15 +136,15 @@ class _Fetch:
                 if isinstance(event, h11.Data):
                     body += event.data
                 if len(body) > MAX_TOKEN_ANSWER:
-                    raise TokenAnswerInvalid(
+                    raise TokenResponseInvalid(
                         "the token endpoint's answer is too large",
                         expected=f"at most {MAX_TOKEN_ANSWER} bytes",
                     )
             return tuple((bytes(field), bytes(value)) for field, value in received.headers), bytes(body)
 
 
-def _endpoint(exchange: TokenExchange, address: str) -> ExchangeRequest:
-    return ExchangeRequest(
+def _endpoint(exchange: TokenExchange, address: str) -> UpstreamRequest:
+    return UpstreamRequest(
         id="token",
         scheme="https",
         host=exchange.host,
@@ -157,7 +157,7 @@ def _endpoint(exchange: TokenExchange, address: str) -> ExchangeRequest:
     )
 
 
-def _prepared(request: ExchangeRequest, sent: TokenRequest, recorded: TokenRequest) -> PreparedRequest:
+def _prepared(request: UpstreamRequest, sent: TokenRequest, recorded: TokenRequest) -> PreparedRequest:
     host = request.host if request.port == 443 else f"{request.host}:{request.port}"
     heads = [
         h11.Request(

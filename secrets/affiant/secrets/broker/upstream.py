@@ -20,7 +20,7 @@ import h11
 from affiant.attestation.encoding.binary_text import b64u, b64u_sha256
 from affiant.attestation.encoding.der import SEQUENCE, DERError, children, read_single
 from affiant.errors import NotAllowedError
-from affiant.secrets.broker.client.messages import ExchangeRequest
+from affiant.secrets.broker.client.messages import UpstreamRequest
 from affiant.secrets.broker.request import PreparedRequest
 from affiant.secrets.broker.session import BrokerSession
 from affiant.secrets.names.errors import (
@@ -53,7 +53,7 @@ _PUBLIC_KEY_INFO: Final = 5
 
 
 @contextlib.asynccontextmanager
-async def dial(request: ExchangeRequest, session: BrokerSession) -> AsyncIterator[Upstream]:
+async def dial(request: UpstreamRequest, session: BrokerSession) -> AsyncIterator[Upstream]:
     """A connection to the checked address; cut when the block ends.
 
     Raises:

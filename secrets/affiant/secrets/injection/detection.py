@@ -102,7 +102,7 @@ def judge_head(
             continue
         _demand_bound(binding, scheme=scheme, host=host, port=port)
         if sum(other.lower() == name.lower() for other, _ in headers) > 1:
-            raise PlaceholderMisplaced("the header of a secret is duplicated", where=binding.name)
+            raise PlaceholderMisplaced("the header of a secret is there more than once", where=binding.name)
         if isinstance(binding.surface, SigningSurface):
             placeholder = binding.placeholder.encode("ascii")
             binding.surface.judge(target=target, headers=headers, placeholder=placeholder)
@@ -325,7 +325,7 @@ class PlaceholderDetector:
     def _search(self, chunk: bytes, *, final: bool = False) -> None:
         """As it came, and with escapes undone (mixed ones too)."""
         tail = self._carry + chunk
-        self._refuse(tail)
+        self._reject(tail)
         self._carry = tail[-(self._reach - 1) :] if self._reach > 1 else b""
         text = self._unescaped + chunk
         opened = None if final else _ESCAPE_OPEN.search(text, max(len(text) - 5, 0))
@@ -334,10 +334,10 @@ class PlaceholderDetector:
             lambda escape: bytes.fromhex((escape[1] or escape[2]).decode()), text[:cut]
         )
         if escapes or text != tail:
-            self._refuse(plain)
+            self._reject(plain)
         self._unescaped = plain[-(self._reach - 1) :] + text[cut:]
 
-    def _refuse(self, data: bytes) -> None:
+    def _reject(self, data: bytes) -> None:
         for match in self._searcher.matches(data):
             raise PlaceholderMisplaced(
                 "a placeholder is where no secret may be",

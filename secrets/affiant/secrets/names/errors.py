@@ -24,8 +24,8 @@ __all__ = [
     "SecretNotBound",
     "SecretTooWeak",
     "SecretValueInvalid",
-    "TokenAnswerInvalid",
     "TokenRejected",
+    "TokenResponseInvalid",
     "TokenUnavailable",
     "UpstreamCertificateInvalid",
     "UpstreamMalformed",
@@ -86,7 +86,7 @@ class TokenRejected(UnreachableError):
     retryable = False
 
 
-class TokenAnswerInvalid(MalformedError):
+class TokenResponseInvalid(MalformedError):
     """The token endpoint's answer is none that a token can be taken from."""
 
     code = "secret.exchange_answer"

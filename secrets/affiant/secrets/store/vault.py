@@ -179,7 +179,7 @@ class _HardenedAdapter(_RAW_ADAPTER):  # type: ignore[misc] # hvac ships no type
             ) from None
         except (requests.exceptions.RequestException, OSError):
             raise UnreachableError("Vault did not answer", code="vault.unreachable") from None
-        _refuse_status(status, content)
+        _raise_for_status(status, content)
         return _object(content) if status == 200 else {}
 
     def get_login_token(self, response: Mapping[str, object]) -> str:
@@ -221,7 +221,7 @@ def _bounded(response: requests.Response) -> bytes:
     return content
 
 
-def _refuse_status(status: int, content: bytes) -> None:
+def _raise_for_status(status: int, content: bytes) -> None:
     """Nothing, if the status is a success; else the refusal it means (Vault API, "HTTP status codes")."""
     match status:
         case 200 | 204:

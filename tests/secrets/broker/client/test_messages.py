@@ -11,12 +11,12 @@ from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExch
 from affiant.secrets.broker.client.messages import (
     BrokerStatus,
     Configuration,
-    ExchangeOutcome,
-    ExchangeRequest,
     Grant,
     Limits,
     Resolution,
     ResponseHead,
+    UpstreamOutcome,
+    UpstreamRequest,
     VaultSettings,
 )
 from affiant.secrets.injection.body_surface import BodySurface
@@ -46,7 +46,7 @@ GRANTS = (
     ),
     Grant(Binding("F", mint_signing_id(os.urandom), PLACES, SigningSurface("eu-central-1", "s3")), "local:F"),
 )
-REQUEST = ExchangeRequest(
+REQUEST = UpstreamRequest(
     id="7",
     scheme="https",
     host="a.example",
@@ -69,10 +69,10 @@ MESSAGES = [
     Configuration(()),
     REQUEST,
     ResponseHead(200, ((b"x", b"\xff"),)),
-    ExchangeOutcome(
+    UpstreamOutcome(
         1, 2, "d", request_complete=True, spki_sha256="s", redactions=3, status=200, trailers=((b"a", b"b"),)
     ),
-    ExchangeOutcome(),
+    UpstreamOutcome(),
     BrokerStatus(pid=1, uid=2, dumpable=False, memory_locked=True),
     Limits(1, 2, 3),
 ]
@@ -113,8 +113,8 @@ def test_refusals_cross_as_themselves() -> None:
     assert (got.resolved, got.status) == (sent.resolved, sent.status)
     refused = got.refused["B"]
     assert (type(refused), refused.code) == (ConfigurationError, "secret.not_found")
-    failed = ExchangeOutcome(refusal=ConfigurationError("none", code="secret.not_found"))
-    assert ExchangeOutcome.from_json(over_the_wire(failed.to_json())).error_code == "secret.not_found"
+    failed = UpstreamOutcome(refusal=ConfigurationError("none", code="secret.not_found"))
+    assert UpstreamOutcome.from_json(over_the_wire(failed.to_json())).error_code == "secret.not_found"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_refusals_cross_as_themselves() -> None:
 )
 def test_an_address_is_a_literal(address: str) -> None:
     with raises_code("broker.protocol"):
-        ExchangeRequest.from_json(over_the_wire(REQUEST.to_json()) | {"address": address})
+        UpstreamRequest.from_json(over_the_wire(REQUEST.to_json()) | {"address": address})
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_an_address_is_a_literal(address: str) -> None:
 )  # fmt: skip
 def test_a_request_of_another_shape_is_refused(change) -> None:
     with raises_code("broker.protocol"):
-        ExchangeRequest.from_json(over_the_wire(REQUEST.to_json()) | change)
+        UpstreamRequest.from_json(over_the_wire(REQUEST.to_json()) | change)
 
 
 def test_a_limit_leaves_time() -> None:

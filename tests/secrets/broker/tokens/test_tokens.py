@@ -8,7 +8,7 @@ import pytest
 from tests.raising import raises_code
 
 from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
-from affiant.secrets.broker.tokens.token_answer import IssuedToken
+from affiant.secrets.broker.tokens.token_response import IssuedToken
 from affiant.secrets.broker.tokens.tokens import Credential, Instants, Tokens
 from affiant.secrets.names.errors import TokenUnavailable
 from affiant.secrets.names.value import SecretValue

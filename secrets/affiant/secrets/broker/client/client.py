@@ -19,11 +19,11 @@ from affiant.secrets.broker.client.members import read_error
 from affiant.secrets.broker.client.messages import (
     BrokerPart,
     Configuration,
-    ExchangeOutcome,
-    ExchangeRequest,
     KeptGrant,
     Resolution,
     ResponseHead,
+    UpstreamOutcome,
+    UpstreamRequest,
 )
 from affiant.secrets.broker.client.protocol import (
     MAX_BODY_FRAME,
@@ -180,7 +180,7 @@ class BrokerClient:
             raise StateError("the broker is not configured yet", code="broker.state")
         await asyncio.wait((self._watch,))
 
-    def exchange(self, request: ExchangeRequest, body: AsyncIterator[bytes] | None = None) -> BrokeredRequest:
+    def exchange(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None = None) -> BrokeredRequest:
         """An exchange, to be used in ``async with``; leaving the block early cuts the connection.
 
         Args:
@@ -277,7 +277,7 @@ class BrokeredRequest(_Stream):
     """
 
     def __init__(
-        self, client: BrokerClient, request: ExchangeRequest, body: AsyncIterator[bytes] | None
+        self, client: BrokerClient, request: UpstreamRequest, body: AsyncIterator[bytes] | None
     ) -> None:
         super().__init__(client)
         self._request = request
@@ -285,7 +285,7 @@ class BrokeredRequest(_Stream):
         self._sending: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[Frame] | None = None
         self._head: ResponseHead | None = None
-        self._outcome: ExchangeOutcome | None = None
+        self._outcome: UpstreamOutcome | None = None
 
     async def __aenter__(self) -> Self:
         await self._open(self._request.to_json())
@@ -328,7 +328,7 @@ class BrokeredRequest(_Stream):
         if self._outcome.refusal is not None:
             raise self._outcome.refusal
 
-    async def outcome(self) -> ExchangeOutcome:
+    async def outcome(self) -> UpstreamOutcome:
         """What came of it. A refusal is in it, not raised.
 
         Raises:
@@ -347,7 +347,7 @@ class BrokeredRequest(_Stream):
             case FrameKind.BODY if self._head is not None:
                 return frame.content
             case FrameKind.END:
-                self._outcome = ExchangeOutcome.from_json(frame.members())
+                self._outcome = UpstreamOutcome.from_json(frame.members())
             case _:
                 raise MalformedError("a frame out of its order", code="broker.protocol")
         return b""

@@ -36,13 +36,13 @@ __all__ = [
     "BrokerPart",
     "BrokerStatus",
     "Configuration",
-    "ExchangeOutcome",
-    "ExchangeRequest",
     "Grant",
     "KeptGrant",
     "Limits",
     "Resolution",
     "ResponseHead",
+    "UpstreamOutcome",
+    "UpstreamRequest",
     "VaultSettings",
     "checked_address",
 ]
@@ -318,7 +318,7 @@ class Resolution:
 
 
 @dataclass(frozen=True, slots=True)
-class ExchangeRequest:
+class UpstreamRequest:
     """One request that was decided and recorded; its body follows, if there is one.
 
     Args:
@@ -360,7 +360,7 @@ class ExchangeRequest:
         }
 
     @classmethod
-    def from_json(cls, value: object) -> ExchangeRequest:
+    def from_json(cls, value: object) -> UpstreamRequest:
         """Read strictly."""
         names = (
             "address",
@@ -412,7 +412,7 @@ class ResponseHead:
 
 
 @dataclass(frozen=True, slots=True)
-class ExchangeOutcome:
+class UpstreamOutcome:
     """What came of an exchange, for the record of it. Nothing in it depends on a value.
 
     Args:
@@ -459,7 +459,7 @@ class ExchangeOutcome:
         }
 
     @classmethod
-    def from_json(cls, value: object) -> ExchangeOutcome:
+    def from_json(cls, value: object) -> UpstreamOutcome:
         """Read strictly."""
         members = closed_members(
             value, "bytes_in", "bytes_out", "redactions", "refusal", "request_complete", "sent_digest", "spki_sha256",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from affiant.errors import MalformedError
 from affiant.secrets.broker.client.client import BrokerClient
-from affiant.secrets.broker.client.messages import ExchangeOutcome
+from affiant.secrets.broker.client.messages import UpstreamOutcome
 from affiant.secrets.broker.client.protocol import FrameKind, read_frame, write_frame
 from affiant.secrets.names.errors import BrokerGone
 
@@ -31,7 +31,7 @@ async def token_is_fresh(client: BrokerClient, name: str) -> bool:
             raise _refusal(answer)
 
 
-async def fetch_token(client: BrokerClient, name: str, address: str) -> ExchangeOutcome:
+async def fetch_token(client: BrokerClient, name: str, address: str) -> UpstreamOutcome:
     """Have a token fetched, and kept by the broker. A refusal is in what came of it.
 
     Args:
@@ -41,7 +41,7 @@ async def fetch_token(client: BrokerClient, name: str, address: str) -> Exchange
         BrokerGone: the broker ended, and the outcome is not known. ``broker.protocol``: it answers something else.
     """
     answer = await _asked(client, {"op": "fetch_token", "name": name, "address": address})
-    return ExchangeOutcome.from_json(answer)
+    return UpstreamOutcome.from_json(answer)
 
 
 async def _asked(client: BrokerClient, question: Mapping[str, object]) -> Mapping[str, object]:
@@ -61,7 +61,7 @@ async def _asked(client: BrokerClient, question: Mapping[str, object]) -> Mappin
 
 
 def _refusal(answer: Mapping[str, object]) -> Exception:
-    refusal = ExchangeOutcome.from_json(answer).refusal
+    refusal = UpstreamOutcome.from_json(answer).refusal
     return (
         MalformedError("not an answer about a token", code="broker.protocol") if refusal is None else refusal
     )

@@ -17,7 +17,7 @@ from typing import Final
 
 from affiant.errors import ConfigurationError
 from affiant.policy.model.token_exchange import TokenExchange
-from affiant.secrets.broker.tokens.token_answer import IssuedToken
+from affiant.secrets.broker.tokens.token_response import IssuedToken
 from affiant.secrets.names.errors import TokenUnavailable
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.redaction.incremental import GrowingRedactor

@@ -11,8 +11,8 @@ from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.policy.model.token_exchange import GrantType
-from affiant.secrets.broker.tokens.token_answer import parse_token_answer
-from affiant.secrets.names.errors import TokenAnswerInvalid, TokenRejected, TokenUnavailable
+from affiant.secrets.broker.tokens.token_response import parse_token_answer
+from affiant.secrets.names.errors import TokenRejected, TokenResponseInvalid, TokenUnavailable
 
 TOKEN = "at-9sX2kQ7vLm4TzR1bYwE6~+/.=="
 JSON = [(b"content-type", b"application/json; charset=UTF-8")]
@@ -93,7 +93,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_anything_else_is_refused_and_not_repeated(case: str) -> None:
-    with pytest.raises(TokenAnswerInvalid) as refused:
+    with pytest.raises(TokenResponseInvalid) as refused:
         parsed(HOSTILE[case])
     shown = f"{refused.value!r}{refused.value}{refused.value.__cause__!r}{refused.value.to_json()}"
     assert "9sX2k" not in shown and "Evil" not in shown
@@ -111,13 +111,13 @@ def test_anything_else_is_refused_and_not_repeated(case: str) -> None:
     ],
 )
 def test_an_answer_that_is_not_said_to_be_json_is_none(headers) -> None:
-    with pytest.raises(TokenAnswerInvalid):
+    with pytest.raises(TokenResponseInvalid):
         parsed(GOOD, headers=headers)
 
 
 @pytest.mark.parametrize("status", [201, 202, 204, 206, 301, 302, 303, 304, 307, 308])
 def test_another_success_and_a_redirect_are_no_answer(status: int) -> None:
-    with pytest.raises(TokenAnswerInvalid):
+    with pytest.raises(TokenResponseInvalid):
         parsed(GOOD, status=status, headers=[*JSON, (b"location", b"https://login.example.test/")])
 
 
@@ -158,7 +158,7 @@ def test_what_a_token_was_exchanged_for_must_be_an_access_token(kind: str | None
     if taken:
         assert parsed(members, grant=GrantType.TOKEN_EXCHANGE).lifetime_s == 3600
     else:
-        with pytest.raises(TokenAnswerInvalid):
+        with pytest.raises(TokenResponseInvalid):
             parsed(members, grant=GrantType.TOKEN_EXCHANGE)
 
 
@@ -193,6 +193,6 @@ def test_whatever_comes_is_a_token_that_fits_a_header_or_a_refusal_without_a_cau
 def test_no_character_that_could_end_a_header_passes(token: str) -> None:
     try:
         value = parsed({**GOOD, "access_token": token}).value.reveal()
-    except TokenAnswerInvalid:
+    except TokenResponseInvalid:
         return
     assert value.decode() == token and token.isascii() and token.isprintable() and " " not in token

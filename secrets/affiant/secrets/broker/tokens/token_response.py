@@ -18,8 +18,8 @@ from affiant.secrets.injection.detection import HeaderField
 from affiant.secrets.names.errors import (
     SecretTooWeak,
     SecretValueInvalid,
-    TokenAnswerInvalid,
     TokenRejected,
+    TokenResponseInvalid,
     TokenUnavailable,
 )
 from affiant.secrets.names.value import SecretValue
@@ -64,22 +64,22 @@ def parse_token_answer(
 
     Raises:
         TokenRejected: the issuer says no. TokenUnavailable: it says not now.
-        TokenAnswerInvalid: anything else that is no token: a redirect, another media type, another token.
+        TokenResponseInvalid: anything else that is no token: a redirect, another media type, another token.
     """
     if status >= 500 or status in _NOT_NOW:
         raise TokenUnavailable("the token endpoint gives no token now")
     if status >= 400:
         raise TokenRejected("the token endpoint refuses the secret", found=_error(headers, body))
     if status != 200:
-        raise TokenAnswerInvalid(
+        raise TokenResponseInvalid(
             "the token endpoint gives no answer to take a token from", expected="status 200"
         )
     members = _object(headers, body)
     if grant is GrantType.TOKEN_EXCHANGE and members.get("issued_token_type") not in _ISSUED_TYPES:
-        raise TokenAnswerInvalid("the token endpoint does not say that it gives an access token")
+        raise TokenResponseInvalid("the token endpoint does not say that it gives an access token")
     kind = members.get("token_type")
     if not isinstance(kind, str) or kind.lower() != "bearer":
-        raise TokenAnswerInvalid(
+        raise TokenResponseInvalid(
             "the token endpoint gives no bearer token", expected='"token_type": "Bearer"'
         )
     return IssuedToken(_token(members.get("access_token")), _lifetime(members))
@@ -87,25 +87,25 @@ def parse_token_answer(
 
 def _object(headers: Iterable[HeaderField], body: bytes) -> Mapping[str, object]:
     if media_type(headers) != b"application/json":
-        raise TokenAnswerInvalid(
+        raise TokenResponseInvalid(
             "the token endpoint's answer is not JSON", expected="application/json, UTF-8"
         )
     try:
         return parse_object(body, limit=MAX_TOKEN_ANSWER, strict_form=False)
     except JSONError:  # not chained: it may repeat the answer
-        raise TokenAnswerInvalid("the token endpoint's answer is no strict JSON object") from None
+        raise TokenResponseInvalid("the token endpoint's answer is no strict JSON object") from None
 
 
 def _token(value: object) -> SecretValue:
     if not isinstance(value, str) or _TOKEN.match(value) is None:
-        raise TokenAnswerInvalid(
+        raise TokenResponseInvalid(
             "the token endpoint's response holds no token that a header can carry",
             expected="RFC 6750, 2.1",
         )
     try:
         return SecretValue(value.encode("ascii"))
     except (SecretTooWeak, SecretValueInvalid) as error:
-        raise TokenAnswerInvalid("the token is none that can be kept secret", found=error.code) from None
+        raise TokenResponseInvalid("the token is none that can be kept secret", found=error.code) from None
 
 
 def _lifetime(members: Mapping[str, object]) -> int | None:
@@ -113,7 +113,7 @@ def _lifetime(members: Mapping[str, object]) -> int | None:
         return None
     lifetime = members["expires_in"]
     if type(lifetime) is not int or not 1 <= lifetime <= _MAX_LIFETIME_S:
-        raise TokenAnswerInvalid(
+        raise TokenResponseInvalid(
             "the token endpoint does not say in seconds how long the token holds",
             expected='"expires_in": a whole number, 1 or more',
         )
