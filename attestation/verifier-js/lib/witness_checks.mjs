@@ -132,12 +132,7 @@ async function named(subject, cp, gateway) {
   if (bytes === undefined) {
     throw new NotMade("a checkpoint that an epoch record or a statement names is not in the bundle");
   }
-  return witnessed(subject, parseNote(bytes), name, logOf(gateway));
-}
-
-function logOf(gateway) {
-  if (gateway.statement.log === null) throw new NotMade("the keyset names no log");
-  return gateway.statement.log;
+  return witnessed(subject, parseNote(bytes), name, gateway.statement.log);
 }
 
 /** The note under one of the policies that count at the instant judged at; each is asked once. */

@@ -166,14 +166,9 @@ def _named(case: Case, named: str, gateway: Party) -> Witnessed:
     name = f"sha256:{from_b64u(named, size=32).hex()}"
     if (raw := case.bundle.checkpoints.get(name)) is None:
         raise NotMade("a checkpoint that an epoch record or a statement names is not in the bundle")
-    return witnessed(case, parse_note(raw), _log_of(gateway))
-
-
-def _log_of(gateway: Party) -> LogIdentity:
     log = gateway.statement.log
-    if log is None:
-        raise NotMade("the keyset names no log")
-    return log
+    assert log is not None, "log.inclusion held"
+    return witnessed(case, parse_note(raw), log)
 
 
 def witnessed(case: Case, note: Note, log: LogIdentity) -> Witnessed:
