@@ -13,7 +13,7 @@ from affiant.policy.authority.words import NOBODY_APPROVES, path_words, settings
 from affiant.policy.diff.reachable import Reach
 from affiant.policy.loading.profile_set import ProfileSet
 from affiant.policy.rendering.markup import markdown_page, markdown_table, markdown_text
-from affiant.policy.rendering.terminal import entry_lines
+from affiant.policy.rendering.terminal import entry_lines, some
 
 __all__ = ["authority_lines", "authority_markdown"]
 
@@ -52,9 +52,7 @@ def _row_lines(column: Column, row: Row, reach: Reach | None) -> Iterator[str]:
 
 
 def _at(authority: Authority, rules: Sequence[str]) -> str:
-    shown = [printable(f"{rule} {authority.where(rule)}") for rule in rules]
-    more = len(shown) - _RULES_SHOWN
-    return ", ".join(shown[:_RULES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return some([printable(f"{rule} {authority.where(rule)}") for rule in rules], most=_RULES_SHOWN)
 
 
 def _by_plane(authorities: Sequence[Authority]) -> Mapping[str, Sequence[tuple[Row, Reach | None]]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from affiant.policy.authority.tools import ToolAuthority
-from affiant.policy.authority.words import path_words, some
+from affiant.policy.authority.words import path_words
 from affiant.policy.canonical.tool_origin import ANY, Origin
 from affiant.policy.decision.limit_words import most_words
 from affiant.policy.model.arguments import (
@@ -23,6 +23,7 @@ from affiant.policy.model.arguments import (
     Text,
     Under,
 )
+from affiant.policy.rendering.terminal import some
 
 __all__ = ["call_words", "rate_words"]
 

@@ -18,6 +18,7 @@ from affiant.policy.model.limits import Bound
 from affiant.policy.model.profile import Injection, TLSMode
 from affiant.policy.model.profile_limits import rule_limits
 from affiant.policy.model.share import NO_SHARE, share_words
+from affiant.policy.rendering.terminal import some
 
 __all__ = [
     "ANYTHING",
@@ -36,7 +37,6 @@ __all__ = [
     "rule_limit_words",
     "settings",
     "settings_lines",
-    "some",
     "unrestricted_words",
 ]
 
@@ -47,13 +47,6 @@ NOBODY_APPROVES: Final = (
 LIMITS: Final = "limits of a session"
 QUEUE: Final = "in the queue for an upstream"
 BOUNDS: Final = ("cpus", "memory", "disk", "pids")
-_SHOWN: Final = 8
-
-
-def some(names: Sequence[str]) -> str:
-    """Up to eight of ``names``, and how many more there are."""
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def approved(effect: Effect) -> str:

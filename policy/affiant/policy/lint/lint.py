@@ -40,6 +40,7 @@ from affiant.policy.model.profile import (
     ToolRule,
 )
 from affiant.policy.model.sigv4 import MINTING_SERVICES
+from affiant.policy.rendering.terminal import some
 
 __all__ = ["Finding", "lint_profile", "lint_profiles"]
 
@@ -251,7 +252,7 @@ def _whole(profile: Profile) -> Iterator[Finding]:
     if profile.policy.approval.approvers and not asking:
         yield _warn(profile, "approvers_unused", "requires_human_approval")
     for group in alike_approvers(profile.policy.approval.approvers):
-        yield _warn(profile, "approvers_alike", _listed([each.subject for each in group]))
+        yield _warn(profile, "approvers_alike", some([each.subject for each in group], most=3))
     yield from _unshowable(profile)
     yield from _steered(profile)
 
@@ -296,12 +297,11 @@ def _among(profile: Profile, others: Sequence[Profile]) -> Iterator[Finding]:
         ]
         if differing:
             yield _warn(
-                profile, "secret_shared", f"{grant.name}, also of {_listed(differing)}", f"secrets/{position}"
+                profile,
+                "secret_shared",
+                f"{grant.name}, also of {some(differing, most=3)}",
+                f"secrets/{position}",
             )
     twins = [other.name for other in others if other.digest == profile.digest]
     if twins:
-        yield _warn(profile, "profile_twin", f"the same as {_listed(twins)}")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        yield _warn(profile, "profile_twin", f"the same as {some(twins, most=3)}")

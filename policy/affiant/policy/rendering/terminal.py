@@ -11,7 +11,7 @@ import click
 
 from affiant.command_line import printable
 
-__all__ = ["aligned", "bounded", "check_one_form", "counted", "entry_lines", "print_lines"]
+__all__ = ["aligned", "bounded", "check_one_form", "counted", "entry_lines", "print_lines", "some"]
 
 _WIDTH: Final = 100
 _WIDEST: Final = 40
@@ -41,6 +41,12 @@ def print_lines(lines: Iterable[str]) -> None:
 def counted(number: int, what: str) -> str:
     """``1 warning``, ``2 warnings``."""
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def some(names: Sequence[str], *, most: int = 8) -> str:
+    """The first ``most`` of ``names``, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def bounded(lines: Iterable[str], *, most: int, what: str = "more") -> Iterator[str]:
