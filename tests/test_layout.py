@@ -125,18 +125,18 @@ class Bound(NamedTuple):
 
 
 CLOSURES: Mapping[str, Bound] = {
-    "gateway": Bound(("affiant.gateway.process.server",), files=314, goal=300),
+    "gateway": Bound(("affiant.gateway.process.server",), files=313, goal=300),
     "session": Bound(
         (
             "affiant.sandbox.supervisor.__main__",
             "affiant.secrets.broker.process",
             "affiant.sandbox.isolation.runner.runner",
         ),
-        files=335,
+        files=320,
         goal=320,
     ),
     "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_000),
-    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=28_950, goal=15_000),
+    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=28_750, goal=15_000),
     "broker": Bound(("affiant.secrets.broker.process",), lines=9_000),
 }
 """The closures of the programs that others must read, or trust: imports inside functions count."""

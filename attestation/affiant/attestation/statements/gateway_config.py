@@ -341,15 +341,15 @@ def parse_gateway_config(raw: bytes) -> GatewayConfig:
     )
 
 
+def _members(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """One server's members, as the dataclass has them."""
+    lists = {name: tuple(entry.get(name, ())) for name in ("roots", "command", "folders")}
+    return {**entry, **lists, "env": tuple(sorted(entry.get("env", {}).items()))}
+
+
 def _mcp_servers(entries: Sequence[Mapping[str, Any]]) -> tuple[MCPServerConfig, ...]:
     where = "config.mcp_servers"
-    servers = tuple(
-        MCPServerConfig(
-            **{**entry, **{name: tuple(entry.get(name, ())) for name in ("roots", "command", "folders")}}
-            | {"env": tuple(sorted(entry.get("env", {}).items()))}
-        )
-        for entry in entries
-    )
+    servers = tuple(MCPServerConfig(**_members(entry)) for entry in entries)
     for server in servers:
         if (server.url is None) == (not server.command):
             raise ShapeMismatch("a server has a url or a command, one of them", where=where, found=server.id)

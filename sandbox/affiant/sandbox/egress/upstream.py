@@ -14,7 +14,7 @@ from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.errors import AffiantError
 from affiant.sandbox.egress.decision import AllowedRequest
 from affiant.secrets.broker.client.client import BrokerClient, BrokeredRequest
-from affiant.secrets.broker.client.messages import UpstreamRequest, ResponseHead
+from affiant.secrets.broker.client.messages import ResponseHead, UpstreamRequest
 from affiant.secrets.broker.client.token_client import fetch_token, token_is_fresh
 
 __all__ = ["Fetched", "Sent", "Upstream", "UpstreamAnswer"]

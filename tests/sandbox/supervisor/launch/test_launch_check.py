@@ -120,7 +120,7 @@ def launched_by(measured, given):
 def test_a_host_adds_no_trusted_root_and_exchanges_none() -> None:
     """Whoever could, would say who the approvers are."""
     own, theirs = (by_identity(root_of(Authority())) for _ in range(2))
-    assert launched_by(own, own).policy.policy.approval.identities.names == own.approval.kids
+    assert launched_by(own, own).policy.policy.approval.identities.names == own.policy.approval.kids
     with raises_code("session.profile_mismatch"):
         launched_by(own, theirs)
     with raises_code("session.profile_mismatch"):
