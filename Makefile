@@ -6,8 +6,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := attestation policy secrets sandbox gateway
-# Test files run side by side, each file in one process. More than two at once starve tests of real sessions.
-TEST_PROCESSES ?= 2
+# Test files run side by side, each file in one process: one more than two cores, because tests of sessions also wait.
+TEST_PROCESSES ?= 3
 # In the order of tests/conftest.py.
 PYTEST := $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 TESTS := tests

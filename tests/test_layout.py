@@ -304,7 +304,7 @@ def test_no_wings_import_each_other_in_a_circle() -> None:
 
 def test_imports_are_absolute() -> None:
     for path in modules().values():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             assert not isinstance(node, ast.ImportFrom) or node.level == 0, path
 
 

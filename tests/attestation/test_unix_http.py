@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,15 @@ from affiant.unix_http import ResponseTooLarge, UnixResponse, request
 _WHOLE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone"
 
 
+def _whole_request(connection: socket.socket) -> bytes:
+    """A request to its end: a response before it would meet a client that still writes."""
+    head, _, body = connection.recv(65536).partition(b"\r\n\r\n")
+    length = re.search(rb"\r\nContent-Length: (\d+)", head)
+    while length is not None and len(body) < int(length[1]):
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
 @contextmanager
 def server(path: Path, response: bytes) -> Iterator[list[bytes]]:
     """Send ``response`` to one connection, and show what it asked."""
@@ -25,7 +35,7 @@ def server(path: Path, response: bytes) -> Iterator[list[bytes]]:
     def serve() -> None:
         connection, _ = listener.accept()
         with connection:
-            asked.append(connection.recv(65536))
+            asked.append(_whole_request(connection))
             connection.sendall(response)
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:

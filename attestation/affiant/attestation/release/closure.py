@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 
 __all__ = ["import_graph", "module_name", "reachable"]
 
@@ -42,7 +43,7 @@ def import_graph(
     while ahead:
         name = ahead.pop()
         if name not in found:
-            found[name] = {*_imported(ast.parse(modules[name]()), modules), *_above(name, modules)} - {name}
+            found[name] = {*_imported(modules[name](), modules), *_above(name, modules)} - {name}
             ahead.extend(found[name])
     return found
 
@@ -68,18 +69,25 @@ def _above(name: str, modules: Mapping[str, object]) -> Iterator[str]:
         package = package.rpartition(".")[0]
 
 
-def _imported(tree: ast.Module, modules: Mapping[str, object]) -> Iterator[str]:
-    for node in _running(tree.body):
+def _imported(source: str, modules: Mapping[str, object]) -> Iterator[str]:
+    for module, name in _import_statements(source):
+        within = f"{module}.{name}"
+        if name is not None and within in modules:
+            yield within
+        elif module in modules:
+            yield module
+
+
+@lru_cache(maxsize=4096)
+def _import_statements(source: str) -> tuple[tuple[str, str | None], ...]:
+    """Each ``import module`` and ``from module import name``."""
+    found: list[tuple[str, str | None]] = []
+    for node in _running(ast.parse(source).body):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in modules)
+            found += [(alias.name, None) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == _ROOT:
-            module = node.module or ""
-            for alias in node.names:
-                within = f"{module}.{alias.name}"
-                if within in modules:
-                    yield within
-                elif module in modules:
-                    yield module
+            found += [(node.module or "", alias.name) for alias in node.names]
+    return tuple(found)
 
 
 def _running(block: Iterable[ast.AST]) -> Iterator[ast.AST]:

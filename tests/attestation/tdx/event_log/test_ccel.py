@@ -179,6 +179,7 @@ def test_a_cut_log_is_refused_unless_cut_between_events(length: int) -> None:
             parse_ccel(whole[:length])
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_events_take_linear_time() -> None:
     def seconds(count: int) -> float:
         data = ccel(*[SEPARATOR] * count)

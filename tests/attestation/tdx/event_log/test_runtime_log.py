@@ -127,6 +127,7 @@ def test_arbitrary_bytes_are_only_refused(data: bytes) -> None:
         parse_runtime_log(data)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_events_take_linear_time() -> None:
     def seconds(count: int) -> float:
         data = b"[" + b",".join([json.dumps(runtime("tick", b"1")).encode()] * count) + b"]"
