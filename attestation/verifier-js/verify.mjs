@@ -7,7 +7,7 @@ import { parseArgs } from "node:util";
 import { MAX_BUNDLE } from "./lib/bundle.mjs";
 import { Refusal } from "./lib/refusals.mjs";
 import { printable, render } from "./lib/report_text.mjs";
-import { parseInstant, parseTrustFile } from "./lib/trust_file.mjs";
+import { parseInstant, parseTrustFile, wholeSeconds } from "./lib/trust_file.mjs";
 import { verifyFile } from "./lib/verify_file.mjs";
 import { buildName, recordTable } from "./own_files.mjs";
 
@@ -46,7 +46,7 @@ async function main(argv) {
   const trust = await readTrust(values.trust);
   const data = readFile(path, MAX_BUNDLE);
   const verdict = await verifyFile(data, trust, {
-    at: values.at === undefined || values.at === "now" ? Date.now() / 1000 : readInstant("--at", values.at),
+    at: values.at === undefined || values.at === "now" ? wholeSeconds(Date.now()) : readInstant("--at", values.at),
     build: buildName(),
     table: recordTable(),
     request: values.request && readFile(values.request),

@@ -113,6 +113,11 @@ export function parseInstant(text) {
   return seconds;
 }
 
+/** The time that checks take, whole seconds since 1970, of a clock's milliseconds. */
+export function wholeSeconds(milliseconds) {
+  return Math.floor(milliseconds / 1000);
+}
+
 /** An instant as RFC 3339, UTC, whole seconds. */
 export function showInstant(seconds) {
   return `${new Date(Math.floor(seconds) * 1000).toISOString().slice(0, 19)}Z`;

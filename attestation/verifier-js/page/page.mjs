@@ -5,7 +5,7 @@ import { RecordTable } from "../lib/record_table.mjs";
 import { Refusal } from "../lib/refusals.mjs";
 import { printable } from "../lib/report_text.mjs";
 import { isObject, parseStrict } from "../lib/strict_json.mjs";
-import { parseInstant, parseTrustFile } from "../lib/trust_file.mjs";
+import { parseInstant, parseTrustFile, wholeSeconds } from "../lib/trust_file.mjs";
 import { verifyFile } from "../lib/verify_file.mjs";
 import { drawVerdict } from "./verdict_view.mjs";
 
@@ -79,7 +79,7 @@ async function judge() {
   say(`Checking ${bundle.name} against ${trust.name} ...`);
   try {
     const verdict = await verifyFile(bundle.bytes, await parseTrustFile(trust.bytes), {
-      at: instantIn("at") ?? Date.now() / 1000,
+      at: instantIn("at") ?? wholeSeconds(Date.now()),
       build,
       table,
       request: chosen.get("request")?.bytes,

@@ -17,7 +17,8 @@ from tests.attestation.period_builder import rezipped
 from tests.attestation.story import REQUEST, RESPONSE, Story, trust_bytes
 from tests.attestation.verifier_js.conftest import HOME, ROOT, node
 from tests.attestation.verifier_js.recorded import asked_of
-from tests.attestation.verifier_js.test_agreement import LEFT_OUT
+from tests.attestation.verifier_js.test_agreement import LEFT_OUT, pinning_its_log
+from tests.attestation.verifier_js.test_vectors import question_of, vectors
 
 from affiant.attestation.cli.bundle.verify_command import verify
 from affiant.attestation.encoding.canonical import canonical
@@ -73,6 +74,19 @@ def test_the_document_is_that_of_affiant_verify(run: Run) -> None:
     assert ours.keys() - theirs.keys() == LEFT_OUT and theirs.keys() <= ours.keys()
     assert [row.keys() for row in theirs["checks"]] == [row.keys() for row in ours["checks"]]
     assert re.fullmatch("sha256:[0-9a-f]{64}", theirs["tool"]["build"])
+
+
+def test_what_is_judged_now_is_judged_as_at_a_whole_second(run: Run, tmp_path: Path) -> None:
+    """Without --at the time is this machine's, which has fractions of a second."""
+    case = vectors.CASES["valid/witnessed"]
+    question = pinning_its_log(question_of(case))
+    (tmp_path / "bundle").write_bytes(question.bundle)
+    (tmp_path / "trust").write_bytes(question.trust)
+    judged = (str(tmp_path / "bundle"), "--trust", str(tmp_path / "trust"), "--json")
+    now, then = (run(*judged, *at) for at in ((), ("--at", case["at"])))
+    assert (now.returncode, then.returncode) == (40, 40)
+    assert json.loads(now.stdout)["checks"] == json.loads(then.stdout)["checks"]
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", json.loads(now.stdout)["at"])
 
 
 def test_bodies_are_held_against_the_receipts(run: Run, tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ import pytest
 from tests.attestation.story import REQUEST, Story, trust_bytes
 from tests.attestation.verifier_js.conftest import HOME, ROOT, node
 from tests.attestation.verifier_js.recorded import asked_of
+from tests.attestation.verifier_js.test_agreement import pinning_its_log
 from tests.attestation.verifier_js.test_period_agreement import period_vectors
-from tests.attestation.verifier_js.test_vectors import vectors
+from tests.attestation.verifier_js.test_vectors import question_of, vectors
 from tests.browser import Browser, browser
 
 VECTORS = ROOT / "docs/formats/vectors"
@@ -112,6 +113,16 @@ def test_a_bundle_is_judged_in_the_browser_as_on_the_command_line(page: Browser,
     assert text.index("What is not proven") < text.index("Every check")
     assert "This verifier appraises no quote to its end" in text
     assert "tee.appraisal not made" in text
+
+
+def test_a_witnessed_bundle_is_judged_now(page: Browser, built: Path, tmp_path: Path) -> None:
+    question = pinning_its_log(question_of(vectors.CASES["valid/witnessed"]))
+    (tmp_path / "bundle").write_bytes(question.bundle)
+    (tmp_path / "trust").write_bytes(question.trust)
+    judged(page, built, tmp_path / "bundle", tmp_path / "trust", at=None)
+    shown = json.loads(page.evaluate("document.querySelector('#verdict pre').textContent"))
+    assert {row["code"]: row["state"] for row in shown["checks"]}["wit.quorum"] == "held"
+    assert shown["exit_code"] == 40
 
 
 def test_a_period_is_judged_in_the_browser_as_on_the_command_line(page: Browser, built: Path) -> None:
