@@ -121,13 +121,18 @@ def test_each_constraint(profile_of: Make, change: dict[str, object], expected: 
 
 
 @pytest.mark.parametrize(
-    "bad", ["/w2", "/w/../x", "/w//x", "/w/./x", "/w/x\0", "w/x", "/w/..", 5, ["/w/x"], None]
+    "bad",
+    [
+        *("/w2", "/w/../x", "/w//x", "/w/./x", "/w/x\0", "w/x", "/w/..", 5, ["/w/x"], None),
+        *("/w/%2e%2e/x", "/w/%2E./x", "/w/..%2fx", "/w/%252e%252e/x", "/w/%5c..%5cx", "/w/%c0%ae%c0%ae/x"),
+        *("/w/\uff0e\uff0e/x", "/w/\u2025/x", "/w/..\uff0fx", "/w/..\uff3cx"),
+    ],
 )
 def test_one_path_of_a_list_that_leads_out_refuses_the_call(profile_of: Make, bad: object) -> None:
     rules = (
         "tools: [{name: x, args: {files: {each: {under: /w}}}}], filesystem_access: ['read:/w', 'read:/w2']"
     )
-    assert reason(profile_of(rules), {"files": ["/w/a", "/w/b"]}, "x") == "allowed"
+    assert reason(profile_of(rules), {"files": ["/w/a", "/w/100%", "/w/\uff11\u65e5"]}, "x") == "allowed"
     assert reason(profile_of(rules), {"files": ["/w/a", bad, "/w/b"]}, "x") == "tool_argument_refused"
 
 

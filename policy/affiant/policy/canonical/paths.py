@@ -19,13 +19,15 @@ from typing import Final
 from affiant.attestation.encoding.invisible_text import INVISIBLE
 from affiant.policy.canonical.errors import PathRefused, excerpt
 
-__all__ = ["above", "canonical_path", "covers", "grantable_path", "rule_path"]
+__all__ = ["above", "canonical_path", "covers", "grantable_path", "is_read_alike", "rule_path"]
 
 _MAX_BYTES: Final = 4096
 """PATH_MAX of Linux."""
 
 _PLAIN: Final = re.compile(r"/[A-Za-z0-9_@%+=:,./ -]*(?<!/)\Z")
 """Paths of which nothing more is to be asked, if no segment of theirs is empty or begins with a dot."""
+
+_ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
 
 _NOT_IN_RULES: Final = re.compile(r"[*?\[\]{}~$,:!|<>'\"`]|(?:\A|/) | (?:/|\Z)")
 """Globs, expansions, separators, and segments that begin or end with a space."""
@@ -60,6 +62,19 @@ def canonical_path(text: str) -> str:
             hint="Write it without '.', '..', '//' and without a slash at its end",
         )
     return text
+
+
+def is_read_alike(path: str) -> bool:
+    """Whether a program that decodes ``path``, which is canonical, reads the same path as one that does not.
+
+    False with a percent-escape (``%2e%2e``, ``%252f``), or where compatibility forms (NFKC) make dots or separators.
+    """
+    if path.isascii():
+        return _ESCAPE.search(path) is None
+    plain = unicodedata.normalize("NFKC", path)
+    return _ESCAPE.search(plain) is None and [plain.count(mark) for mark in "./\\"] == [
+        path.count(mark) for mark in "./\\"
+    ]
 
 
 def rule_path(text: str) -> str:

@@ -26,7 +26,7 @@ from affiant.policy.canonical.errors import (
     excerpt,
 )
 from affiant.policy.canonical.hosts import covering_patterns, host_pattern, is_canonical_host
-from affiant.policy.canonical.paths import canonical_path, covers, grantable_path
+from affiant.policy.canonical.paths import canonical_path, covers, grantable_path, is_read_alike
 from affiant.policy.model.pattern_syntax import read_pattern
 from affiant.policy.model.text_pattern import Automaton, automaton
 
@@ -357,11 +357,11 @@ def is_allowed(constraint: Constraint, value: object) -> bool:
 
 
 def _is_path(text: str) -> bool:
+    """Whether ``text`` is one path, whatever the tool decodes in it."""
     try:
-        canonical_path(text)
+        return is_read_alike(canonical_path(text))
     except PathRefused:
         return False
-    return True
 
 
 def places_in(
