@@ -49,6 +49,12 @@ DURABLE_COMMIT = Sabotage(
             "hidden=relay.hidden)\n        await recorded.durable\n",
             "hidden=relay.hidden)\n",
         ),
+        # Where another entry took the last of the room, the answer's own is rejected before anybody waits for it.
+        Patch(
+            "gateway/affiant/gateway/store/journal.py",
+            "        self.require()\n        if len(payload)",
+            "        if len(payload)",
+        ),
     ),
     ("a gateway whose journal cannot be written let no end of an answer out",),
 )
