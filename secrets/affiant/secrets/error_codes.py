@@ -76,6 +76,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "MalformedError",
         "The upstream's answer is encoded although it was asked not to be: it cannot be redacted.",
     ),
+    "upstream.partial": (
+        "MalformedError",
+        "The upstream sent a part of an answer (206, byteranges), in which a secret could be cut.",
+    ),
     "upstream.upgrade": (
         "MalformedError",
         "The connection would change to a protocol that is not inspected.",

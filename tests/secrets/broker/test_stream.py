@@ -468,14 +468,54 @@ def test_without_secrets_an_encoded_answer_passes(harness, serve) -> None:
     assert server.received[0].header("range") == b"bytes=0-3"
 
 
+SLICING = (
+    "Range",
+    "If-Range",
+    "Request-Range",
+    "X-MS-Range",
+    "X-Range",
+    "X_Range",
+    "x-ms-range-get-content-md5",
+)
+
+
 def test_no_slice_is_asked_for_where_an_echo_could_be_sliced(harness, serve) -> None:
+    """Two requests, each for a half of what a host echoes, had the whole value in them."""
     server = serve(echo)
     placeholder = harness.grant("TOKEN", VALUE, server.port)
-    harness.fetch(
-        request_to(server.port, bearer(placeholder), (b"Range", b"bytes=0-3"), (b"If-Range", b"x"), uses=USE)
+    asked = [(name.encode(), b"bytes=0-3") for name in SLICING]
+    kept = (  # the last two are of what is uploaded or copied
+        (b"X-Arrange", b"by name"),
+        (b"Content-Range", b"bytes 0-3/9"),
+        (b"x-ms-source-range", b"bytes=0-3"),
     )
-    assert server.received[0].header("range") is None
-    assert server.received[0].header("if-range") is None
+    harness.fetch(request_to(server.port, bearer(placeholder), *kept, *asked, uses=USE))
+    assert [name for name in SLICING if server.received[0].header(name.lower()) is not None] == []
+    assert [server.received[0].header(name.decode().lower()) for name, _ in kept] == [
+        value for _, value in kept
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "field"),
+    [
+        (206, b"Content-Range: bytes 0-3/40"),
+        (206, b"Content-Type: text/plain"),
+        (200, b"Content-Range: bytes 0-3/40"),
+        (200, b"Content-Type: Multipart/ByteRanges; boundary=x"),
+    ],
+)
+def test_a_slice_that_comes_anyway_is_rejected(harness, serve, status: int, field: bytes) -> None:
+    head = b"HTTP/1.1 %d OK\r\n%s\r\nContent-Length: 4\r\n\r\n" % (status, field)
+    server = serve(lambda _: [head, VALUE[:4]])
+    placeholder = harness.grant("TOKEN", VALUE, server.port)
+    with raises_code("upstream.partial"):
+        harness.fetch(request_to(server.port, bearer(placeholder), uses=USE))
+
+
+def test_without_secrets_a_slice_passes(harness, serve) -> None:
+    server = serve(lambda _: [b"HTTP/1.1 206 OK\r\nContent-Length: 4\r\n\r\n", b"hell"])
+    assert harness.fetch(request_to(server.port, (b"Range", b"bytes=0-3"))).body == b"hell"
 
 
 def test_informational_answers_are_skipped(harness, serve) -> None:

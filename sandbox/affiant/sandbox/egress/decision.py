@@ -30,6 +30,7 @@ from affiant.secrets.injection.detection import (
 )
 from affiant.secrets.injection.placeholder import PlaceholderTable
 from affiant.secrets.injection.signing_surface import is_signing
+from affiant.secrets.injection.surface import asks_for_a_part
 from affiant.secrets.names.errors import SecretBodyTooLarge, SecretNotBound
 
 __all__ = [
@@ -49,8 +50,8 @@ __all__ = [
 
 _NOT_AS_SHOWN: Final = frozenset(
     {
-        b"accept-encoding", b"amz-sdk-invocation-id", b"amz-sdk-request", b"if-range", b"proxy-authenticate", b"range",
-        b"traceparent", b"tracestate",
+        b"accept-encoding", b"amz-sdk-invocation-id", b"amz-sdk-request", b"proxy-authenticate", b"traceparent",
+        b"tracestate",
     }
 )  # fmt: skip
 """What differs each time that it is sent, or what the broker leaves out, or sets to a value of its own."""
@@ -320,7 +321,11 @@ def chosen_by_agent(policy: CompiledPolicy, origin: Origin) -> bool:
 
 def as_approved(allowed: AllowedRequest) -> AllowedRequest:
     """The request without those headers that would be shown and not be sent as shown, or differ each time."""
-    kept = tuple(each for each in allowed.headers if each[0].lower() not in _NOT_AS_SHOWN)
+    kept = tuple(
+        (name, value)
+        for name, value in allowed.headers
+        if name.lower() not in _NOT_AS_SHOWN and not asks_for_a_part(name)
+    )
     return replace(allowed, headers=kept)
 
 

@@ -51,9 +51,14 @@ class ResponseFilter:
 
         Raises:
             ``upstream.encoding``: the body is encoded although it was asked not to be, and so unreadable here.
+            ``upstream.partial``: it is a part of an answer, in which a part of a secret could be.
         """
         fields = [(name.lower(), value) for name, value in headers if name.lower() not in _ONE_HOP]
         has_body = self._method != "HEAD" and status not in _BODILESS
+        if self._redactor and _is_partial(status, fields):
+            raise MalformedError(
+                "the upstream sent a part of an answer; a secret could be cut in it", code="upstream.partial"
+            )
         if self._redactor and has_body:
             if any(name == b"content-encoding" and value.lower() != b"identity" for name, value in fields):
                 raise MalformedError(
@@ -80,3 +85,12 @@ class ResponseFilter:
             text, replaced = redactor.redact(text)
             self._replaced_in_fields += replaced
         return text
+
+
+def _is_partial(status: int, fields: Iterable[HeaderField]) -> bool:
+    """RFC 9110, section 15.3.7, or what says the same under another status."""
+    return status == 206 or any(
+        name == b"content-range"
+        or (name == b"content-type" and value.lower().startswith(b"multipart/byteranges"))
+        for name, value in fields
+    )

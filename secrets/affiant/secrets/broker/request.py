@@ -31,7 +31,7 @@ from affiant.secrets.injection.detection import HeaderField, SecretUse, judge_bo
 from affiant.secrets.injection.placeholder import Binding
 from affiant.secrets.injection.signing_key import SigningKey
 from affiant.secrets.injection.signing_surface import SigningSurface, is_signing
-from affiant.secrets.injection.surface import QuerySurface, Surface
+from affiant.secrets.injection.surface import QuerySurface, Surface, asks_for_a_part
 from affiant.secrets.names.errors import SecretNotBound
 from affiant.secrets.names.ref import SecretRef
 
@@ -49,7 +49,6 @@ _ONE_HOP: Final = frozenset(
 )  # fmt: skip
 """RFC 9110, section 7.6.1; ``Expect``, because the broker does not wait for 100."""
 _OURS: Final = frozenset({b"accept-encoding", b"host"})
-_SLICING: Final = frozenset({b"if-range", b"range"})
 _DEFAULT_PORT: Final = {"http": 80, "https": 443}
 
 
@@ -265,10 +264,12 @@ def _sent_headers(
     request: UpstreamRequest, headers: tuple[HeaderField, ...], session: BrokerSession
 ) -> list[HeaderField]:
     """Step 3."""
-    dropped = _ONE_HOP | _OURS | (_SLICING if session.guarded else frozenset())
+    dropped = _ONE_HOP | _OURS
     for name, value in headers:
         if name.lower() == b"connection":
             dropped |= {token.strip().lower() for token in value.split(b",")}
+    if session.guarded:
+        dropped |= {name.lower() for name, _ in headers if asks_for_a_part(name)}
     kept = [(name, value) for name, value in headers if name.lower() not in dropped]
     if request.has_body and not any(name.lower() == b"content-length" for name, _ in kept):
         kept.append((b"Transfer-Encoding", b"chunked"))

@@ -29,6 +29,7 @@ from affiant.errors import ConfigurationError, NotAllowedError
 from affiant.policy.canonical.request_names import is_aws_name
 from affiant.policy.model.sigv4 import CLIENT_SETTING, signing_variables
 from affiant.secrets.injection.sigv4 import Scope
+from affiant.secrets.injection.surface import asks_for_a_part
 
 __all__ = [
     "CONTENT_DIGEST",
@@ -71,8 +72,8 @@ _AS_IT_GOES_OUT: Final = SET_ANEW | {b"accept-encoding", b"content-length", b"ho
 """Signed as the broker sends them."""
 _NEVER_SENT: Final = frozenset(
     {
-        b"connection", b"expect", b"if-range", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
-        b"proxy-connection", b"range", b"te", b"trailer", b"transfer-encoding", b"upgrade",
+        b"connection", b"expect", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
+        b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
     }
 )  # fmt: skip
 """What the broker leaves out of a request (``request``)."""
@@ -237,7 +238,7 @@ def _judge_headers(headers: tuple[_Field, ...], names: tuple[bytes, ...]) -> Non
             expected="each once, and host among them",
             code="secret.sigv4_headers",
         )
-    if never := _NEVER_SENT.intersection(names):
+    if never := [name for name in names if name in _NEVER_SENT or asks_for_a_part(name)]:
         raise _altered("a signed header is not sent on", min(never))
     for name in {*names, *(name.lower() for name, _ in headers if name.lower().startswith(b"x-amz-"))}:
         values = _values(headers, name)

@@ -18,7 +18,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from affiant.errors import ConfigurationError
 from affiant.secrets.names.errors import SecretValueInvalid
 
-__all__ = ["AUTHORIZATION", "QuerySurface", "Surface"]
+__all__ = ["AUTHORIZATION", "QuerySurface", "Surface", "asks_for_a_part"]
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _FORMAT: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
@@ -42,6 +42,19 @@ _NOT_INJECTABLE: Final = frozenset(
     }
 )  # fmt: skip
 """Headers that steer the connection, or that servers habitually log or repeat."""
+
+_PART: Final = re.compile(
+    rb"(?!content-range\Z|.*source-range\Z)(?:.*[-_])?range(?:[-_].*)?\Z", re.IGNORECASE
+)
+"""``Content-Range`` is about the request's body, ``x-amz-copy-source-range`` about what is copied at the host."""
+
+
+def asks_for_a_part(header: bytes) -> bool:
+    """Whether a header of this name asks for a part of an answer, in which an echoed secret could be cut.
+
+    The standard names are ``Range`` and ``If-Range``; hosts also read ``Request-Range``, ``x-ms-range`` and others.
+    """
+    return _PART.match(header) is not None
 
 
 @dataclass(frozen=True, slots=True)
