@@ -48,6 +48,18 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [str(target) for target in found if not target.exists()] == []
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_modules_that_a_packages_pages_name_exist(package: str) -> None:
+    modules = {path.name for path in ROOT.rglob("*.py") if ".venv" not in path.parts}
+    gone = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in sorted((ROOT / package).rglob("README.md"))
+        for name in re.findall(r"`[^`\s*]*?([a-z0-9_]+\.py)`", page.read_text())
+        if name not in modules
+    ]
+    assert gone == []
+
+
 def test_the_list_of_pages_has_every_page() -> None:
     listed = {target for target in targets(DOCS / "README.md") if target.suffix == ".md"}
     there = {path.resolve() for path in DOCS.rglob("*.md") if path.parent.name != "adr"} - {
