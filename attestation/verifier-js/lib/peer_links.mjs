@@ -3,6 +3,7 @@
 import { bySeq } from "./case.mjs";
 import { goneOf } from "./erasure_checks.mjs";
 import { NotMade, Refusal } from "./refusals.mjs";
+import { coveredBy } from "./session_close.mjs";
 import { held } from "./verdict.mjs";
 
 /** `session.peer`, for every session in focus. */
@@ -47,10 +48,10 @@ function demandForward(peer, highest, record) {
   highest.set(peer.chn, peer.seq);
 }
 
-/** A link is left out only before the other side was heard: by the gateway, until the supervisor's first record. */
+/** A link is left out only before the other side was heard: by the gateway, until it acknowledged the supervisor's first. */
 function demandMayLack(record, session, afterOne) {
   if (record.member("agt") === undefined) return;
-  const closing = record.kind === "session-close" && session.supervisor.records.length > 0;
+  const closing = record.kind === "session-close" && coveredBy(session, record).length > 0;
   if (record.role === "session" || afterOne || closing) {
     throw mismatch("a record without a link to the other side", record);
   }

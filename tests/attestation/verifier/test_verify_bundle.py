@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation import story as story_module
 from tests.attestation.story import (
+    BUILD,
     NOW,
     PLATFORM,
     REQUEST,
@@ -817,10 +818,11 @@ def test_a_gap_of_a_later_boot_makes_an_unclosed_session_lost() -> None:
     assert (verdict.population.lost, verdict.population.open) == (1, 0)
 
 
-def test_a_supervisor_that_died_before_its_first_record_is_a_warning() -> None:
+@pytest.mark.parametrize("signed", [0, 1])
+def test_a_supervisor_that_died_before_its_first_record_was_acknowledged_is_a_warning(signed: int) -> None:
     class Died(Story):
         def by_supervisor(self, step: str, *arguments: object, **more: object):
-            return None
+            return super().by_supervisor(step, *arguments, **more) if step == "first" else None
 
         def by_gateway(self, step: str, kind: str, *arguments: object, **more: object):
             return (
@@ -854,6 +856,9 @@ def test_a_supervisor_that_died_before_its_first_record_is_a_warning() -> None:
                     "why": "lost",
                 },
             )
+            if signed:
+                own = {"ks": statement.keyset_digest, "gks": keyset, "bld": BUILD}
+                self.by_supervisor("first", "boot", own, of_session=False)
             return self
 
     verdict = judge(Died().bytes())

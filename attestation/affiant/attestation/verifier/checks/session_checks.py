@@ -341,10 +341,13 @@ def _demand_forward(peer: dict[str, Any], highest: dict[str, int], record: Verif
 
 
 def _may_lack_peer(record: VerifiedReceipt, session: Session, *, after_one: bool) -> None:
-    """A link is left out only before the other side was heard: by the gateway, until the supervisor's first record."""
+    """A link is left out only before the other side was heard.
+
+    By the gateway, that is until it acknowledged the supervisor's first record.
+    """
     if record.member("agt") is None:
         return
-    closing = record.kind == "session-close" and session.supervisor.records
+    closing = record.kind == "session-close" and covered_by_close(session, record)
     if record.role == "session" or after_one or closing:
         raise PeerMismatch("a record without a link to the other side", where=record.jti)
 
