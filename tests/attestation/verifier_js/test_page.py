@@ -100,6 +100,7 @@ def judged(
     return str(page.evaluate("document.getElementById('verdict').innerText"))
 
 
+@pytest.mark.slow
 def test_a_bundle_is_judged_in_the_browser_as_on_the_command_line(page: Browser, built: Path) -> None:
     bundle, trust = VECTORS / "session.affiant.json", VECTORS / "trust.json"
     text = judged(page, built, bundle, trust)
@@ -115,6 +116,7 @@ def test_a_bundle_is_judged_in_the_browser_as_on_the_command_line(page: Browser,
     assert "tee.appraisal not made" in text
 
 
+@pytest.mark.slow
 def test_a_witnessed_bundle_is_judged_now(page: Browser, built: Path, tmp_path: Path) -> None:
     question = pinning_its_log(question_of(vectors.CASES["valid/witnessed"]))
     (tmp_path / "bundle").write_bytes(question.bundle)
@@ -125,6 +127,7 @@ def test_a_witnessed_bundle_is_judged_now(page: Browser, built: Path, tmp_path: 
     assert shown["exit_code"] == 40
 
 
+@pytest.mark.slow
 def test_a_period_is_judged_in_the_browser_as_on_the_command_line(page: Browser, built: Path) -> None:
     """Its own ZIP reader and inflate, in the browser; the range is the reader's."""
     case = period_vectors.CASES["valid/witnessed"]
@@ -151,6 +154,7 @@ def test_a_period_is_judged_in_the_browser_as_on_the_command_line(page: Browser,
     assert text.index("tee.appraisal not made") < text.index("chain.coverage")
 
 
+@pytest.mark.slow
 def test_a_dropped_archive_that_lies_is_refused_before_anything_is_unpacked(
     page: Browser, built: Path
 ) -> None:
@@ -169,6 +173,7 @@ def test_a_dropped_archive_that_lies_is_refused_before_anything_is_unpacked(
     assert "fmt.bundle [zip.ratio]" in text
 
 
+@pytest.mark.slow
 def test_a_refused_bundle_says_so_before_the_table(page: Browser, built: Path, tmp_path: Path) -> None:
     (tmp_path / "bundle").write_bytes(Story(alter=asked_of("test_verify_bundle").at("close", n=9)).bytes())
     (tmp_path / "trust").write_bytes(trust_bytes())
@@ -177,6 +182,7 @@ def test_a_refused_bundle_says_so_before_the_table(page: Browser, built: Path, t
     assert text.index("session.close [session.close]") < text.index("Every check")
 
 
+@pytest.mark.slow
 def test_a_log_key_is_checked_in_the_browser_too(page: Browser, built: Path, tmp_path: Path) -> None:
     """Ed25519 by the browser's own cryptography: the pinned log's checkpoint holds."""
     story = Story().tell()
@@ -187,6 +193,7 @@ def test_a_log_key_is_checked_in_the_browser_too(page: Browser, built: Path, tmp
     assert shown["levels"]["L2"] == "held"
 
 
+@pytest.mark.slow
 def test_a_witness_with_an_ml_dsa_key_is_counted_in_the_browser_too(
     page: Browser, built: Path, tmp_path: Path
 ) -> None:
@@ -205,6 +212,7 @@ def test_a_witness_with_an_ml_dsa_key_is_counted_in_the_browser_too(
     assert (rows["flipped"]["state"], rows["flipped"]["reason"]) == ("refused", "note.signature")
 
 
+@pytest.mark.slow
 def test_a_trust_file_that_is_refused_is_an_alert_and_no_verdict(
     page: Browser, built: Path, tmp_path: Path
 ) -> None:
@@ -217,6 +225,7 @@ def test_a_trust_file_that_is_refused_is_an_alert_and_no_verdict(
     assert page.evaluate("document.getElementById('verdict').hidden")
 
 
+@pytest.mark.slow
 def test_files_can_be_dropped_and_bodies_given(page: Browser, built: Path, tmp_path: Path) -> None:
     page.open(built)
     files = [(VECTORS / "session.affiant.json").read_text(), (VECTORS / "trust.json").read_text()]
@@ -232,6 +241,7 @@ def test_files_can_be_dropped_and_bodies_given(page: Browser, built: Path, tmp_p
     page.until("document.querySelector('#verdict pre')?.textContent.includes('the request is the one')")
 
 
+@pytest.mark.slow
 def test_hostile_strings_become_escaped_text_and_no_markup(
     page: Browser, built: Path, tmp_path: Path
 ) -> None:
@@ -247,6 +257,7 @@ def test_hostile_strings_become_escaped_text_and_no_markup(
     assert "contraindicated" in text
 
 
+@pytest.mark.slow
 def test_the_page_asks_nobody_and_breaks_no_rule_of_its_own(page: Browser, built: Path) -> None:
     """Over everything that was done above: no request but for the file itself, no violation, no error."""
     judged(page, built, VECTORS / "session.affiant.json", VECTORS / "trust.json")
@@ -261,6 +272,7 @@ def test_the_page_asks_nobody_and_breaks_no_rule_of_its_own(page: Browser, built
     ]
 
 
+@pytest.mark.slow
 def test_the_policy_stops_what_a_script_would_send(page: Browser, built: Path) -> None:
     page.open(built)
     sent = page.evaluate("fetch('https://example.invalid/').then(() => 'sent', (error) => error.name)")
@@ -274,6 +286,7 @@ def test_the_policy_stops_what_a_script_would_send(page: Browser, built: Path) -
     page.events.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_has_contrast_in_light_and_dark(page: Browser, built: Path, dark: bool) -> None:
     """WCAG 2.2, 1.4.3: 4.5 to 1, for every colour of text on what it stands on."""
