@@ -27,7 +27,7 @@ _MAX_BYTES: Final = 4096
 _PLAIN: Final = re.compile(r"/[A-Za-z0-9_@%+=:,./ -]*(?<!/)\Z")
 """Paths of which nothing more is to be asked, if no segment of theirs is empty or begins with a dot."""
 
-_ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
+_ESCAPE: Final = re.compile("%(?:u[0-9A-Fa-f]{2})?[0-9A-Fa-f]{2}", re.IGNORECASE)
 
 _NOT_IN_RULES: Final = re.compile(r"[*?\[\]{}~$,:!|<>'\"`]|(?:\A|/) | (?:/|\Z)")
 """Globs, expansions, separators, and segments that begin or end with a space."""
@@ -67,7 +67,8 @@ def canonical_path(text: str) -> str:
 def is_read_alike(path: str) -> bool:
     """Whether a program that decodes ``path``, which is canonical, reads the same path as one that does not.
 
-    False with a percent-escape (``%2e%2e``, ``%252f``), or where compatibility forms (NFKC) make dots or separators.
+    False with a percent-escape (``%2e%2e``, ``%252f``, ``%u002e``), or where compatibility forms (NFKC) make dots or
+    separators.
     """
     if path.isascii():
         return _ESCAPE.search(path) is None
