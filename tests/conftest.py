@@ -7,6 +7,7 @@ default the collector looks through all of it again and again, while it is made 
 from __future__ import annotations
 
 import gc
+import signal
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,8 @@ pytest's own arguments does not count where one holds another."""
 _HERE: Final = Path(__file__).parent
 _USUAL: Final = gc.get_threshold()
 gc.set_threshold(100_000, 50, 50)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""A shell starts background jobs with SIGINT ignored, and what tests start would inherit that."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -248,8 +248,8 @@ def test_the_verifier_page_goes_through_sdist_and_wheel_and_is_not_measured(
     page = (source / PAGE).read_bytes()
     sdist, told = packed_from(source, "sdist", tmp_path / "sdist")
     assert "WARNING" not in told
-    with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path / "from-sdist", filter="data")
+    (tmp_path / "from-sdist").mkdir()
+    subprocess.run(["tar", "-xzf", sdist, "-C", tmp_path / "from-sdist"], check=True)
     (again,) = (tmp_path / "from-sdist").iterdir()
     assert (again / PAGE).read_bytes() == page
     wheel, told = packed_from(again, "wheel", tmp_path / "wheel")

@@ -112,7 +112,7 @@ def test_what_cannot_be_meant_is_usage(folder: Path) -> None:
 
 
 def test_a_hostile_name_does_nothing_to_the_terminal(folder: Path, vendor: Vendor) -> None:
-    bundle = vendor.sign(identity="mallory@evil.example\x1b[2J")
+    bundle = vendor.sign(identity="mallory@evil.example\x1bc")
     (folder / "a.sigstore.json").write_bytes(encoded(bundle))
     result = shown(folder)
     assert result.exit_code == 1
