@@ -181,9 +181,9 @@ def examine_case(
         newer: what the archived collateral is held against (``judged_now``); None: nothing.
 
     Returns:
-        The verdict, also for a bundle that cannot be read: the refusal is its first check. And the records and
-        appraisals that it rests on, for whoever goes on from them: what a check refused or did not make is not among
-        them, or not to be relied on. ``Case.established`` says which held.
+        The verdict, also for a bundle that cannot be read: the error is its first check. And the records and
+        appraisals that it rests on. What a check refused or did not make is missing there, or cannot be relied on:
+        ``Case.established`` says which held.
     """
     trust = question.trust
     if isinstance(bundle, AffiantError):

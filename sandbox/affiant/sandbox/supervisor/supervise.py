@@ -5,11 +5,11 @@ first, always; and when the launcher is gone nothing waits for an answer: everyt
 
 Opening has three steps that cannot be taken in another order:
 
-1. *Provisioning* (``starting``): what was provided agrees with the TD; children started; privileges given up.
-2. *Attesting* (``attesting``): the gateway appraised, this session's evidence made, admission.
-3. *Activating* (``activating``): the chain's ``boot``, the broker, the sandbox, the proxy.
+1. *Provisioning* (``starting``): compares what the launcher provided with the TD, starts the children, drops root.
+2. *Attesting* (``attesting``): appraises the gateway, collects this session's evidence, asks for admission.
+3. *Activating* (``activating``): writes the chain's ``boot``, starts broker, sandbox and proxy.
 
-What comes after the first step is loaded once the children are started, so that all three processes load at once.
+The modules of the later steps are imported after the children have started, so that all three processes load at once.
 """
 
 from __future__ import annotations

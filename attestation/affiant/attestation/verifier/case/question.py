@@ -46,7 +46,7 @@ class Question:
         compared: what changed since is asked as well; None: it is not.
         request, response: bodies to hold against the receipts; None: not asked.
         session: judge this session alone.
-        seen: until when cosignatures count, for whoever looks back from later than ``at``; None: until ``at``.
+        seen: the time until which cosignatures count, where a verifier looks back from later than ``at``; None: ``at``.
         since, until: of a period bundle, the auditor's own range, from and to before; None for both: coverage is not
             made.
         processes: that verify a period bundle, beside this one.
@@ -73,7 +73,7 @@ class Question:
 
     @property
     def time(self) -> str:
-        """The time judged at, as it is told."""
+        """The time judged at, as the verdict prints it."""
         return told(self.at)
 
 

@@ -40,7 +40,7 @@ class OrderBroken(SessionBroken):
 
 
 class CounterBroken(SessionBroken):
-    """The supervisor's request counter has a gap, or one stands in two gateway records."""
+    """The supervisor's request counter has a gap, or two gateway records have the same counter."""
 
     code = "session.counter"
 
