@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from affiant.attestation.release.boot import Image, ReleaseMissingError
@@ -10,6 +11,7 @@ from affiant.attestation.release.running import measured_process
 
 __all__ = ["image_digest"]
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _MANIFEST = Path(__file__).resolve().parents[2] / "release.json"
 
 
@@ -22,12 +24,17 @@ def image_digest(image: Image) -> str:
     measured = measured_process()
     if measured is not None and measured.image_name == image.value:
         return measured.image_digest
+    hint = "Write it: python -m affiant.attestation.release write"
     try:
         digest = json.loads(_MANIFEST.read_bytes())["images"][image.value]["digest"]
+    except FileNotFoundError as error:
+        raise ReleaseMissingError(
+            "no release manifest beside the code", where=str(_MANIFEST), hint=hint
+        ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ReleaseMissingError(
-            "no release manifest beside the code",
-            where=str(_MANIFEST),
-            hint="Write it: python -m affiant.attestation.release write",
+            "the release manifest cannot be read", where=str(_MANIFEST), hint=hint
         ) from error
-    return str(digest)
+    if not isinstance(digest, str) or _DIGEST.fullmatch(digest) is None:
+        raise ReleaseMissingError("the release manifest names no digest", where=str(_MANIFEST), hint=hint)
+    return digest
