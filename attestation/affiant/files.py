@@ -80,9 +80,7 @@ def write_whole(
         OSError: it cannot be written; nothing of it is left.
     """
     refuse_stream(path)
-    draft = path.with_name(
-        f".{secrets.token_hex(8)}.new"
-    )  # whatever a killed writer left, this is another name
+    draft = path.parent / f".{secrets.token_hex(8)}.new"  # another name than whatever a killed writer left
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(draft, flags, mode)
     try:

@@ -28,11 +28,13 @@ def test_a_full_disk_is_a_refusal_and_leaves_the_old_file_and_nothing_else(full_
     assert [path.read_text() for path in full_disk.iterdir()] == ["old"]
 
 
-@pytest.mark.parametrize("name", ["missing/f", "folder"])
-def test_a_place_that_takes_no_file_is_a_refusal(tmp_path: Path, name: str):
+@pytest.mark.parametrize("name", ["missing/f", "folder", "", "."])
+def test_a_place_that_takes_no_file_is_a_refusal(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OutputPlaceError):
-        write_user_file(tmp_path / name, b"x")
+    for path in (tmp_path / name, Path(name)):
+        with pytest.raises(OutputPlaceError):
+            write_user_file(path, b"x")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
@@ -54,3 +56,9 @@ def test_where_others_could_have_put_something_it_is_replaced_and_no_link_follow
     assert (tmp_path / "link").is_file()
     assert not (tmp_path / "link").is_symlink()
     assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_link_in_a_circle_is_replaced_too(tmp_path: Path):
+    (tmp_path / "loop").symlink_to("loop")
+    write_user_file(tmp_path / "loop", b"x", stream=False)
+    assert (tmp_path / "loop").read_text() == "x"

@@ -30,7 +30,7 @@ def write_user_file(path: Path, data: bytes, *, mode: int = 0o666, stream: bool 
             with open(path, "wb") as file:
                 file.write(data)
         else:
-            if is_stream(path):
+            if path.is_symlink() or is_stream(path):
                 path.unlink()
             write_whole(path, data, mode=mode)
     except OSError as error:
