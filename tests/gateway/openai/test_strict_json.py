@@ -58,7 +58,7 @@ def said(*spellings: str) -> str:
     return text
 
 
-ENCODINGS = [
+SPELLINGS = [
     said(one)
     for one in (
         "choices>Choices", "choices>CHOICES", "choices>cho\u0131ces", "choices>choice\u017f", "choices>choices\0",
@@ -151,13 +151,13 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("data", [*map(sse, ENCODINGS + PLACES + UNREADABLE), *LINES])
+@pytest.mark.parametrize("data", [*map(sse, SPELLINGS + PLACES + UNREADABLE), *LINES])
 def test_no_other_reading_of_a_stream_goes_on(data: bytes) -> None:
     with raises_code("upstream.answer", "tool.not_allowed"):
         streamed(data)
 
 
-@pytest.mark.parametrize("text", ENCODINGS + PLACES + UNREADABLE + [EVENT, WHOLE])
+@pytest.mark.parametrize("text", SPELLINGS + PLACES + UNREADABLE + [EVENT, WHOLE])
 def test_no_other_reading_of_a_whole_answer_goes_on(text: str) -> None:
     for body in (
         text.encode(),
@@ -169,7 +169,7 @@ def test_no_other_reading_of_a_whole_answer_goes_on(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [EVENT, WHOLE, LISTED, *ENCODINGS, "[" + WHOLE + "]", "[[" + WHOLE + "]]", "no"]
+    "text", [EVENT, WHOLE, LISTED, *SPELLINGS, "[" + WHOLE + "]", "[[" + WHOLE + "]]", "no"]
 )
 def test_an_error_holds_no_call_at_all(text: str) -> None:
     with raises_code("upstream.answer"):
@@ -445,7 +445,7 @@ def test_what_a_lenient_reader_finds_in_an_answer_that_goes_on_is_listed(text: s
 
 def test_the_lenient_reader_sees_what_the_cases_hide() -> None:
     """The comparison is worth something: the reader finds a call in nearly all of the cases above."""
-    assert sum("evil" in set(lenient_json(text)) for text in ENCODINGS) >= len(ENCODINGS) * 0.6
+    assert sum("evil" in set(lenient_json(text)) for text in SPELLINGS) >= len(SPELLINGS) * 0.6
     assert sum("evil" in set(lenient_stream(data)) for data in LINES) == len(LINES)
 
 

@@ -52,7 +52,7 @@ def _default_home() -> str:
     "--output",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     required=True,
-    help="The archive to write; what stood there is replaced once the new one is whole.",
+    help="The archive to write; a file that is there is replaced once the new one is whole.",
 )
 @click.option(
     "--openings",
@@ -60,7 +60,7 @@ def _default_home() -> str:
     multiple=True,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="KEYFILE",
-    help="Open what is sealed to this tenant's key (openings.key of whoever started the sessions), and put it in; "
+    help="Open what is sealed to this tenant's key (openings.key of the user who started the sessions), and put it in; "
     "repeatable. The archive is then readable for you alone.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

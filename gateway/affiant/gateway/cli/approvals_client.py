@@ -73,7 +73,7 @@ class ApproverClient:
             signed: the bundle that says so, for the TLS key that it is shown.
 
         Raises:
-            ``gateway.unreachable``, GatewayNotTheOne, ``approval.refused``: as named. AffiantError: as ``signed``.
+            GatewayUnreachable, GatewayNotTheOne, ``approval.refused``: as named. AffiantError: as ``signed``.
         """
         self._asked("POST", "/v1/approvers", signed(self._shown_spki()).encode("utf-8"))
 
@@ -81,7 +81,7 @@ class ApproverClient:
         """What waits for this approver, or has waited, by the gateway's word.
 
         Raises:
-            ``gateway.unreachable``, GatewayNotTheOne, ``approval.refused``: as named.
+            GatewayUnreachable, GatewayNotTheOne, ``approval.refused``: as named.
         """
         found = self._asked("GET", "/v1/approvals").get("approvals")
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
@@ -93,7 +93,7 @@ class ApproverClient:
 
         Raises:
             ``approval.shown_other``: the bytes are another action's. ActionMalformed: they are none.
-            ``gateway.unreachable``, GatewayNotTheOne, ``approval.refused``: as named.
+            GatewayUnreachable, GatewayNotTheOne, ``approval.refused``: as named.
         """
         said = self._asked("GET", f"/v1/approvals/{name.removeprefix('sha256:')}")
         action = parse_action(from_b64u(str(said.get("bytes", ""))))
@@ -110,7 +110,7 @@ class ApproverClient:
         """What became of the action: ``state``, and ``record``, the id of the receipt of the statement.
 
         Raises:
-            ``gateway.unreachable``, GatewayNotTheOne, ``approval.refused``: as named.
+            GatewayUnreachable, GatewayNotTheOne, ``approval.refused``: as named.
         """
         return self._asked("POST", f"/v1/approvals/{name.removeprefix('sha256:')}", statement.encode("utf-8"))
 

@@ -60,7 +60,7 @@ def approvals() -> None:
       affiant approvals watch --key ann.key --gateway https://gateway.example.com:8443
       affiant approvals approve 3f8a12c0 --identity --trust-config deployment.json --identity-token token
 
-    With --identity whoever your token says you are signs, through the sigstore deployment of --trust-config. Its log
+    With --identity the identity in your token signs, through the sigstore deployment of --trust-config. Its log
     keeps your identity and the time for good, and of what you signed a digest.
 
     \b
@@ -102,8 +102,8 @@ def keygen(*, output: Path, as_json: bool) -> None:
 def trusted_root(*, file: Path, as_json: bool) -> None:
     """Print a sigstore trusted root as the line of a profile that names approvers by issuer and subject.
 
-    FILE is the deployment's trusted_root.json. Whoever it trusts says who your approvers are: take it from where you
-    would take a key. It is read as whoever enforces the profile reads it, and asks nobody.
+    FILE is the deployment's trusted_root.json. The authorities in it decide who your approvers are: take it from where
+    you would take a key. It is read as the gateway and the supervisor read it, without any request to others.
 
     \b
     Example:
@@ -181,7 +181,7 @@ def show(*, action: str, asking: Asking, raw: bool, as_json: bool) -> None:
 def approve(*, action: str, asking: Asking, yes: bool, as_json: bool) -> None:
     """Approve one action: it may then be done once, exactly as shown, until its time is over.
 
-    Shows the action and asks. Where nobody can be asked, nothing is signed, except with --yes and the whole name.
+    Shows the action and asks. Without a terminal to ask on, nothing is signed, except with --yes and the whole name.
 
     \b
     Examples:
@@ -290,7 +290,8 @@ def _ask(found: Shown, word: str) -> None:
     _print_card(found)
     if not sys.stdin.isatty():
         click.echo(
-            "affiant: nobody can be asked: nothing was signed (--yes with the whole name signs)", err=True
+            "affiant: there is no terminal to ask on, so nothing was signed (--yes with the whole name signs)",
+            err=True,
         )
         raise click.exceptions.Exit(EXIT_REFUSED)
     click.echo(f"You sign: {word} {found.action.name}")

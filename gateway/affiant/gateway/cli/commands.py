@@ -86,7 +86,7 @@ _witnesses = click.option(
     default="self",
     show_default=True,
     help="Who must cosign the log: a C2SP tlog-policy file, each witness with its URL; `self`: one that is started "
-    "with the gateway, which detects faults, not a determined operator; `none`: nobody.",
+    "with the gateway, which detects faults, not a determined operator; `none`: no witness.",
 )
 _authority = click.option(
     "--erasure-authority",
@@ -370,7 +370,7 @@ def bundle(*, home: Path, session: str, openings: tuple[Path, ...]) -> None:
 
     That is what `affiant session recover --from` takes, and no bundle for `affiant verify`.
 
-    With a tenant's key (openings.key of whoever started the session) it is a bundle for `affiant verify`, with the
+    With a tenant's key (openings.key of the user who started the session) it is a bundle for `affiant verify`, with the
     disclosures that the key opens; what it does not open is counted on standard error.
 
     \b

@@ -138,7 +138,7 @@ def _require_exact(value: Mapping[str, object]) -> None:
         found = found or inexact(inner, _TOOL_MEMBERS)
     if found is not None:
         raise RequestMalformed(
-            "a member whose name is only like one that is judged",
+            "a member's name differs from a known one only in case or separators",
             expected=found,
             where=found,
             hint="Two readers would see two requests",

@@ -82,7 +82,7 @@ _NEXT: Final[Mapping[tuple[str, str], str]] = {
 
 
 def inexact(members: Mapping[str, object], known: Mapping[str, str]) -> str | None:
-    """The exact name of a member that is in ``members`` in another encoding; None if there is none.
+    """The name in ``members`` from which a member differs only in case or separators; None if there is none.
 
     Args:
         known: folded name -> exact name.
@@ -125,7 +125,7 @@ def _walk(answer: object, place: str) -> None:
 def _members(value: Mapping[str, object], place: str) -> list[tuple[object, str]]:
     """What ``value``, an object at ``place``, holds, each with its place."""
     if place != _OTHER and (exact := inexact(value, CHAT_MEMBERS)) is not None:
-        _reject("a member whose name is only like one that is judged", exact)
+        _reject("a member's name differs from a known one only in case or separators", exact)
     found: list[tuple[object, str]] = []
     for name, member in value.items():
         if isinstance(member, (dict, list)):

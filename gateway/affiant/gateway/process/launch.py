@@ -284,7 +284,7 @@ def _config_under(
             "an address that is kept for the gateway's own witness",
             where=str(witnesses),
             found=OWN_WITNESS_URL,
-            hint="The gateway's own witness stands alone: --witnesses self",
+            hint="The gateway's own witness cannot be combined with others: --witnesses self",
             code="gateway.settings",
         )
     return config
@@ -480,7 +480,7 @@ def _stay(server: subprocess.Popen[bytes], platform: PlatformClient, collateral:
     renewing.join(_STOP_GRACE_S)
     if code < 0:
         sys.stderr.write(
-            f"affiant gateway: the server was ended by signal {-code}. Its sessions are lost; its records stand, "
+            f"affiant gateway: the server was ended by signal {-code}. Its sessions are lost; its records are kept, "
             "and the next start discloses the gap\n"
         )
     return code if code >= 0 else 128 - code

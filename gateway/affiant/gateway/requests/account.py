@@ -61,7 +61,7 @@ class GateCall:
 
 
 class Formed(NamedTuple):
-    """Clear and hidden members of a record, and the decided that they say."""
+    """Clear and hidden members of a record, and the decision that they state."""
 
     members: Mapping[str, object]
     hidden: Mapping[str, Mapping[str, object]]

@@ -110,7 +110,7 @@ def operator_plane(service: Service) -> Application:
 
     @app.get("/v1/tools")
     async def tools(_: Request) -> Response:
-        """What the tool servers serve now, for whoever writes profiles."""
+        """What the tool servers serve now, for authors of profiles."""
         if service.tools is None:
             raise StateError(
                 "this gateway has no tool servers",

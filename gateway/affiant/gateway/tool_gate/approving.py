@@ -133,7 +133,7 @@ async def approved_in_time(
     """
     if len({draft.key for draft in drafts}) != len(drafts):
         raise RequestMalformed(
-            "the same call is twice in one body, and each needs an approval of its own",
+            "the same call occurs twice in one body, and each needs an approval of its own",
             hint="Send them one after the other",
         )
     with approvals.holding(session):

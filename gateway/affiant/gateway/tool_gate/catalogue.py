@@ -59,7 +59,7 @@ class ServedTool:
 def served_tools(server: str, entries: Sequence[object]) -> tuple[ServedTool, ...]:
     """The tools in a server's listing; what has no name that a profile could list, or no digest, is none of them.
 
-    A name that is twice in one listing is left out: it is not known which is meant.
+    A name that occurs twice in one listing is left out: it is not known which is meant.
     """
     tools: dict[str, ServedTool | None] = {}
     for entry in entries[:MAX_TOOLS]:
@@ -161,7 +161,9 @@ class Catalogue:
             sink: takes the profile's decision before it has any effect. What the gate itself refuses is no such one.
 
         Raises:
-            ToolNotAllowedError: the call is denied, or it is not known what it means.
+            ToolNotAllowedError: the profile denies the call; or ``tool.unknown``, ``tool.schema_changed``,
+                ``tool.arguments``: it is not known what the call means.
+            ToolNameAmbiguous: two servers offer the name.
         """
         listed = self.policy.decide_tool(name, ANYWHERE)
         if (

@@ -1,6 +1,6 @@
 """JSON-RPC 2.0 as the tool gate reads it: exact bytes in, messages out, as strict JSON.
 
-What two readers could read differently is refused whole: a duplicate member, one in another encoding, ``NaN``, an
+What two readers could read differently is refused whole: a duplicate member, a name almost a known one, ``NaN``, an
 integer beyond 2**53, a lone surrogate, two messages of one id. An agent sends requests and notifications; a response is
 refused, because a server behind the gate is never let to ask an agent for anything.
 
