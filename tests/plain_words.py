@@ -110,7 +110,8 @@ def module_texts(place: Path) -> Iterator[Text]:
 def help_texts(command: click.Command, name: str) -> Iterator[Text]:
     """The help of ``command``, of its options and of every command below it."""
     yield Text(f"{name} --help", 1, command.help or "")
-    yield Text(f"{name} --help", 1, command.short_help or "")
+    if command.short_help:
+        yield Text(f"{name} --help", 1, command.short_help)
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             yield Text(f"{name} {parameter.opts[0]}", 1, parameter.help or "")

@@ -112,6 +112,14 @@ def test_help_uses_plain_words(name: str) -> None:
     assert found(help_texts(command, f"affiant {name}")) == []
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_that_says_what_it_does(name: str) -> None:
+    module, _, attribute = COMMANDS[name].place.partition(":")
+    command = getattr(importlib.import_module(f"affiant.{module}"), attribute)
+    helps = (text for text in help_texts(command, f"affiant {name}") if text.where.endswith("--help"))
+    assert [text.where for text in helps if not text.text.strip()] == []
+
+
 def test_the_list_of_commands_uses_plain_words() -> None:
     summaries = (Text("affiant --help", 1, entry.summary) for entry in COMMANDS.values())
     assert found(chain(summaries, (Text("affiant --help", 1, cli.help or ""),))) == []

@@ -26,8 +26,9 @@ __all__ = ["AS_JSON", "DocumentCommand", "Output", "document_lines", "print_outp
 
 AS_JSON: Final = "affiant.as_json"
 _WIDTH: Final = 120
-_LIMIT: Final = 600
-"""Characters of a value that are shown."""
+_TABLE_WIDTH: Final = 140
+_LIMIT: Final = 4000
+"""Characters of a value that are shown; a verifier key of ML-DSA-44 has 1,780."""
 _TIMES: Final = frozenset({"iat", "time", "witnesses"})
 """Members that are seconds since 1970, or objects of them."""
 
@@ -121,7 +122,7 @@ def _members(document: Mapping[str, Any], indent: str, *, nested: bool = False) 
         yield head.rstrip()
         if isinstance(value, dict):
             yield from _members(value, deeper, nested=True)
-        elif isinstance(value[0], dict):
+        elif all(isinstance(each, dict) for each in value):
             yield from _objects(value, deeper)
         else:
             yield from (deeper + _inline(each) for each in value)
@@ -130,16 +131,22 @@ def _members(document: Mapping[str, Any], indent: str, *, nested: bool = False) 
 def _objects(rows: Sequence[Mapping[str, Any]], indent: str) -> Iterator[str]:
     names = list(dict.fromkeys(name for row in rows for name in row))
     if len(rows) > 1 and all(_is_flat(value) for row in rows for value in row.values()):
-        cells = [[_inline(row.get(name, "")) for name in names] for row in rows]
+        cells = [[_cell(row.get(name, "")) for name in names] for row in rows]
         cells.insert(0, [name.replace("_", " ") for name in names])
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        if len(indent) + sum(widths) + 2 * len(widths) <= _WIDTH:
+        if len(indent) + sum(widths) + 2 * len(widths) <= _TABLE_WIDTH:
             yield from ((indent + "  ".join(map(str.ljust, line, widths))).rstrip() for line in cells)
             return
     for number, row in enumerate(rows):
         if number:
             yield ""
         yield from _members(row, indent)
+
+
+def _cell(value: Any) -> str:
+    """``value`` in a table, whose columns are two spaces apart."""
+    text = _inline(value)
+    return repr(text) if "  " in text else text
 
 
 def _is_flat(value: Any) -> bool:

@@ -31,8 +31,8 @@ def test_times_are_shown_as_times() -> None:
 
 def test_objects_are_a_table_where_it_fits_else_blocks() -> None:
     assert lines({"rows": [{"a": 1, "b": "x"}, {"a": 22}]}) == ["rows", "  a   b", "  1   x", "  22"]
-    blocks = lines({"rows": [{"a": 1, "b": "x" * 130}, {"a": 2}]})
-    assert blocks == ["rows", "  a  1", f"  b  {'x' * 130}", "", "  a  2"]
+    blocks = lines({"rows": [{"a": 1, "b": "x" * 140}, {"a": 2}]})
+    assert blocks == ["rows", "  a  1", f"  b  {'x' * 140}", "", "  a  2"]
     assert lines({"rows": [{"a": 1}]}) == ["rows", "  a  1"]
 
 
@@ -44,7 +44,9 @@ def test_long_lists_have_a_line_for_each_value() -> None:
 def test_a_value_never_looks_like_several_or_moves_the_cursor() -> None:
     shown = lines({"a\n": "x\x1b[2J\n\u202ey", "b": {"c": "1, d 2"}, "e": [" f"]})
     assert shown == ["a\\n  x\\u001b[2J\\n\\u202ey", "b    c '1, d 2'", "e    ' f'"]
-    assert len(lines({"a": "x" * 10_000})[0]) < 700
+    assert len(lines({"a": "x" * 10_000})[0]) < 4100
+    assert lines({"rows": [{"a": "1  2", "b": 3}, {"a": 4}]})[2] == "  '1  2'  3"
+    assert lines({"mixed": [{"a": 1}, "b"]})[0] == "mixed"
 
 
 @click.group(cls=Group)

@@ -150,6 +150,7 @@ def test_each_row_states_the_verdict_when_indexed(indexed, affiant) -> None:
     assert bundle["trust"].startswith("sha256:")
     text = affiant("find", "--kind", "inference").output
     assert {("tier", "none"), ("simulated", "yes")} <= {tuple(line.split()) for line in text.splitlines()}
+    assert text.splitlines()[-1].startswith("Each receipt is listed as it was judged when")
 
 
 def test_ndjson_prints_one_record_a_line(indexed, affiant) -> None:
@@ -290,6 +291,8 @@ def test_a_bundle_that_is_not_authentic_is_refused_and_the_others_go_on(affiant,
     assert result.exit_code == 1
     assert document["counts"] == {"indexed": 1, "known": 0, "refused": 2}
     assert document["bundles"][0]["refused"]["found"].startswith("[sig.")
+    again = affiant("index", str(bad), str(good))
+    assert [line[:16] for line in again.stderr.splitlines()] == ["affiant: refused"]
     assert len(found(affiant("find", "--kind", "inference", "--json"))) == 1
 
 

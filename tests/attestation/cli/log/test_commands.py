@@ -31,8 +31,10 @@ def test_show_prints_checkpoint_signatures_and_leaves(built: LogBuilder, run: Ru
     assert ["signature", "checked", "yes"] in fields
     rows = [line for line in done.output.splitlines() if line.lstrip()[:1].isdigit()]
     assert [row.split()[0] for row in rows] == ["299", "300", "301"] and rows[1].split()[1] == "boot"
+    assert done.output.splitlines()[-1] == "The checkpoint was verified under the key given."
     unchecked = run("log", "show", built.folder)
     assert unchecked.exit_code == 0 and "not checked" in unchecked.stderr
+    assert "verified under" not in unchecked.output
 
 
 def test_show_json_is_one_document_the_same_over_http(built: LogBuilder, run: Run) -> None:
@@ -48,7 +50,8 @@ def test_show_json_is_one_document_the_same_over_http(built: LogBuilder, run: Ru
 def test_fsck_says_whether_everything_is_as_signed(built: LogBuilder, run: Run) -> None:
     assert run("log", "fsck", built.folder, "--key", VKEY).exit_code == 0
     with served(built.folder) as url:
-        assert run("log", "fsck", url, "--key", VKEY).exit_code == 0
+        searched = run("log", "fsck", url, "--key", VKEY)
+        assert searched.exit_code == 0 and "were not looked for" in searched.output
     write(built.folder / "strange", b"")
     assert run("log", "fsck", built.folder, "--key", VKEY).exit_code == 10
     path = built.folder / "tile/0/001"
@@ -96,6 +99,7 @@ def test_prove_overwrites_nothing_and_refuses_what_is_not_there(
     out.write_text("mine")
     assert run("log", "prove", built.folder, "1", "-o", out).exit_code == 2
     assert out.read_text() == "mine"
+    assert run("log", "prove", tmp_path / "no-log", "1", "-o", out).exit_code == 2
     for leaf in ("700", "0" * 64):
         done = run("log", "prove", built.folder, leaf, "-o", tmp_path / "new")
         assert done.exit_code == 20 and "log.no_such_leaf" in done.output

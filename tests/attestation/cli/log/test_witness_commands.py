@@ -55,6 +55,7 @@ def test_status_names_the_latest_trees_and_the_evidence(home: Path) -> None:
     assert [(each["size"], each["time"]) for each in document["logs"]] == [(9, NOW)]
     text = run("status", "--key", home / "w.key")
     assert "time    2026-" in text.output and "certain 1, unproven 0" in text.output
+    assert all(vkey in text.output for vkey in document["vkeys"])
 
 
 def test_a_lost_database_is_refused_with_what_to_do(home: Path) -> None:

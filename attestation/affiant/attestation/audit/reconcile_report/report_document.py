@@ -55,7 +55,12 @@ def ending(outcome: Outcome) -> Iterator[str]:
     yield ""
     yield "A match says that a receipt and an item agree in what the rule compares, and that no other of either does."
     yield "It does not say that the record is complete: the operator of the gateway must not be the one who keeps it."
-    if any(tally.states[state] > len(shown) for state, shown in tally.shown.items()):
+    if any(records.verdict.simulated for records in outcome.bundles):
+        yield "SIMULATED  nothing here is evidence of hardware"
+    receipts = outcome.receipts
+    if receipts.unexplained > len(receipts.shown) or any(
+        tally.states[state] > len(shown) for state, shown in tally.shown.items()
+    ):
         yield "Not all findings are shown; --csv FILE has them all."
     if without := tally.states[State.MISSING] + tally.short:
         yield f"MISSING  at least {without:,} items have no receipt"

@@ -57,7 +57,10 @@ def common_log(text: str) -> int:
     if match is None or match[2] not in _MONTHS:
         raise ValueError("a time that is not like 21/Nov/2026:12:00:05 +0000")
     day, month, year, clock, zone = match.groups()
-    return rfc3339(f"{year}-{_MONTHS.index(month) + 1:02}-{day}T{clock}{zone[:3]}:{zone[3:]}")
+    try:
+        return rfc3339(f"{year}-{_MONTHS.index(month) + 1:02}-{day}T{clock}{zone[:3]}:{zone[3:]}")
+    except ValueError as error:
+        raise ValueError("a time that no calendar or time zone has") from error
 
 
 def squid(text: str) -> int:

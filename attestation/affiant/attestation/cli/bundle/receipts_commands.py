@@ -13,6 +13,7 @@ from affiant.attestation.cli.options.timestamp_option import timestamp
 from affiant.attestation.cli.options.trust_option import read_trust_file, trust_option
 from affiant.command_line import EXIT_REFUSED, UsageGroup
 from affiant.document_output import AS_JSON, DocumentCommand, Output, print_output
+from affiant.printable import one_line
 
 if TYPE_CHECKING:
     from affiant.attestation.audit.receipts.indexing import Indexed
@@ -25,6 +26,9 @@ _STORE: Final = click.Path(dir_okay=False, path_type=Path)
 _EXIT_FOUND: Final = 10
 _TYP_INDEX: Final = "affiant-receipt-index/1"
 _TYP_FIND: Final = "affiant-receipt-search/1"
+_JUDGED: Final = (
+    "Each receipt is listed as it was judged when its bundle was indexed; hidden values only where disclosed."
+)
 
 _store_option = click.option(
     "--store", "store_path", type=_STORE, required=True, help="The index, one SQLite file."
@@ -49,7 +53,10 @@ def receipts() -> None:
     "--at", callback=timestamp, metavar="TIME", help="Judge the bundles at this time (default: now)."
 )
 @click.argument("bundles", nargs=-1, required=True, type=_PATH, metavar="BUNDLE...")
-def index(*, store_path: Path, trust_path: Path, at: datetime, bundles: tuple[Path, ...]) -> Output:
+@click.pass_context
+def index(
+    ctx: click.Context, *, store_path: Path, trust_path: Path, at: datetime, bundles: tuple[Path, ...]
+) -> Output:
     """Judge bundles and index what their receipts rest on; a folder means every bundle below it.
 
     Each bundle is one transaction, durable before the next; one that is there already, under the same trust file, stays
@@ -75,7 +82,11 @@ def index(*, store_path: Path, trust_path: Path, at: datetime, bundles: tuple[Pa
     progress = progress_of("bundles indexed", len(paths))
     with open_store(store_path, make=True) as store:
         for path in paths:
-            ends.append(index_file(path, store, trust, at=at, build=build_name()))
+            ends.append(indexed := index_file(path, store, trust, at=at, build=build_name()))
+            if indexed.error is not None and not ctx.meta[AS_JSON]:
+                click.echo(
+                    f"affiant: refused {one_line(str(path))}: {one_line(str(indexed.error))}", err=True
+                )
             progress(len(ends))
     counts = {str(end): sum(each.end is end for each in ends) for end in End}
     return Output(
@@ -184,4 +195,9 @@ def find(
                 print_output(Output(each), as_json=True, one_line=True)
             ctx.exit(code)
         document = {"typ": _TYP_FIND, "searched": coverage_of(store).to_json(), "count": count}
-        return Output(document | ({} if only_count else {"found": list(found)}), code)
+        if only_count or as_json:
+            return Output(document | ({} if only_count else {"found": list(found)}), code)
+        print_output(Output(document), as_json=False)
+        for each in found:  # one at a time: there may be millions
+            print_output(Output({"found": [each]}), as_json=False)
+        return Output({}, code, (_JUDGED,) if count else ())

@@ -23,6 +23,7 @@ from affiant.attestation.cli.log.options import (
     LogCommand,
     log_options,
     read_bounded,
+    require_new,
     write_new,
 )
 from affiant.attestation.cli.log.sigstore_options import signed_document, signing_from, signing_options
@@ -73,6 +74,31 @@ def anchor(
     bundle: Path | None,
     output: Path | None,
 ) -> Output:
+    """Have a timestamp authority, or sigstore, attest by when the log's newest checkpoint existed.
+
+    The checkpoint is verified (--key or --policy), and must continue the one that was stamped before. The token is
+    verified under --tsa-root or --trust before it is kept, as SIZE.note and SIZE.tsr. Once a day is enough; more needs
+    --again.
+
+    With --sigstore an identity signs the checkpoint through the services of --trust-config. The result is verified and
+    kept as SIZE.note and SIZE.sigstore.json. The token is that of --identity-token, or of SIGSTORE_IDENTITY_TOKEN. The
+    log of a public deployment is public and forgets nothing: identity, time and digest stay in it.
+
+    With --renew an anchor and its tokens are stamped anew: once a year, and before the authority's key or hash
+    function expires. With --bundle and -o the first anchor of each kind that covers a bundle joins it.
+
+    Exit codes: 0 done, or nothing to do, 20 a check fails or the authority refuses, 30 log, authority or sigstore
+    cannot be reached, 2 usage.
+
+    \b
+    Examples:
+      affiant log anchor /var/lib/affiant/gateway/log/ID --key "$VKEY" --tsa https://tsa.example --tsa-root tsa.pem
+      affiant log anchor https://log.example/affiant --policy witnesses.policy --tsa https://tsa.example \\
+          --trust trust.json --out anchors
+      affiant log anchor LOG --key "$VKEY" --tsa https://tsa.example --tsa-root tsa.pem --renew all
+      affiant log anchor LOG --key "$VKEY" --sigstore --trust-config trust_config.json --identity-token token
+      affiant log anchor LOG --key "$VKEY" --bundle session.affiant.json -o stamped.affiant.json
+    """
     from affiant.attestation.anchors.anchor_files import AnchorFolder  # noqa: PLC0415 - help stays cheap
     from affiant.attestation.anchors.anchoring import anchor_newest  # noqa: PLC0415 - as above
     from affiant.attestation.anchors.anchoring import renew as renew_all  # noqa: PLC0415 - as above
@@ -157,6 +183,7 @@ def _add(access: LogAccess, bundle: Path, output: Path, folder: AnchorFolder) ->
     from affiant.attestation.anchors.anchor_files import AnchorFile  # noqa: PLC0415 - as above
     from affiant.attestation.bundle.bundle import MAX_BUNDLE, parse_bundle  # noqa: PLC0415 - as above
 
+    require_new(output)
     parsed = parse_bundle(read_bounded(bundle, MAX_BUNDLE))
     with access.opened() as source:
         found, files = add_anchors(parsed, source, access.trust(), folder)

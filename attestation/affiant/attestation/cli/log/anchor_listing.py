@@ -67,6 +67,21 @@ def anchors(
     issuer: str | None,
     out: Path | None,
 ) -> Output:
+    """List a log's anchors, and verify each: signature, tokens, and that the log still continues it.
+
+    Tokens are verified under --tsa-root, signatures by sigstore under --trusted-root, --identity and --issuer, or both
+    under what --trust names. An anchor of a kind for which no signer is named is listed as not verified.
+
+    Exit codes: 0 all hold, 10 there are none or one was not verified, 20 one does not hold, 30 the log cannot be read,
+    2 usage.
+
+    \b
+    Examples:
+      affiant log anchors /var/lib/affiant/gateway/log/ID --key "$VKEY" --tsa-root tsa.pem
+      affiant log anchors https://log.example/affiant --out anchors --policy witnesses.policy --trust trust.json --json
+      affiant log anchors LOG --key "$VKEY" --trusted-root trusted_root.json --identity ops@example.org \\
+          --issuer https://accounts.example.org
+    """
     from affiant.attestation.anchors.anchor_files import AnchorFolder  # noqa: PLC0415 - help stays cheap
     from affiant.attestation.log_reading.proving import prove_consistency  # noqa: PLC0415 - as above
     from affiant.attestation.log_reading.reader import read_checkpoint  # noqa: PLC0415 - as above

@@ -19,11 +19,12 @@ from affiant.attestation.cli.log.options import (
 )
 from affiant.attestation.cli.log.proof_commands import consistency, prove
 from affiant.attestation.cli.log.publish_commands import publish
-from affiant.document_output import Output
+from affiant.document_output import AS_JSON, Output
 
 __all__ = ["log"]
 
 _SHOWN: Final = 20
+_MAX_TEXT_LEAVES: Final = 100_000
 
 
 @click.group(cls=LogGroup)
@@ -50,7 +51,8 @@ for _command in (monitor, prove, consistency, anchor, anchors, publish):
 @log_options()
 @click.option("--from", "start", type=click.IntRange(min=0), help="First leaf to show.")
 @click.option("--to", "end", type=click.IntRange(min=0), help="Leaf to stop before.")
-def show(*, access: LogAccess, start: int | None, end: int | None) -> Output:
+@click.pass_context
+def show(ctx: click.Context, *, access: LogAccess, start: int | None, end: int | None) -> Output:
     """Print the checkpoint, its signatures, and leaves (the last 20, or those of --from and --to).
 
     Every leaf is held against the tree of the checkpoint; the checkpoint itself against --key or --policy, if given.
@@ -74,6 +76,10 @@ def show(*, access: LogAccess, start: int | None, end: int | None) -> Output:
         tree = LogTree(source, checkpoint)
         last = checkpoint.size if end is None else min(end, checkpoint.size)
         first = max(0, last - _SHOWN) if start is None else start
+        if last - first > _MAX_TEXT_LEAVES and not ctx.meta[AS_JSON]:
+            raise click.UsageError(
+                f"text shows at most {_MAX_TEXT_LEAVES:,} leaves: name a shorter range, or --json"
+            )
         document = {
             "typ": "affiant-log/1",
             "origin": checkpoint.origin,
@@ -95,7 +101,10 @@ def show(*, access: LogAccess, start: int | None, end: int | None) -> Output:
                 for index, entry in tree.entries(first, last)
             ],
         }
-    return Output(document)
+    under = "key given" if access.policy is None else "policy given, its quorum included"
+    return Output(
+        document, ending=() if signed is None else (f"The checkpoint was verified under the {under}.",)
+    )
 
 
 @log.command(cls=LogCommand, typ="affiant-log-fsck/1")
@@ -125,4 +134,11 @@ def fsck(*, access: LogAccess) -> Output:
         report = check_log(
             source, signed.checkpoint, progress=progress_of("leaves checked", signed.checkpoint.size)
         )
-    return Output(report.to_json(source.name), exit_code_by(report.severity))
+    ending = []
+    if not report.listed:
+        ending.append(
+            "An address cannot be listed, so files that do not belong to the log were not looked for."
+        )
+    if report.ahead:
+        ending.append(f"{report.ahead} files of a larger tree, which is not signed yet, were not checked.")
+    return Output(report.to_json(source.name), exit_code_by(report.severity), ending)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +36,7 @@ __all__ = [
     "log_options",
     "progress_of",
     "read_bounded",
+    "require_new",
     "write_new",
 ]
 
@@ -208,11 +209,19 @@ def _pins(given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def read_bounded(file: Path, limit: int) -> bytes:
-    """The first ``limit`` + 1 bytes, which every reader refuses; ``-``: standard input."""
-    if file == Path("-"):
-        return sys.stdin.buffer.read(limit + 1)
+    """The first ``limit`` + 1 bytes, which every reader refuses."""
     with file.open("rb") as opened:
         return opened.read(limit + 1)
+
+
+def require_new(path: Path) -> None:
+    """Check before the network is asked that ``path`` is free.
+
+    Raises:
+        click.UsageError: a file is there.
+    """
+    if os.path.lexists(path):
+        raise click.UsageError(f"{path} exists already: name another file")
 
 
 def write_new(path: Path, data: bytes) -> None:

@@ -13,6 +13,7 @@ from affiant.attestation.cli.log.options import (
     LogCommand,
     log_options,
     read_bounded,
+    require_new,
     write_new,
 )
 from affiant.document_output import Output
@@ -50,6 +51,7 @@ def prove(*, access: LogAccess, leaf: str, output: Path) -> Output:
     from affiant.attestation.log_reading.reader import LogTree, read_checkpoint  # noqa: PLC0415 - as above
     from affiant.attestation.tlog.checkpoint import parse_checkpoint  # noqa: PLC0415 - as above
 
+    require_new(output)
     with access.opened() as source:
         wanted = _leaf(leaf)
         note = read_checkpoint(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -151,7 +152,7 @@ def _token(file: Path | None) -> str:
     if file is None:
         raw = os.environ.get(TOKEN_VARIABLE, "").encode("utf-8", "surrogateescape")
     else:
-        raw = read_bounded(file, _MAX_TOKEN)
+        raw = sys.stdin.buffer.read(_MAX_TOKEN + 1) if file == Path("-") else read_bounded(file, _MAX_TOKEN)
     token = raw.strip()
     if not token.isascii() or not 0 < len(token) <= _MAX_TOKEN:
         raise AnchorSettingsInvalid(
