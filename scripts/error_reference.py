@@ -88,6 +88,8 @@ def _class(node: ast.ClassDef) -> _Class:
         match statement:
             case ast.Assign(targets=[ast.Name(id="code")], value=ast.Constant(value=str() as found)):
                 code = found
+            case ast.AnnAssign(target=ast.Name(id="code"), value=ast.Constant(value=str() as found)):
+                code = found
     return _Class(tuple(ast.unparse(base) for base in node.bases), code, _line(ast.get_docstring(node) or ""))
 
 
