@@ -12,6 +12,8 @@ __all__ = ["MAX_WHERE", "Exceptions", "Tally"]
 
 MAX_WHERE: Final = 100
 """Receipt ids that a row names; it says how many more there are."""
+_SUMMED: Final = frozenset({"session.start", "apr.bound", "peer.ear"})
+"""Checks whose text begins with a number of records or sessions, which no two cases share."""
 
 
 @dataclass(slots=True)
@@ -52,11 +54,16 @@ class Tally:
     warnings: int = 0
     where: dict[State, list[str]] = field(default_factory=dict)
     tier: Tier = Tier.AFFIRMING
+    counted: int = 0
+    """Of a check in :data:`_SUMMED`: what the cases that held have counted together."""
 
     def add(self, check: Check, *, case: str) -> None:
         """Take what became of it in one case, called ``case``."""
         self.made[check.state] = self.made.get(check.state, 0) + 1
         self.first.setdefault(check.state, check)
+        if self.code in _SUMMED and check.state is State.HELD:
+            number = check.detail.partition(" ")[0]
+            self.counted += int(number) if number.isdecimal() else 0
         if check.state is State.HELD and check.tier is not None:
             if check.tier is not Tier.AFFIRMING:
                 self.warned = self.warned or check
@@ -88,7 +95,10 @@ class Tally:
             tier: Tier | None = self.tier
         else:
             shown, tier = self.first[state], self.first[state].tier
-        detail = shown.detail if total == 1 else f"{count} of {total}: {shown.detail}"
+        text = shown.detail
+        if self.counted and state is State.HELD:
+            text = f"{self.counted} {text.partition(' ')[2]}"
+        detail = text if total == 1 else f"{count} of {total}: {text}"
         where = tuple(self.where.get(state, ()))
         return Check(
             self.code, self.level, state, tier, detail, reason=shown.reason, where=where, required=required
