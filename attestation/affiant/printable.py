@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
 
-__all__ = ["one_line", "printable", "shown_time"]
+__all__ = ["cell", "one_line", "printable", "shown_time"]
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""A spreadsheet takes a cell that begins so for a formula (CWE-1236); the last four are full-width."""
 
 
 def printable(text: str, *, limit: int = 2000) -> str:
@@ -16,6 +20,12 @@ def printable(text: str, *, limit: int = 2000) -> str:
 def one_line(text: str, *, limit: int = 2000) -> str:
     """``text`` with everything escaped that could move the cursor, the line or the reading direction."""
     return printable(text, limit=limit).replace("\n", "\\n")
+
+
+def cell(value: object) -> str:
+    """``value`` as a cell of a CSV file that is text wherever it is opened: an apostrophe before what would be run."""
+    text = "" if value is None else one_line(str(value))
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 
 def shown_time(seconds: int) -> str:

@@ -1,9 +1,11 @@
 // The verdict as text for a terminal. Strings from a bundle are hostile: escaped, bounded, quoted (trust rules, 15).
 
+import { openPointsOf, sentencesOf } from "./opening.mjs";
 import { LEVELS } from "./verdict.mjs";
 
 const WIDTH = 100;
 const MAX_TEXT = 2000;
+const MAX_POINTS = 12;
 const INVISIBLE = /(?! )[\p{C}\p{Z}]/gu;
 const MARKS = { held: "held", refused: "REFUSED", "not made": "not made", "not asked": "not asked" };
 
@@ -70,6 +72,7 @@ export function claimOf(verdict) {
 /** The whole report, with a final newline. */
 export function render(verdict) {
   const lines = headOf(verdict).flatMap(([name, value]) => wrapped(name.padEnd(17), value));
+  lines.push("", ...wrapped("", sentencesOf(verdict).join(" ")), "", ...pointLines(verdict.checks));
   lines.push("", ...populationOfVerdict(verdict).flatMap((sentence) => wrapped("", sentence)), "");
   for (const [level, meaning] of Object.entries(LEVELS)) {
     lines.push(`${level}  ${MARKS[verdict.levels[level]].padEnd(10)}${meaning}`);
@@ -79,6 +82,16 @@ export function render(verdict) {
   if (refused) lines.push(...wrapped("REFUSED  ", `${refused.reason}: ${refused.detail}`));
   lines.push(conclusionOf(verdict));
   return `${lines.join("\n")}\n`;
+}
+
+function pointLines(rows) {
+  const points = openPointsOf(rows);
+  const lines = points.slice(0, MAX_POINTS).flatMap(({ row, means, step }) => {
+    const mark = row.state === "refused" ? "REFUSED: it does not hold that " : "that ";
+    return wrapped("  - ", `${mark}${means}. ${step} [${row.code}]`);
+  });
+  const more = points.length > MAX_POINTS ? [`  and ${points.length - MAX_POINTS} more, in the table`] : [];
+  return points.length === 0 ? [] : ["Not proven, and what to do:", ...lines, ...more];
 }
 
 function rowLines(row) {

@@ -4,6 +4,7 @@ import { Case } from "./case.mjs";
 import { BODIES, CHECKS } from "./check_order.mjs";
 import { made, notAsked, requirementsOf } from "./check_rows.mjs";
 import { sha256Name } from "./cryptography.mjs";
+import { summaryOf } from "./summary.mjs";
 import { showInstant } from "./trust_file.mjs";
 import { makeRow, makeVerdict } from "./verdict.mjs";
 
@@ -56,7 +57,8 @@ export class Run {
       const facts = { required: this.required(code) };
       return makeRow(code, LEVELS.get(code), "not made", "none", "the bundle could not be read", facts);
     };
-    return makeVerdict({
+    const told = this.rows.get("sig.receipts")?.state === "held" ? population.records : [];
+    const verdict = makeVerdict({
       bundle: await sha256Name(data),
       at: showInstant(this.at),
       trust: this.trust.digest,
@@ -65,7 +67,9 @@ export class Run {
       evidenceClass: classOf(parties),
       rows: [...LEVELS.keys()].map((code) => this.rows.get(code) ?? unread(code)),
       population: countedIn(population),
+      summary: summaryOf(told),
     });
+    return Object.defineProperty(verdict, "records", { value: told }); // for the page; no part of the document
   }
 }
 

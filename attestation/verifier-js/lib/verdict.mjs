@@ -32,7 +32,7 @@ export function levelState(rows, level) {
 }
 
 /** The verdict document over all rows. `evidenceClass`: simulated, hardware (claimed), or null. */
-export function makeVerdict({ bundle, at, trust, build, time, evidenceClass, rows, population }) {
+export function makeVerdict({ bundle, at, trust, build, time, evidenceClass, rows, population, summary }) {
   const levels = Object.fromEntries(Object.keys(LEVELS).map((level) => [level, levelState(rows, level)]));
   const level = highest(levels);
   const simulated = evidenceClass === "simulated";
@@ -55,6 +55,7 @@ export function makeVerdict({ bundle, at, trust, build, time, evidenceClass, row
     not_made: codes("not made"),
     not_asked: codes("not asked"),
     counts: population,
+    summary,
     checks: rows,
   };
 }

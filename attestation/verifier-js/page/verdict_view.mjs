@@ -1,17 +1,23 @@
-// A verdict as elements: what is not proven first, then what was refused, then everything that was asked.
+// A verdict as elements: what happened, what is not proven and what to do, then everything that was asked.
 
+import { openPointsOf, sentencesOf } from "../lib/opening.mjs";
 import { LIMITS, claimOf, headOf, populationOfVerdict, printable } from "../lib/report_text.mjs";
+import { MAX_MOMENTS, factsOf, sessionsIn, titleOf } from "../lib/timeline.mjs";
 import { LEVELS } from "../lib/verdict.mjs";
+
+/** Records of one session from which on they are shown only when the reader opens the session. */
+const FOLDED = 200;
 
 /** The elements of a verdict, in order. */
 export function drawVerdict(verdict) {
   return [
     ...banners(verdict),
+    ...opening(verdict),
     ...notProven(verdict),
-    ...refused(verdict),
     heading("What was judged, and by what"),
     definitions(headOf(verdict)),
     ...populationOfVerdict(verdict).map((sentence) => made("p", {}, sentence)),
+    ...timeline(verdict),
     heading("Levels"),
     levels(verdict),
     heading("Every check"),
@@ -33,30 +39,72 @@ function banners(verdict) {
   return verdict.simulated ? [simulated, tier] : [tier];
 }
 
+function opening(verdict) {
+  return [heading("What happened"), made("p", { class: "opening" }, sentencesOf(verdict).join(" "))];
+}
+
 function notProven(verdict) {
-  const open = verdict.checks.filter((row) => row.state === "not made");
   const off = verdict.checks.filter((row) => !row.required && row.state !== "not asked");
+  const points = openPointsOf(verdict.checks).map(openPoint);
+  const limits = LIMITS.map((limit) => made("li", {}, limit));
   return [
-    heading("What is not proven"),
-    made("ul", {}, ...LIMITS.map((limit) => made("li", {}, limit)), ...open.map(unproven), ...off.map(switchedOff)),
+    heading("What is not proven, and what to do"),
+    made("ul", { class: "points" }, ...points, ...off.map(switchedOff), ...limits),
   ];
 }
 
-function unproven(row) {
-  return made("li", {}, made("span", { class: "code not-made" }, row.code), ` not made: ${row.detail}`);
+function openPoint({ row, means, step }) {
+  const isRefused = row.state === "refused";
+  const mark = made("strong", { class: isRefused ? "refused" : "not-made" }, isRefused ? "Refused:" : "Not proven:");
+  const reason = row.reason === null ? "" : ` [${row.reason}]`;
+  const state = row.state === "held" ? row.tier : row.state;
+  const small = made("small", {}, made("span", { class: "code" }, row.code + reason), ` ${state}: ${row.detail}`);
+  const said = ` ${isRefused ? "it does not hold that" : "that"} ${means}. ${step}`;
+  return made("li", {}, mark, said, made("br", {}), small);
 }
 
 function switchedOff(row) {
   return made("li", {}, made("span", { class: "code not-made" }, row.code), " not required by the trust file");
 }
 
-function refused(verdict) {
-  const rows = verdict.checks.filter((row) => row.state === "refused");
-  if (rows.length === 0) return [];
-  const items = rows.map((row) =>
-    made("li", {}, made("span", { class: "code refused" }, `${row.code} [${row.reason}]`), ` ${row.detail}`),
-  );
-  return [heading("What was refused"), made("ul", {}, ...items)];
+/** Who did what, under which rule, session by session; what the agent chose is quoted by its typeface. */
+function timeline({ records }) {
+  if (records.length === 0) return [];
+  let room = MAX_MOMENTS;
+  const groups = sessionsIn(records).map(([name, those]) => {
+    const shown = those.slice(0, room);
+    room -= shown.length;
+    return group(name, those.length, shown);
+  });
+  const more = Math.max(0, records.length - MAX_MOMENTS);
+  const text = `${more} records more are not shown. They were checked as all others.`;
+  const left = more === 0 ? [] : [made("p", {}, text)];
+  return [heading("Who did what, under which rule"), ...groups, ...left];
+}
+
+function group(name, count, shown) {
+  const title = made("summary", {}, name === "" ? "The gateway itself" : `Session ${name}`, `: ${count} records`);
+  const attributes = count < FOLDED ? { class: "session", open: "" } : { class: "session" };
+  const rows = shown.map((record) => {
+    const facts = factsOf(record).map(([path, value]) => made("li", {}, `${path}: `, made("code", {}, String(value))));
+    const rules = record.disclosed.get("pol.rules");
+    const decided = [record.member("pol", "dec") ?? "", ...(Array.isArray(rules) ? rules.slice(0, 16) : [])].join(" ");
+    const isDenied = record.kind === "refusal" || record.member("pol", "dec") === "deny";
+    return made(
+      "tr",
+      isDenied ? { class: "deny" } : {},
+      made("th", { scope: "row" }, clockOf(record.iat)),
+      made("td", {}, `${record.role === "gateway" ? "gateway" : "supervisor"} ${record.seq}`),
+      made("td", {}, decided),
+      made("td", {}, titleOf(record), made("ul", { class: "facts" }, ...facts)),
+    );
+  });
+  return made("details", attributes, title, grid("", ["time", "who", "decision", "what"], rows));
+}
+
+function clockOf(seconds) {
+  const time = new Date(Number(seconds) * 1000);
+  return Number.isNaN(time.getTime()) ? String(seconds) : time.toISOString().slice(0, 19).replace("T", " ");
 }
 
 function definitions(pairs) {

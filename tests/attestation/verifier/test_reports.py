@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import shutil
@@ -20,6 +22,7 @@ from affiant.__main__ import cli
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.report.html import render_html
 from affiant.attestation.verifier.report.machine import render_junit, render_sarif
+from affiant.attestation.verifier.report.timeline_csv import COLUMNS, timeline_csv
 from affiant.attestation.verifier.report.timeline_names import MAX_MOMENTS
 
 HOSTILE = "</code><script>alert(1)</script>\"'&<img src=x onerror=1>"
@@ -173,6 +176,34 @@ def test_the_timeline_tells_authentic_records_in_their_order() -> None:
     assert (denied.decision, dict(denied.facts)["rsn"]) == ("deny", "policy.model")
 
 
+def test_the_page_says_what_happened_and_what_to_do_before_anything_else() -> None:
+    verdict = judge(Story().bytes())
+    text = " ".join("".join(read(render_html(verdict)).text).split())
+    places = [text.index(part) for part in ("User '", "The session ended in order.", "Run on TDX hardware.")]
+    assert places == sorted(places) and places[-1] < text.index("What was judged")
+
+
+def test_thousands_of_records_of_a_session_are_folded() -> None:
+    verdict = judge(Story().bytes())
+    session = [each for each in verdict.timeline if each.session]
+    short, long = (render_html(replace(verdict, timeline=tuple(session * times))) for times in (1, 100))
+    assert short.count('<details class="session" open>') == 1
+    assert long.count('<details class="session">') == 1 and 'class="session" open' not in long
+    assert f"{len(session) * 100} records," in long
+
+
+def test_the_csv_has_a_row_for_each_record_and_no_formula() -> None:
+    verdict = hostile()
+    rows = list(csv.reader(io.StringIO(timeline_csv([("=1+1.affiant.json", verdict)]))))
+    assert tuple(rows[0]) == COLUMNS and len(rows) == 1 + verdict.population.receipts
+    assert {row[0] for row in rows[1:]} == {"'=1+1.affiant.json"}
+    assert any(HOSTILE in row[-1] for row in rows)
+    assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row)
+    cut = timeline_csv([("a", replace(verdict, timeline=verdict.timeline[:2]))])
+    left = verdict.population.receipts - 2
+    assert cut.splitlines()[-1].endswith(f"{left} records more are not listed")
+
+
 def test_records_that_are_not_authentic_are_not_told() -> None:
     data = Story().bytes()
     at = data.index(b'"sdjwt"') + 400
@@ -257,6 +288,20 @@ def test_reports_are_written_beside_the_table_whatever_the_verdict(files: Path) 
         "r.xml",
         "trust.json",
     ]
+
+
+def test_what_is_no_bundle_is_refused_in_one_line(files: Path) -> None:
+    (files / "bundle.json").write_text('{"a": "\\u001b[2J"}')
+    done = run(files)
+    (line,) = done.stdout.splitlines()
+    assert done.exit_code == 20 and "REFUSED  sha256:" in line and line.isprintable()
+
+
+def test_the_timeline_is_written_as_csv(files: Path) -> None:
+    run(files, "--csv", str(files / "rows.csv"))
+    assert len((files / "rows.csv").read_text().splitlines()) == 1 + len(
+        json.loads(Story().bytes())["receipts"]
+    )
 
 
 def test_a_report_that_cannot_be_written_is_said_and_leaves_nothing(files: Path) -> None:

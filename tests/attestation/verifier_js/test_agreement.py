@@ -48,7 +48,7 @@ ATTESTED = frozenset({"test_attested_counts_only_as_far_as_the_quote_that_binds_
 LEFT_OUT = frozenset({"unwitnessed", "exceptions", "people"})
 """Members of Python's document that the second verifier's does not have, as its README says."""
 
-ALIKE = ("at", "bundle", "time", "trust", "requirements_off", "counts")
+ALIKE = ("at", "bundle", "time", "trust", "requirements_off", "counts", "summary")
 
 
 def pinning_its_log(question: Question) -> Question:

@@ -144,13 +144,13 @@ def test_ours_are_opened_and_all_others_are_counted(told: Told, tmp_path: Path) 
 def test_the_archive_verifies_and_its_content_is_matched(told: Told, tmp_path: Path) -> None:
     place = tmp_path / "x.affiant.zip"
     exported(told, place, OURS)
-    verdict = judged(place, told, request=BODY, timeline=True)
+    verdict = judged(place, told, request=BODY, timeline=5000)
     assert refused(verdict) == {}
     assert verdict.exit_code == 40
     (check,) = (each for each in verdict.checks if each.code == "body.request")
     assert (check.state, check.tier) == (State.HELD, Tier.AFFIRMING)
     told_of = {name for moment in verdict.timeline for name, _ in moment.facts}
-    unopened = judged(_bare(told, tmp_path), told, timeline=True)
+    unopened = judged(_bare(told, tmp_path), told, timeline=5000)
     assert "agt.user" in told_of - {name for moment in unopened.timeline for name, _ in moment.facts}
     (bare,) = (
         each

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from affiant.attestation.verdict.actors import People
 from affiant.attestation.verdict.since_archived import Changed
+from affiant.attestation.verdict.summary import Summary
 from affiant.attestation.verdict.time_bounds import BY_WITNESSES, TimeBounds, Unwitnessed
 from affiant.attestation.verdict.timeline import Moment
 
@@ -236,6 +237,8 @@ class Verdict:
     """Who started, signed, approved and erased, of records that are all authentic."""
     changed: Changed | None = None
     """What became of it since its own time, where it was judged now; None: that was not asked."""
+    summary: Summary = field(default_factory=Summary)
+    """What was used, refused and ended, of records that are all authentic."""
     timeline: Sequence[Moment] = ()
     """Authentic records in their order, for a report; no part of the result document."""
 
@@ -334,6 +337,7 @@ class Verdict:
                 "more": max(0, len(exceptions) - MAX_EXCEPTIONS),
             },
             "people": self.people.to_json(),
+            "summary": self.summary.to_json(),
             "checks": [check.to_json() for check in self.checks],
             **({} if self.changed is None else {"changed": self.changed.to_json()}),
         }

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
+from affiant.attestation.verdict.summary import Counting, Summary, uses_of
 from affiant.attestation.verdict.time_bounds import TimeBounds, around
 from affiant.attestation.verdict.verdict import Population
 from affiant.attestation.verifier.case.case import Case, Session, by_chain
 from affiant.attestation.verifier.checks.session_checks import is_lost
 
-__all__ = ["class_of", "population_of", "state_of", "time_of"]
+__all__ = ["class_of", "population_of", "state_of", "summary_of", "time_of"]
 
 
 def time_of(case: Case | None) -> TimeBounds | None:
@@ -57,6 +58,15 @@ def population_of(case: Case | None) -> Population:
         started=len(case.sessions),
         foreign=len(case.foreign),
     )
+
+
+def summary_of(case: Case | None) -> Summary:
+    """What the records say was done, if all of them are authentic."""
+    counting = Counting()
+    if case is not None and "sig.receipts" in case.established:
+        for record in case.records:
+            counting.take(record.iat, tuple(uses_of(record)))
+    return counting.summary()
 
 
 def state_of(case: Case, session: Session) -> str:

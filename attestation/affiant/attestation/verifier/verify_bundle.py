@@ -41,7 +41,7 @@ from affiant.attestation.verifier.checks import (
     session_checks,
     witness_checks,
 )
-from affiant.attestation.verifier.population import class_of, population_of, time_of
+from affiant.attestation.verifier.population import class_of, population_of, summary_of, time_of
 from affiant.errors import AffiantError
 
 if TYPE_CHECKING:
@@ -209,6 +209,7 @@ def examine_case(
         time=time_of(case),
         unwitnessed=unwitnessed_of(case),
         people=people_of(case),
+        summary=summary_of(case),
         timeline=timeline_of(case.records) if case is not None and "sig.receipts" in case.established else (),
     )
     return Examined(verdict, case)

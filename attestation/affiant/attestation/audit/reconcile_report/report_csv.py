@@ -1,8 +1,4 @@
-"""Every line of the record and every receipt that none is about, as CSV that a spreadsheet does not run.
-
-A spreadsheet takes a cell that begins with ``=``, ``+``, ``-``, ``@`` or a control character for a formula (CWE-1236).
-Cells of text that begin so get an apostrophe before them, also receipt ids that begin with ``-``.
-"""
+"""Every line of the record and every receipt that none is about, as CSV that a spreadsheet does not run."""
 
 from __future__ import annotations
 
@@ -18,17 +14,14 @@ from affiant.attestation.audit.reconcile.results import Result
 from affiant.attestation.audit.records_of_others.errors import SettingsInvalid
 from affiant.attestation.audit.records_of_others.timestamps import rfc3339_text
 from affiant.files import refuse_stream
-from affiant.printable import one_line
+from affiant.printable import cell
 
-__all__ = ["COLUMNS", "cell", "write_csv"]
+__all__ = ["COLUMNS", "write_csv"]
 
 COLUMNS: Final = (
     *("line", "state", "rule", "receipts", "reason", "begun", "ended", "host", "method", "path", "status"),
     *("request_bytes", "response_bytes", "model", "input_tokens", "output_tokens", "reference"),
 )
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""The last four are full-width, which some locales take alike."""
-_LIMIT: Final = 2000
 
 
 def write_csv(path: Path, results: Iterable[Result], unexplained: Iterable[Claim]) -> None:
@@ -53,14 +46,6 @@ def write_csv(path: Path, results: Iterable[Result], unexplained: Iterable[Claim
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
-
-
-def cell(value: object) -> str:
-    """``value`` as a cell that is text wherever it is opened."""
-    if value is None:
-        return ""
-    text = one_line(str(value), limit=_LIMIT)
-    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 
 def _row(result: Result) -> Sequence[str]:

@@ -24,6 +24,8 @@ from affiant.attestation.verifier.files.bundle_files import (
 )
 from affiant.attestation.verifier.report.output_files import Reports
 from affiant.attestation.verifier.report.text import render
+from affiant.attestation.verifier.report.timeline_csv import MAX_ROWS
+from affiant.attestation.verifier.report.timeline_names import MAX_MOMENTS
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.command_line import print_json
 
@@ -80,6 +82,12 @@ _PROCESSES: Final = 2
 @click.option(
     "--junit", type=_REPORT, help="Also write JUnit XML, for CI; a case fails unless the verdict affirms."
 )
+@click.option(
+    "--csv",
+    "rows",
+    type=_REPORT,
+    help="Also write the timeline as CSV: one row a record, at most 100,000 a bundle.",
+)
 @click.pass_context
 def verify(
     ctx: click.Context,
@@ -98,6 +106,7 @@ def verify(
     html: Path | None,
     sarif: Path | None,
     junit: Path | None,
+    rows: Path | None,
 ) -> None:
     """Check receipt bundles, offline, against your own trust file.
 
@@ -140,10 +149,10 @@ def verify(
         since=since,
         until=until,
         processes=min(_PROCESSES, len(os.sched_getaffinity(0))),
-        timeline=html is not None,
+        timeline=MAX_ROWS if rows is not None else MAX_MOMENTS if html is not None else 0,
         progress=period_progress(),
     )
-    reports = Reports(html=html, sarif=sarif, junit=junit)
+    reports = Reports(html=html, sarif=sarif, junit=junit, csv=rows)
     found = _found(bundles)
     reports.keep_apart([*found, trust_path, *filter(None, (request_path, response_path))])
     if len(bundles) == 1 and not bundles[0].is_dir():
@@ -191,7 +200,6 @@ def _verify_one(file: Path, question: Question, reports: Reports, *, as_json: bo
 def _verify_several(files: Sequence[Path], question: Question, reports: Reports, *, as_json: bool) -> int:
     """The exit code."""
     from affiant.attestation.verifier.report.text_several import render_several  # noqa: PLC0415 - only if asked
-    from affiant.attestation.verifier.report.timeline_names import MAX_MOMENTS  # noqa: PLC0415 - as above
     from affiant.attestation.verifier.several import judge_several  # noqa: PLC0415 - as above
 
     question, show = replace(question, held_against=True), period_progress()
@@ -200,7 +208,7 @@ def _verify_several(files: Sequence[Path], question: Question, reports: Reports,
         question.trust,
         at=question.at,
         build=question.build,
-        moments=0 if reports.html is None else MAX_MOMENTS,
+        moments=question.timeline,
         judged_one=lambda done: show("judged", done, len(files)),
     )
     reports.write_several(verdict)

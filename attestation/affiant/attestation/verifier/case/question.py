@@ -50,7 +50,7 @@ class Question:
         since, until: of a period bundle, the auditor's own range, from and to before; None for both: coverage is not
             made.
         processes: that verify a period bundle, beside this one.
-        timeline: of a period bundle, keep the first 5,000 records for a report.
+        timeline: how many records of a period bundle are kept for a report.
         held_against: of a period bundle, keep, on disk, what other bundles are held against; else there is no trace.
         progress: told how far a period bundle is.
     """
@@ -67,7 +67,7 @@ class Question:
     since: datetime | None = None
     until: datetime | None = None
     processes: int = 1
-    timeline: bool = False
+    timeline: int = 0
     held_against: bool = False
     progress: Progress = lambda *_: None
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from affiant.attestation.verdict.actors import People
+from affiant.attestation.verdict.summary import Summary
 from affiant.attestation.verdict.time_bounds import TimeBounds
 from affiant.attestation.verdict.verdict import Finding, Population, State, Tier, Verdict, witnesses_called
 from affiant.attestation.verifier.case.question import Question
@@ -63,6 +64,7 @@ def assembled(run: Run, *, name: str) -> Verdict:
         if run.holds("time.bracket") and time_bounds is not None
         else None,
         people=_people(run, first),
+        summary=first.counting.summary() if first is not None and run.holds("sig.receipts") else Summary(),
         timeline=run.moments,
     )
 

@@ -28,8 +28,6 @@ from affiant.errors import AffiantError
 __all__ = ["begin_pass", "bytes_of_receipts", "pass_through", "read_keysets", "read_log"]
 
 _CHUNK: Final = 500
-_SHOWN: Final = 5_000
-"""Records of the timeline."""
 
 
 def read_keysets(run: Run) -> Finding:
@@ -117,7 +115,7 @@ def pass_through(run: Run, workers: WorkerPool) -> None:
                 run.first.refuse(seen, where)
                 continue
             run.first.take(seen, text)
-            if run.asked.timeline and len(run.shown) < _SHOWN:
+            if len(run.shown) < run.asked.timeline:
                 run.shown.append((seen.rh, text))
         run.asked.progress("receipts", done, total)
     run.first.finish()

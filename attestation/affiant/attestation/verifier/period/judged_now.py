@@ -126,7 +126,7 @@ class _Comparing:
 
 def _look(run: Run, workers: WorkerPool, at: datetime, *, seen: datetime | None = None) -> Run:
     """The same archive at another instant: all but cases and the archive's own form."""
-    asked = replace(run.asked, at=at, timeline=False, held_against=False, seen=seen)
+    asked = replace(run.asked, at=at, timeline=0, held_against=False, seen=seen)
     with NothingKept() as nothing:
         then = Run(asked, run.bundle, nothing)
         then.made("fmt.keysets", lambda: read_keysets(then))

@@ -16,7 +16,7 @@ from affiant.attestation.bundle.period.archive_reader import PeriodBundle
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, recall_receipt
 from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral
 from affiant.attestation.verdict.since_archived import QuoteChanged
-from affiant.attestation.verdict.timeline import Moment, timeline_of
+from affiant.attestation.verdict.timeline import Moment, moment_of
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verifier.case.case import Case, Newer, Party, Session
 from affiant.attestation.verifier.case.question import Question, told
@@ -89,9 +89,9 @@ def look_at(texts: Sequence[str]) -> list[Seen | Refused]:
     return [look(text, statements) for text in texts]
 
 
-def moments(kept: Sequence[Kept]) -> tuple[Moment, ...]:
-    """The timeline of receipts that were verified."""
-    return timeline_of([_recalled(_here(), each) for each in kept])
+def moments(kept: Sequence[Kept]) -> list[Moment]:
+    """Receipts that were verified, for a timeline."""
+    return [moment_of(_recalled(_here(), each)) for each in kept]
 
 
 def judge(work: Work) -> Judged:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.attestation.tlog.errors import EntryMalformed, TileMalformed
 from affiant.attestation.verdict.accepted_values import TrustFile
+from affiant.attestation.verdict.timeline import ordered
 from affiant.attestation.verdict.verdict import Verdict
 from affiant.attestation.verifier.case.question import Progress, Question
 from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
@@ -50,6 +52,8 @@ from affiant.errors import AffiantError
 
 __all__ = ["examine_period", "examine_with", "keep_timeline", "verify_period", "with_workers"]
 
+_PIECE: Final = 500
+"""Records of the timeline that a worker process takes at once."""
 _SMALL: Final = 8 << 20
 """Bytes of receipts up to which one process is faster than to start others."""
 
@@ -67,7 +71,7 @@ def verify_period(
     response: bytes | None = None,
     session: str | None = None,
     processes: int = 1,
-    timeline: bool = False,
+    timeline: int = 0,
     progress: Progress = lambda *_: None,
 ) -> Verdict:
     """Check one period bundle: the verdict of :func:`examine_period`, asked as ``Question`` says."""
@@ -158,5 +162,5 @@ def with_workers(
 
 def keep_timeline(run: Run, workers: WorkerPool) -> None:
     """The records of the timeline, where one is asked for."""
-    for found in workers.map(judging.moments, [run.shown] if run.shown else []):
-        run.moments = found
+    pieces = [run.shown[begin : begin + _PIECE] for begin in range(0, len(run.shown), _PIECE)]
+    run.moments = ordered(chain.from_iterable(workers.map(judging.moments, pieces)))

@@ -7,8 +7,9 @@ them is masked, bounded and escaped. What is *not* proven stands before what is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +17,8 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from affiant.attestation.verdict.actors import counted
+from affiant.attestation.verdict.opening import open_points, sentences
+from affiant.attestation.verdict.timeline import Moment
 from affiant.attestation.verdict.verdict import LEVELS, MAX_EXCEPTIONS, State, Tier, Verdict
 from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.attestation.verifier.report.text_changed import (
@@ -31,6 +34,8 @@ from affiant.html_page import hostile, template_environment, whole_page
 __all__ = ["render_html", "render_html_several"]
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
+_FOLDED: Final = 200
+"""Records of one session from which on the page shows them only when the reader opens the session."""
 _MAX_FACT: Final = 2000
 """Characters: the codes of all checks fit."""
 
@@ -95,6 +100,7 @@ def _environment() -> Environment:
     found.globals |= {
         "advisories_text": advisories_text,
         "clock": clock,
+        "folded": _FOLDED,
         "counted": counted,
         "counted_text": counted_text,
         "label": label,
@@ -115,9 +121,16 @@ def _view(verdict: Verdict, *, untold: int) -> Mapping[str, Any]:
         "facts": list(_facts(verdict)),
         "exceptions": exceptions[:MAX_EXCEPTIONS],
         "more_exceptions": max(0, len(exceptions) - MAX_EXCEPTIONS),
-        "moments": verdict.timeline[:MAX_MOMENTS],
+        "sentences": list(sentences(verdict.summary, verdict.population)),
+        "points": open_points(verdict.checks),
+        "sessions": _by_session(verdict.timeline[:MAX_MOMENTS]),
         "untold": untold + max(0, len(verdict.timeline) - MAX_MOMENTS),
     }
+
+
+def _by_session(moments: Sequence[Moment]) -> Sequence[tuple[str, Sequence[Moment]]]:
+    """The timeline's groups: each session, or empty for the gateway's own records, and its records in order."""
+    return [(name, list(those)) for name, those in groupby(moments, key=lambda each: each.session)]
 
 
 def _facts(verdict: Verdict) -> Iterator[tuple[str, str]]:

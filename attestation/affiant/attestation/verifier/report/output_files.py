@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ class Reports:
     html: Path | None = None
     sarif: Path | None = None
     junit: Path | None = None
+    csv: Path | None = None
 
     def keep_apart(self, inputs: Iterable[Path]) -> None:
         """Refuse a report in place of what is read, or of another report: a bundle may be the only copy.
@@ -27,7 +28,7 @@ class Reports:
         Raises:
             click.UsageError: one of them is.
         """
-        keep_apart((self.html, self.sarif, self.junit), inputs=inputs)
+        keep_apart((self.html, self.sarif, self.junit, self.csv), inputs=inputs)
 
     def write(self, verdict: Verdict, *, bundle: str) -> None:
         """Those of one bundle.
@@ -41,6 +42,7 @@ class Reports:
         _write(self.html, lambda: render_html(verdict))
         _write(self.sarif, lambda: render_sarif(verdict, bundle=bundle))
         _write(self.junit, lambda: render_junit(verdict))
+        self._write_rows([(bundle, verdict)])
 
     def write_several(self, verdict: CombinedVerdict) -> None:
         """Those of several bundles; as :meth:`write`."""
@@ -50,6 +52,12 @@ class Reports:
         _write(self.html, lambda: render_html_several(verdict))
         _write(self.sarif, lambda: render_sarif_several(verdict))
         _write(self.junit, lambda: render_junit_several(verdict))
+        self._write_rows([(each.file, each.verdict) for each in verdict.judged])
+
+    def _write_rows(self, judged: Sequence[tuple[str, Verdict]]) -> None:
+        from affiant.attestation.verifier.report.timeline_csv import timeline_csv  # noqa: PLC0415 - as above
+
+        _write(self.csv, lambda: timeline_csv(judged))
 
 
 def _write(path: Path | None, render_report: Callable[[], str]) -> None:

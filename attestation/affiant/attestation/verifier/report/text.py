@@ -12,11 +12,12 @@ from typing import Final
 
 from affiant.attestation.verdict.actors import Named, counted
 from affiant.attestation.verdict.lines import quoted, wrapped
+from affiant.attestation.verdict.opening import open_points, sentences
 from affiant.attestation.verdict.verdict import LEVELS, Check, Population, State, Verdict
 from affiant.attestation.verifier.report.text_changed import changed_lines
 from affiant.command_line import printable
 
-__all__ = ["head_lines", "population_lines", "render", "table_lines"]
+__all__ = ["head_lines", "opening_lines", "population_lines", "render", "table_lines"]
 
 _MARKS: Final = {
     State.HELD: "held",
@@ -27,6 +28,8 @@ _MARKS: Final = {
 _MAX_SHOWN: Final = 20
 """Exceptions that the table names."""
 _MAX_PEOPLE: Final = 10
+_MAX_POINTS: Final = 12
+"""Open points before the table, which has all of them."""
 
 _LIMITS: Final = (
     "A receipt says what the measured gateway code saw, did and decided; not that a model computed the answer.",
@@ -40,7 +43,15 @@ def render(verdict: Verdict) -> str:
 
 
 def _lines(verdict: Verdict) -> Iterator[str]:
+    first, *others = verdict.checks
+    if first.state is State.REFUSED and not any(
+        check.state in (State.HELD, State.REFUSED) for check in others
+    ):
+        yield f"REFUSED  {verdict.bundle} is no bundle: [{first.reason}] {printable(first.detail)}"
+        return
     yield from head_lines(verdict)
+    yield ""
+    yield from opening_lines(verdict)
     yield ""
     yield from population_lines(verdict.population)
     yield from _people(verdict)
@@ -74,6 +85,21 @@ def head_lines(verdict: Verdict) -> Iterator[str]:
     )
     for name, value in rows:
         yield from wrapped(f"{name:<17}", value)
+
+
+def opening_lines(verdict: Verdict) -> Iterator[str]:
+    """What happened, then what is not proven, each with what to do about it."""
+    yield from wrapped("", " ".join(sentences(verdict.summary, verdict.population)))
+    points = open_points(verdict.checks)
+    if not points:
+        return
+    yield ""
+    yield "Not proven, and what to do:"
+    for check, means, step in points[:_MAX_POINTS]:
+        mark = "REFUSED: it does not hold that " if check.state is State.REFUSED else "that "
+        yield from wrapped("  - ", f"{mark}{means}. {step} [{check.code}]")
+    if len(points) > _MAX_POINTS:
+        yield f"  and {len(points) - _MAX_POINTS} more, in the table"
 
 
 def population_lines(people: Population) -> Iterator[str]:

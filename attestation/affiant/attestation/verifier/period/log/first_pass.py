@@ -16,6 +16,7 @@ from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.tlog.entry import LogEntry, parse_entry
 from affiant.attestation.verdict.actors import People
 from affiant.attestation.verdict.errors import ChainBroken
+from affiant.attestation.verdict.summary import Counting
 from affiant.attestation.verifier.case.actors_met import PeopleMet
 from affiant.attestation.verifier.case.signer import Signer
 from affiant.attestation.verifier.checks.chain_rules import (
@@ -124,6 +125,7 @@ class FirstPass:
     signed: set[bytes] = field(default_factory=set)
     """Chains of which an authentic record is here, also where the log is not."""
     ids: IdsOnce = field(default_factory=IdsOnce)
+    counting: Counting = field(default_factory=Counting)
     _people: PeopleMet = field(default_factory=PeopleMet)
     _signed: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Key -> the id of its first record, and how many there are."""
@@ -152,6 +154,7 @@ class FirstPass:
         self.signed.add(entry.chn)
         self.ids.take(seen.jti)
         self._meet(seen)
+        self.counting.take(entry.iat, seen.uses)
         signer = self.signers.by_kid[seen.kid]
         self._keep(seen, entry.kind, signer, text)
         self.latest = max(self.latest, entry.iat)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.statements.statement import KeysetStatement, parse_statement
+from affiant.attestation.verdict.summary import Use, uses_of
 from affiant.attestation.verifier.case.actors_met import Met, met_in
 from affiant.attestation.verifier.checks.receipt_checks import KeyUnknown
 from affiant.errors import AffiantError
@@ -27,7 +28,7 @@ class Seen(NamedTuple):
         named: of a boot the keyset digest, of an epoch the count.
         ses, key, evd: of ``agt``; empty without. cp, cps: the checkpoint that an epoch names.
         lost, lost_seq: the chain and the number that a gap record names. close: why a session was closed.
-        people: of whom it tells.
+        people: of whom it tells. uses: what it says was used, refused or ended.
     """
 
     leaf: bytes
@@ -44,6 +45,7 @@ class Seen(NamedTuple):
     close: str = ""
     people: tuple[Met, ...] = ()
     lost_seq: int | None = None
+    uses: tuple[Use, ...] = ()
 
     @property
     def rh(self) -> str:
@@ -120,4 +122,5 @@ def _seen(record: VerifiedReceipt) -> Seen:
         close,
         tuple(met_in(record)),
         last if isinstance(last, int) else None,
+        tuple(uses_of(record)),
     )

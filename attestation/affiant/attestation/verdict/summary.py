@@ -1,0 +1,118 @@
+"""Who ran which agent under which profile, from when to when, what it used, what was refused, and how it ended.
+
+Counted from authentic records, and from what they disclose. Every name here was chosen by an agent, a user or an
+operator: it is hostile, and is escaped where it is shown. Lists are bounded; what is left out is counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from affiant.attestation.records.receipt import VerifiedReceipt
+
+__all__ = ["USES", "Counting", "Summary", "Use", "uses_of"]
+
+USES: Final = ("user", "agent", "profile", "model", "host", "secret", "tool", "command", "refused", "end")
+"""What is counted, in the order of the result document."""
+_MAX_EACH: Final = 100
+_END_OF_AUTHORITY: Final = re.compile("[/?#]")
+_UNDISCLOSED: Final = "(not disclosed)"
+_MAX_TEXT: Final = 255
+
+
+class Use(NamedTuple):
+    """One thing that a record says was used, refused or ended: which of :data:`USES`, and its name."""
+
+    what: str
+    name: str
+
+
+def uses_of(record: VerifiedReceipt) -> Iterator[Use]:
+    """What one authentic record says; a name that is hidden and not disclosed is left out, but for its own sign."""
+    hidden, kind = record.disclosed, record.kind
+    if kind == "session-start":
+        who = hidden.text("ini.sub")
+        yield Use(
+            "user", _bounded(who if who is not None else f"(known by {record.member('ini', 'method')})")
+        )
+        yield Use("agent", _bounded(hidden.text("agt.id") or _UNDISCLOSED))
+        yield Use("profile", _bounded(record.member("pol", "dig")))
+    elif kind == "session-close":
+        yield Use("end", _bounded(record.member("why")))
+    elif kind == "inference":
+        yield Use("model", _bounded(record.member("mdl", "id")))
+    elif kind == "refusal":
+        named = hidden.text("act.name") or hidden.text("act.tgt") or record.member("req", "p")
+        yield Use("refused", _bounded(" ".join(map(str, filter(None, (record.member("rsn"), named))))))
+    elif kind == "egress" and record.member("ph") != "intent":
+        yield Use("host", _bounded(_host(hidden.text("act.tgt"))))
+    elif kind == "secret":
+        yield Use("secret", _bounded(hidden.text("act.name") or hidden.text("sec[0].ref") or _UNDISCLOSED))
+    elif kind == "tool" and record.member("ph") != "outcome":
+        yield Use("tool", _bounded(hidden.text("act.name") or _UNDISCLOSED))
+    elif kind == "exec" and record.member("ph") != "outcome":
+        yield Use("command", _bounded(hidden.text("act.name") or _UNDISCLOSED))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was counted.
+
+    Args:
+        began, ended: seconds since 1970 by the signers' own clocks; None: there is no record.
+        uses: of each of :data:`USES`, name -> how many records. more: records whose names were left out.
+    """
+
+    began: int | None = None
+    ended: int | None = None
+    uses: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    more: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> Mapping[str, object]:
+        """The member ``summary`` of the result document."""
+        uses = {what: dict(self.uses[what]) for what in USES if self.uses.get(what)}
+        return {"began": self.began, "ended": self.ended, "uses": uses, "more": dict(self.more)}
+
+
+class Counting:
+    """Counts records as they come, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._began: int | None = None
+        self._ended: int | None = None
+        self._uses: dict[str, dict[str, int]] = {}
+        self._more: dict[str, int] = {}
+
+    def take(self, at: int, uses: tuple[Use, ...]) -> None:
+        """One record: its own time, and what :func:`uses_of` found."""
+        self._began = at if self._began is None else min(at, self._began)
+        self._ended = at if self._ended is None else max(at, self._ended)
+        for what, name in uses:
+            counts = self._uses.setdefault(what, {})
+            if name in counts or len(counts) < _MAX_EACH:
+                counts[name] = counts.get(name, 0) + 1
+            else:
+                self._more[what] = self._more.get(what, 0) + 1
+
+    def summary(self) -> Summary:
+        """What was counted so far."""
+        return Summary(self._began, self._ended, self._uses, self._more)
+
+
+def _host(target: str | None) -> str:
+    """The host of ``METHOD https://host/path`` or ``host:port``."""
+    if target is None:
+        return _UNDISCLOSED
+    address = target.rpartition(" ")[2]
+    authority = _END_OF_AUTHORITY.split(address.partition("://")[2] or address, maxsplit=1)[0].rpartition(
+        "@"
+    )[2]
+    host = authority[1:].partition("]")[0] if authority.startswith("[") else authority.partition(":")[0]
+    return host.lower() or address
+
+
+def _bounded(value: object) -> str:
+    return str(value)[:_MAX_TEXT] if value is not None else _UNDISCLOSED
