@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["codes_of", "codes_raised_in", "raised"]
+__all__ = ["codes_of", "codes_raised_in", "raised", "retryable_of"]
 
 _CODE = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*\Z")
 
@@ -52,6 +52,20 @@ def _literals(node: ast.expr) -> Iterator[str]:
         yield from _literals(node.orelse)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _CODE.match(node.value):
         yield node.value
+
+
+def retryable_of(tree: ast.AST) -> Iterator[tuple[str, bool | None]]:
+    """Code and ``retryable`` of each class that says itself whether the same call may succeed later."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            codes = [code for statement in node.body for code in _assigned(statement, "code")]
+            for statement in node.body:
+                match statement:
+                    case (
+                        ast.Assign(targets=[ast.Name(id="retryable")], value=ast.Constant(value=value))
+                        | ast.AnnAssign(target=ast.Name(id="retryable"), value=ast.Constant(value=value))
+                    ):
+                        yield from ((code, value) for code in codes or [node.name])
 
 
 def raised(tree: ast.AST) -> Iterator[tuple[str, str]]:

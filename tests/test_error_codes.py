@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.source_codes import codes_of, raised
+from tests.source_codes import codes_of, raised, retryable_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("attestation", "policy", "secrets", "sandbox", "gateway")
@@ -60,6 +60,50 @@ def test_an_error_without_a_class_is_raised_as_the_family_that_its_table_says(pa
     assert found == {(family, code) for code, (family, _) in table.items()}
     assert all(meaning.endswith(".") for _, meaning in table.values())
     assert list(table) == sorted(table)
+
+
+RETRYABLE: dict[str, bool | None] = {
+    "ToolCallWaits": True,
+    "broker.gone": False,
+    "broker.internal": False,
+    "bundle.unreadable": False,
+    "collateral.busy": True,
+    "collateral.not_cached": False,
+    "collateral.unknown": False,
+    "error": False,
+    "export.store": False,
+    "gateway.lost": False,
+    "isolation.runner_lost": False,
+    "journal.unavailable": False,
+    "log.absent": False,
+    "monitor.busy": True,
+    "platform.full": True,
+    "publish.ahead": True,
+    "publish.raced": True,
+    "publish.uncosigned": True,
+    "receipt_store.busy": True,
+    "secret.exchange_refused": False,
+    "session.broker_lost": False,
+    "session.sandbox_lost": False,
+    "source.absent": False,
+    "store.locked": True,
+    "tool.timeout": None,
+    "unreachable": True,
+    "upstream.truncated": False,
+    "witness.clock": True,
+    "witness.state_unavailable": True,
+}
+"""Code -> whether the same call may succeed later, of each class that says so itself (by its name without a code)."""
+
+
+def test_an_error_says_whether_to_try_again_as_the_table_does() -> None:
+    found: dict[str, bool | None] = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package / "affiant").rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            if "retryable" in text:
+                found |= dict(retryable_of(ast.parse(text)))
+    assert found == RETRYABLE
 
 
 def test_the_error_reference_is_made_from_the_source() -> None:

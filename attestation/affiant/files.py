@@ -11,7 +11,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ExposedFile", "is_stream", "read_private", "refuse_stream", "sync_folder", "write_whole"]
+__all__ = [
+    "ExposedFile",
+    "is_stream",
+    "put_whole",
+    "read_private",
+    "refuse_stream",
+    "sync_folder",
+    "write_whole",
+]
 
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 """File systems without hard links, as on a memory stick."""
@@ -79,6 +87,14 @@ def write_whole(
         FileExistsError: a file is there, and ``replace`` is False; or a device, a pipe or a socket.
         OSError: it cannot be written; nothing of it is left.
     """
+    put_whole(path, data, mode=mode, exact=exact, replace=replace)
+    sync_folder(path.parent)
+
+
+def put_whole(
+    path: Path, data: bytes, *, mode: int = 0o644, exact: bool = False, replace: bool = True
+) -> None:
+    """As :func:`write_whole`, but the file's name is not durable until its folder is (:func:`sync_folder`)."""
     refuse_stream(path)
     draft = path.parent / f".{secrets.token_hex(8)}.new"  # another name than whatever a killed writer left
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -97,7 +113,6 @@ def write_whole(
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
-    sync_folder(path.parent)
 
 
 def _place(draft: Path, path: Path) -> None:

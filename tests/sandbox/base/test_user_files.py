@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -47,6 +48,20 @@ def test_a_pipe_is_written_to_and_not_replaced_by_a_file(tmp_path: Path):
     finally:
         os.close(reading)
     assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EINVAL])
+def test_a_folder_that_cannot_be_synchronised_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+):
+    """One that may be written and not read, or a file system without that; the file itself is durable."""
+
+    def refused(_folder: Path) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("affiant.sandbox.base.user_files.sync_folder", refused)
+    write_user_file(tmp_path / "f", b"whole")
+    assert (tmp_path / "f").read_bytes() == b"whole"
 
 
 def test_where_others_could_have_put_something_it_is_replaced_and_no_link_followed(tmp_path: Path):

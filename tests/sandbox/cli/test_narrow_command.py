@@ -88,7 +88,7 @@ def test_a_running_session_is_narrowed_by_its_owner(warm, session, tmp_path: Pat
     done = narrow(warm, running, narrower)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"- no longer allowed: POST https://api.example.com" in done.stdout
-    assert b"narrowed: change 1 of this session, profile sha384:" in done.stdout
+    assert b"restricted: change 1 of this session, profile sha384:" in done.stdout
 
     again = json.loads(narrow(warm, running, narrower, "--json").stdout)
     assert (again["changed"], again["epoch"], again["difference"]["differences"]) == (False, 1, [])
@@ -205,7 +205,7 @@ def test_what_changes_is_shown_before_anything_is_sent(alone: Alone) -> None:
     assert b"- no longer allowed: POST https://api.example.com" in tried.stdout
     done = alone.narrow(NARROWER)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.endswith(b"narrowed: change 1 of this session, profile sha384:x\n")
+    assert done.stdout.endswith(b"restricted: change 1 of this session, profile sha384:x\n")
     (asked,) = alone.link.asked
     form = load_profiles(NARROWER.encode()).profile("writer").normal_form
     assert asked == {"policy": b64u(form), "file": sha256_name(NARROWER.encode()), "signature": None}

@@ -102,6 +102,7 @@ def test_gvisor_that_only_lacks_root_is_not_to_be_installed(plan):
         plan("reader", probe=without_root)
     assert "--min-isolation namespace" in str(refused.value)
     assert "install" not in str(refused.value)
+    assert str(refused.value).count("gVisor needs root") == 1
 
 
 BAD = [

@@ -6,9 +6,10 @@ never a traceback, and nothing half written is left behind.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
-from affiant.files import is_stream, write_whole
+from affiant.files import is_stream, put_whole, sync_folder
 from affiant.sandbox.base.errors import OutputPlaceError
 
 __all__ = ["write_user_file"]
@@ -32,6 +33,8 @@ def write_user_file(path: Path, data: bytes, *, mode: int = 0o666, stream: bool 
         else:
             if path.is_symlink() or is_stream(path):
                 path.unlink()
-            write_whole(path, data, mode=mode)
+            put_whole(path, data, mode=mode)
+            with suppress(OSError):  # the folder cannot be read or synchronised: the file is there
+                sync_folder(path.parent)
     except OSError as error:
         raise OutputPlaceError("the file cannot be written", where=str(path), found=error.strerror) from error

@@ -3,7 +3,7 @@
 What changes is compared and shown here first, so that the user sees it in time; what counts is decided by the session's
 supervisor and by its gateway, each for itself.
 
-Exit codes: 0 narrowed, or nothing to change, or --dry-run; 1 refused; 2 the command line is wrong.
+Exit codes: 0 restricted, or nothing to change, or --dry-run; 1 refused; 2 the command line is wrong.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def narrow(
       affiant session narrow 0o2m0yYbVQkLhX4dJmQ3Ng narrower.yaml --agent code_implementer --json
 
     \b
-    Exit codes: 0 narrowed or nothing to change, 1 refused, 2 usage.
+    Exit codes: 0 restricted or nothing to change, 1 refused, 2 usage.
     """
     opened = open_home(home)
     _require_running(opened, name)
@@ -114,7 +114,7 @@ def narrow(
         if as_json:
             print_json({**told, **done})
         _say(
-            printable(f"narrowed: change {done['epoch']} of this session, profile {done['digest']}"),
+            printable(f"restricted: change {done['epoch']} of this session, profile {done['digest']}"),
             quiet=as_json,
         )
 
@@ -132,7 +132,7 @@ class _Change:
         """Return if it is narrower, and can be enforced.
 
         Raises:
-            NotARestriction, RestrictionNotEnforced: it is not.
+            NotARestriction, ``policy.narrow_unenforced``: it is not.
         """
         require_restriction(self.differences)
         require_enforced(self.old, self.new, self.differences)

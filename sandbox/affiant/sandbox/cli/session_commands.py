@@ -33,9 +33,9 @@ _COLUMNS = ("SESSION", "STATE", "STARTED", "AGENT", "EXIT", "BUNDLE")
 
 def tell_leftovers(home: Home) -> None:
     """End and tidy up what killed launchers left, and say for each, in one line on standard error, what came of it."""
-    for cut in reap_leftovers(home):
+    for interrupted in reap_leftovers(home):
         with suppress(OSError):  # our own lines are not read any more: the command goes on
-            click.echo(printable(f"affiant: {cut.text}"), err=True)
+            click.echo(printable(f"affiant: {interrupted.text}"), err=True)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})

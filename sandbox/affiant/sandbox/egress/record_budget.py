@@ -39,7 +39,7 @@ class RecordLimits:
 
 
 class RecordBudget:
-    """The session's chain as the proxy sees it, until the budget is spent (:class:`~.egress.records.RecordSink`)."""
+    """The session's chain as the proxy sees it, until the budget is spent (:class:`~.records_of_egress.RecordSink`)."""
 
     def __init__(self, sink: RecordSink, limits: RecordLimits) -> None:
         self._sink = sink

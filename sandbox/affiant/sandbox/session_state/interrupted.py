@@ -33,11 +33,11 @@ from affiant.sandbox.session_state.session_folder import (
     remove_files,
 )
 
-__all__ = ["CutOff", "reap_leftovers"]
+__all__ = ["InterruptedSession", "reap_leftovers"]
 
 
 @dataclass(frozen=True, slots=True)
-class CutOff:
+class InterruptedSession:
     """One session whose launcher was killed."""
 
     session: str
@@ -45,7 +45,7 @@ class CutOff:
     """One line: how it ended, where its receipts are, and what was not done."""
 
 
-def reap_leftovers(home: Home) -> tuple[CutOff, ...]:
+def reap_leftovers(home: Home) -> tuple[InterruptedSession, ...]:
     """End and tidy up what killed launchers left; what cannot be tidied up is said, and tried again next time."""
     with lock(home.path / "reap.lock"):
         found = []
@@ -55,7 +55,7 @@ def reap_leftovers(home: Home) -> tuple[CutOff, ...]:
                 launch.remove(home)
             except OSError as error:
                 text = f"session {launch.session} was interrupted, and cannot be tidied up: {error}"
-            found.append(CutOff(launch.session, text))
+            found.append(InterruptedSession(launch.session, text))
         return tuple(found)
 
 

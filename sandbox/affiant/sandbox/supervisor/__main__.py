@@ -1,7 +1,7 @@
 """The supervisor's process: ``python -m affiant.sandbox.supervisor --control-fd N (--td-fd M | --own-td)``.
 
 The I/O boundary: command line, clock, randomness, the release manifest of this installation, and the two descriptors
-that the launcher passed on. As root it is root only until runner and broker are started (``opening``).
+that the launcher passed on. As root it is root only until runner and broker are started (``starting``).
 """
 
 from __future__ import annotations

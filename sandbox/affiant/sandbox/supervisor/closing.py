@@ -122,7 +122,7 @@ def _lost(session: OpenSession) -> GatewayLost:
     records, name = session.records, session.launch.activation.session
     reason = records.lost.result()
     return GatewayLost(
-        f"{reason.message}; the session was ended. Its chain of {records.count} signed records is kept, "
+        f"{reason.message}; its chain of {records.count} signed records is kept, "
         f"{records.unacknowledged} of them not acknowledged",
         found=reason.found,
         where=f"session {name}",

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.errors import AffiantError, MalformedError, NotFreshError, StateError, UnreachableError
+from affiant.errors import AffiantError, MalformedError, NotFreshError, StateError
 from affiant.policy.decision.limit_errors import WallSpent
 from affiant.policy.decision.limit_words import most_words
 from affiant.policy.model.limits import Bound
@@ -25,7 +25,7 @@ from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.command_execution import AgentRun, RunServices
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message
 from affiant.sandbox.supervisor.launch.environment import agent_environment
-from affiant.sandbox.supervisor.launch.errors import RestrictionError
+from affiant.sandbox.supervisor.launch.errors import BrokerLost, RestrictionError
 from affiant.sandbox.supervisor.launch.restriction_request import (
     parse_restriction_request,
     refused_answer,
@@ -244,7 +244,7 @@ class Serving:
 
     async def _broker(self) -> Ending:
         await self._session.broker.gone()
-        return Ending("killed", UnreachableError("the secret broker is gone", code="session.broker_lost"))
+        return Ending("killed", BrokerLost("the secret broker is gone"))
 
     async def _wall(self) -> Ending:
         """The profile's own bound, from when commands can be run; one that comes later counts from there too."""

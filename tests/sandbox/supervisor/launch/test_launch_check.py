@@ -182,6 +182,14 @@ def test_one_wrong_fact_is_refused(wrong) -> None:
     assert refused.value.code == "session.provision_mismatch"
 
 
+@pytest.mark.parametrize("name", ["a trust root more", "a Vault that the manifest does not name"])
+def test_whole_collections_are_not_in_the_error(name: str) -> None:
+    wrong = MISMATCHES[name]
+    with raises_code("session.provision_mismatch") as refused:
+        checked(wrong.get("given"), wrong.get("found"))
+    assert (refused.value.expected, refused.value.found) == (None, None)
+
+
 def test_an_expired_activation_is_refused() -> None:
     with raises_code("session.expired"):
         checked(provision(activation=activation(expires=int(NOW.timestamp())).raw))

@@ -74,7 +74,7 @@ def choose(minimum: IsolationClass, found: Mapping[BackendName, Availability]) -
     only_root = (
         minimum is IsolationClass.USERSPACE_KERNEL and strong is not None and strong.reasons == (NEEDS_ROOT,)
     )
-    hint = "gVisor needs root. Run as root" if only_root else f"{_INSTALL} as root"
+    hint = "Run as root" if only_root else f"{_INSTALL} as root"
     if minimum is IsolationClass.USERSPACE_KERNEL and lower is not None and lower.usable:
         hint += ", or add --min-isolation namespace (weaker; the receipts say so)"
     raise ConfigurationError(

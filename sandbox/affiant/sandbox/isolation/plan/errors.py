@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from affiant.errors import AffiantError, ConfigurationError, MalformedError, StateError
+from affiant.errors import AffiantError, ConfigurationError, MalformedError, StateError, UnreachableError
 
-__all__ = ["CommandNotRun", "FrameError", "LimitExceeded", "SandboxFailed", "StepError", "error_from_json"]
+__all__ = [
+    "CommandNotRun",
+    "FrameError",
+    "LimitExceeded",
+    "RunnerLost",
+    "SandboxFailed",
+    "StepError",
+    "error_from_json",
+]
 
 
 class StepError(StateError):
@@ -39,6 +47,13 @@ class LimitExceeded(StateError):
     """A limit of the plan ended the sandbox."""
 
     code = "isolation.limit"
+
+
+class RunnerLost(UnreachableError):
+    """The runner process does not answer any more, and its sandbox has ended."""
+
+    code = "isolation.runner_lost"
+    retryable = False
 
 
 class FrameError(MalformedError):

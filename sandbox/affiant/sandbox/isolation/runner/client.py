@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from affiant.attestation.release.running import memory_descriptors
-from affiant.errors import AffiantError, UnreachableError
-from affiant.sandbox.isolation.plan.errors import FrameError, error_from_json
+from affiant.errors import AffiantError
+from affiant.sandbox.isolation.plan.errors import FrameError, RunnerLost, error_from_json
 from affiant.sandbox.isolation.plan.plan import Command, SandboxPlan
 from affiant.sandbox.isolation.plan.protocol import (
     command_to_json,
@@ -88,7 +88,7 @@ class RunnerClient:
         if self._control.fileno() >= 0:
             self._loop.remove_reader(self._control)
             self._control.close()
-        lost = UnreachableError("the control socket was closed", code="isolation.runner_lost")
+        lost = RunnerLost("the control socket was closed")
         for future in self._open.values():
             if not future.done():
                 future.set_exception(lost)
@@ -131,7 +131,7 @@ class RunnerClient:
             CommandNotRun: it could not be executed.
             LimitExceeded: a limit of the plan ended it.
             SandboxFailed: the sandbox did not come up, or was lost.
-            ``isolation.runner_lost``: the runner is gone, and the sandbox with it.
+            RunnerLost: the runner is gone, and the sandbox with it.
         """
         facts, _ = await self._ask("wait", {})
         return _integer(facts, "code")
@@ -149,7 +149,7 @@ class RunnerClient:
         self, command: str, members: Mapping[str, object], descriptors: Sequence[int] = ()
     ) -> tuple[Mapping[str, object], tuple[int, ...]]:
         if self._control.fileno() < 0:
-            raise UnreachableError("the control socket is closed", code="isolation.runner_lost")
+            raise RunnerLost("the control socket is closed")
         number, self._next = self._next, self._next + 1
         future = self._loop.create_future()
         self._open[number] = future
@@ -157,9 +157,7 @@ class RunnerClient:
             send_frame(self._control, {"id": number, "do": command, **members}, descriptors)
             answer, received = await future
         except OSError as error:
-            raise UnreachableError(
-                "the runner does not take commands any more", code="isolation.runner_lost"
-            ) from error
+            raise RunnerLost("the runner does not take commands any more") from error
         finally:
             self._open.pop(number, None)
         refused = answer.get("refused")

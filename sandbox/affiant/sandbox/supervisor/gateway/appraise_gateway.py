@@ -2,7 +2,7 @@
 
 In order, each step on what the one before let through:
 
-1. the provisioned reference values and configuration are those whose digests the manifest names (``gateway_pins``);
+1. the provisioned reference values and configuration are those whose digests the manifest names (``launch_check``);
 2. the gateway answers a fresh nonce with evidence whose statement carries it;
 3. the statement is a gateway's, of the manifest's evidence class, names that configuration, and its TLS key is
    the one on this very connection (so no other program is in between);

@@ -28,6 +28,9 @@ GONE_AFTER_S: Final = 2.0
 GONE_HERE_AFTER_S: Final = 0.5
 """The same on this machine, where nothing is between."""
 
+_STOPPED: Final = "the gateway stopped, so this session ended"
+_REPLACED: Final = "another gateway took the place of this session's, so this session ended"
+
 _STEP_S: Final = 0.1
 _SHORT_S: Final = 1.0
 """Seconds; a connection that ended sooner, or could not be made, is not made again at once."""
@@ -49,7 +52,7 @@ async def until_gone(url: str, *, spki: str) -> GatewayLost:
         try:
             connection = await client.connection()
         except GatewayNotTheOne as error:
-            return _lost("another one answers at its address", error)
+            return _lost(_REPLACED, "another one answers at its address", error)
         except GatewayUnreachable as error:
             if not await _nobody_listens(host, port):
                 refused_since = None
@@ -57,7 +60,7 @@ async def until_gone(url: str, *, spki: str) -> GatewayLost:
                 continue
             refused_since = began if refused_since is None else refused_since
             if time.monotonic() - refused_since >= patience:
-                return _lost("nothing listens at its address any more", error)
+                return _lost(_STOPPED, "nothing listens at its address any more", error)
             await asyncio.sleep(_STEP_S)
             continue
         refused_since = None
@@ -69,8 +72,8 @@ async def until_gone(url: str, *, spki: str) -> GatewayLost:
             await asyncio.sleep(_SHORT_S)
 
 
-def _lost(found: str, error: AffiantError) -> GatewayLost:
-    lost = GatewayLost("the gateway stopped, so this session ended", found=found)
+def _lost(message: str, found: str, error: AffiantError) -> GatewayLost:
+    lost = GatewayLost(message, found=found)
     lost.__cause__ = error
     return lost
 

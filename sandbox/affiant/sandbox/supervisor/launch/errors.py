@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from affiant.errors import NotAllowedError, StateError, UnreachableError
 
-__all__ = ["AdmissionError", "GatewayLost", "RestrictionError", "SandboxLost"]
+__all__ = ["AdmissionError", "BrokerLost", "GatewayLost", "RestrictionError", "SandboxLost"]
 
 
 class AdmissionError(NotAllowedError):
@@ -31,6 +31,13 @@ class SandboxLost(UnreachableError):
     """The isolation runner is gone, and the agent with it."""
 
     code = "session.sandbox_lost"
+    retryable = False
+
+
+class BrokerLost(UnreachableError):
+    """The secret broker is gone; there is no egress without it."""
+
+    code = "session.broker_lost"
     retryable = False
 
 

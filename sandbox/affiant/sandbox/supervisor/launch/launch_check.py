@@ -222,5 +222,9 @@ def pinned_gateway(manifest: Manifest, *, config: bytes, reference: bytes) -> Ga
 
 
 def _require_same(message: str, named: object, found: object) -> None:
-    if named != found:
+    """Return if both are the same; texts are shown in the error, whole collections are not."""
+    if named == found:
+        return
+    if isinstance(named, str | None) and isinstance(found, str | None):
         raise NotAuthenticError(message, expected=named, found=found, code="session.provision_mismatch")
+    raise NotAuthenticError(message, code="session.provision_mismatch")
