@@ -78,7 +78,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "upstream.partial": (
         "MalformedError",
-        "The upstream sent a part of an answer (206, byteranges), in which a secret could be cut.",
+        "The upstream sent a part of an answer (206, 226, a range of bytes), in which a secret could be cut.",
     ),
     "upstream.upgrade": (
         "MalformedError",

@@ -74,6 +74,7 @@ def test_an_injected_header_matches_its_whole_format() -> None:
     [
         ("X-Key", ""), ("X-Key", "Bearer"), ("X-Key", "{}{}"), ("X-Key", "{}\r\nX: y"), ("X-Key", "é{}"),
         ("X Key", "{}"), ("", "{}"), ("Host", "{}"), ("Content-Length", "{}"), ("User-Agent", "{}"), ("X\n", "{}"),
+        ("Range", "{}"), ("If-Range", "{}"), ("X-Range-Key", "{}"),
     ],
 )  # fmt: skip
 def test_a_surface_that_cannot_carry_a_secret_is_refused(header: str, form: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from affiant.policy.canonical.errors import EmptyList, NameRefused, ValueRefused, did_you_mean, excerpt
-from affiant.policy.canonical.request_names import AWS_NAME, POINTER, looks_like_a_value
+from affiant.policy.canonical.request_names import AWS_NAME, POINTER, asks_for_a_part, looks_like_a_value
 from affiant.policy.canonical.targets import METHODS
 
 __all__ = [
@@ -115,14 +115,12 @@ _FRAMING_HEADERS: Final = frozenset(
         "expect",
         "forwarded",
         "host",
-        "if-range",
         "keep-alive",
         "location",
         "origin",
         "proxy-authenticate",
         "proxy-authorization",
         "proxy-connection",
-        "range",
         "referer",
         "te",
         "trailer",
@@ -282,7 +280,7 @@ def check_header(name: str) -> None:
     """
     if _HEADER.match(name) is None:
         raise ValueRefused("not a header name", expected="letters, digits and hyphens", found=excerpt(name))
-    if name in _FRAMING_HEADERS or name.startswith(("affiant-", "sec-")):
+    if name in _FRAMING_HEADERS or name.startswith(("affiant-", "sec-")) or asks_for_a_part(name):
         raise ValueRefused("this header cannot carry a secret", found=excerpt(name))
 
 

@@ -1,4 +1,4 @@
-"""Checks names of places in a request into which a secret is put: JSON pointers, and AWS's services and regions."""
+"""Checks names of places in a request into which a secret is put: headers, JSON pointers, AWS's services and regions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from affiant.policy.canonical.errors import ValueRefused
 __all__ = [
     "AWS_NAME",
     "POINTER",
+    "asks_for_a_part",
     "check_aws_name",
     "check_pointer",
     "is_aws_name",
@@ -21,12 +22,28 @@ POINTER: Final = re.compile(r"(?:/(?:[A-Za-z0-9._@$:+-]|~[01]){1,64}){1,8}\Z")
 _MAX_POINTER: Final = 256
 AWS_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
 
+_PART: Final = re.compile(
+    r"(?!(?:.*[-_])?(?:content|source)[-_]range\Z|accept-ranges\Z)(?:a-im\Z|(?:.*[-_])?(?:byte)?ranges?(?:[-_].*)?\Z)",
+    re.IGNORECASE,
+)
+"""Not of an answer: ``Content-Range`` (of what is uploaded), ``x-amz-copy-source-range`` (of what the host copies)."""
+
 _LOOKS_LIKE_A_VALUE: Final = re.compile(
     r"(?=.{20})(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])"
     r"|(?:ghp|gho|ghs|ghu|ghr|github_pat|glpat|sk|pk|rk|xox[a-z])_.{16}"
     r"|(?:AKIA|ASIA)[A-Z0-9]{16}\Z"
 )
 """Long mixtures of cases and digits, and the beginnings of well-known tokens: pasted in a name's place."""
+
+
+def asks_for_a_part(header: str) -> bool:
+    """Whether a header of this name asks for a part of an answer, in which an echoed secret could be cut.
+
+    The standard names are ``Range``, ``If-Range`` and ``A-IM`` (RFC 3229); hosts also read ``Request-Range``,
+    ``x-ms-range`` and others. One that names bytes to write (``x-ms-range`` beside ``x-ms-page-write``) counts as well:
+    the name alone decides.
+    """
+    return _PART.match(header) is not None
 
 
 def looks_like_a_value(text: str) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from affiant.errors import AffiantError
+from affiant.policy.canonical.request_names import asks_for_a_part
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.decide import Decision, Effect
 from affiant.policy.decision.questions import EgressQuestion, Question, SecretQuestion
@@ -30,7 +31,6 @@ from affiant.secrets.injection.detection import (
 )
 from affiant.secrets.injection.placeholder import PlaceholderTable
 from affiant.secrets.injection.signing_surface import is_signing
-from affiant.secrets.injection.surface import asks_for_a_part
 from affiant.secrets.names.errors import SecretBodyTooLarge, SecretNotBound
 
 __all__ = [
@@ -319,12 +319,16 @@ def chosen_by_agent(policy: CompiledPolicy, origin: Origin) -> bool:
     return not any(isinstance(rule, EgressRule) and rule.host == origin.host for rule in policy.policy.egress)
 
 
-def as_approved(allowed: AllowedRequest) -> AllowedRequest:
-    """The request without those headers that would be shown and not be sent as shown, or differ each time."""
+def as_approved(allowed: AllowedRequest, table: PlaceholderTable) -> AllowedRequest:
+    """The request without those headers that would be shown and not be sent as shown, or differ each time.
+
+    The broker leaves out what asks for a part of an answer only where it holds a secret.
+    """
+    guarded = len(table) > 0
     kept = tuple(
         (name, value)
         for name, value in allowed.headers
-        if name.lower() not in _NOT_AS_SHOWN and not asks_for_a_part(name)
+        if name.lower() not in _NOT_AS_SHOWN and not (guarded and asks_for_a_part(name.decode("latin-1")))
     )
     return replace(allowed, headers=kept)
 

@@ -134,7 +134,7 @@ class Forwarder:
             allowed = await self._with_body(allowed, body)
             begun = await body.prefetch()
             if allowed.asks:
-                allowed = as_approved(allowed)
+                allowed = as_approved(allowed, self.table)
                 permit = await self._approved(http, allowed, body, begun)
             else:
                 self._meter(allowed, body, begun)

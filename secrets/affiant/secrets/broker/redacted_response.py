@@ -21,6 +21,7 @@ _ONE_HOP: Final = frozenset(
 """RFC 9110, section 7.6.1; ``Alt-Svc`` names ways that do not lead through here."""
 
 _BODILESS: Final = frozenset({204, 304})
+_PARTIAL: Final = frozenset({206, 226})
 _NOTHING: Final = Redactor(())
 
 
@@ -88,9 +89,12 @@ class ResponseFilter:
 
 
 def _is_partial(status: int, fields: Iterable[HeaderField]) -> bool:
-    """RFC 9110, section 15.3.7, or what says the same under another status."""
-    return status == 206 or any(
-        name == b"content-range"
+    """RFC 9110, section 15.3.7, RFC 3229, section 10.4.1, or what says the same under another status.
+
+    A ``Content-Range`` in another unit than bytes says which rows of a table these are, as PostgREST does with every 200.
+    """
+    return status in _PARTIAL or any(
+        (name == b"content-range" and value.lower().startswith(b"bytes"))
         or (name == b"content-type" and value.lower().startswith(b"multipart/byteranges"))
         for name, value in fields
     )

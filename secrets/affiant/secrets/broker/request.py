@@ -23,6 +23,7 @@ from typing import Final
 import h11
 
 from affiant.errors import MalformedError, NotAllowedError
+from affiant.policy.canonical.request_names import asks_for_a_part
 from affiant.secrets.broker.client.messages import UpstreamRequest
 from affiant.secrets.broker.session import BrokerSession
 from affiant.secrets.broker.signed_head import SignedHead, signed_head
@@ -31,7 +32,7 @@ from affiant.secrets.injection.detection import HeaderField, SecretUse, judge_bo
 from affiant.secrets.injection.placeholder import Binding
 from affiant.secrets.injection.signing_key import SigningKey
 from affiant.secrets.injection.signing_surface import SigningSurface, is_signing
-from affiant.secrets.injection.surface import QuerySurface, Surface, asks_for_a_part
+from affiant.secrets.injection.surface import QuerySurface, Surface
 from affiant.secrets.names.errors import SecretNotBound
 from affiant.secrets.names.ref import SecretRef
 
@@ -269,7 +270,7 @@ def _sent_headers(
         if name.lower() == b"connection":
             dropped |= {token.strip().lower() for token in value.split(b",")}
     if session.guarded:
-        dropped |= {name.lower() for name, _ in headers if asks_for_a_part(name)}
+        dropped |= {name.lower() for name, _ in headers if asks_for_a_part(name.decode("latin-1"))}
     kept = [(name, value) for name, value in headers if name.lower() not in dropped]
     if request.has_body and not any(name.lower() == b"content-length" for name, _ in kept):
         kept.append((b"Transfer-Encoding", b"chunked"))

@@ -26,10 +26,9 @@ from typing import Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from affiant.errors import ConfigurationError, NotAllowedError
-from affiant.policy.canonical.request_names import is_aws_name
+from affiant.policy.canonical.request_names import asks_for_a_part, is_aws_name
 from affiant.policy.model.sigv4 import CLIENT_SETTING, signing_variables
 from affiant.secrets.injection.sigv4 import Scope
-from affiant.secrets.injection.surface import asks_for_a_part
 
 __all__ = [
     "CONTENT_DIGEST",
@@ -238,7 +237,7 @@ def _judge_headers(headers: tuple[_Field, ...], names: tuple[bytes, ...]) -> Non
             expected="each once, and host among them",
             code="secret.sigv4_headers",
         )
-    if never := [name for name in names if name in _NEVER_SENT or asks_for_a_part(name)]:
+    if never := [name for name in names if name in _NEVER_SENT or asks_for_a_part(name.decode("latin-1"))]:
         raise _altered("a signed header is not sent on", min(never))
     for name in {*names, *(name.lower() for name, _ in headers if name.lower().startswith(b"x-amz-"))}:
         values = _values(headers, name)

@@ -16,9 +16,10 @@ from typing import Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from affiant.errors import ConfigurationError
+from affiant.policy.canonical.request_names import asks_for_a_part
 from affiant.secrets.names.errors import SecretValueInvalid
 
-__all__ = ["AUTHORIZATION", "QuerySurface", "Surface", "asks_for_a_part"]
+__all__ = ["AUTHORIZATION", "QuerySurface", "Surface"]
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _FORMAT: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
@@ -37,24 +38,11 @@ name at a NUL."""
 _NOT_INJECTABLE: Final = frozenset(
     {
         "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host",
-        "if-range", "keep-alive", "origin", "proxy-authenticate", "proxy-authorization", "proxy-connection",
-        "range", "referer", "te", "trailer", "transfer-encoding", "upgrade", "user-agent", "via",
+        "keep-alive", "origin", "proxy-authenticate", "proxy-authorization", "proxy-connection", "referer", "te",
+        "trailer", "transfer-encoding", "upgrade", "user-agent", "via",
     }
 )  # fmt: skip
 """Headers that steer the connection, or that servers habitually log or repeat."""
-
-_PART: Final = re.compile(
-    rb"(?!content-range\Z|.*source-range\Z)(?:.*[-_])?range(?:[-_].*)?\Z", re.IGNORECASE
-)
-"""``Content-Range`` is about the request's body, ``x-amz-copy-source-range`` about what is copied at the host."""
-
-
-def asks_for_a_part(header: bytes) -> bool:
-    """Whether a header of this name asks for a part of an answer, in which an echoed secret could be cut.
-
-    The standard names are ``Range`` and ``If-Range``; hosts also read ``Request-Range``, ``x-ms-range`` and others.
-    """
-    return _PART.match(header) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +68,7 @@ class Surface:
             raise ConfigurationError(
                 "not a header's name in lower case", found=repr(self.header[:80]), code="secret.surface"
             )
-        if self.header in _NOT_INJECTABLE:
+        if self.header in _NOT_INJECTABLE or asks_for_a_part(self.header):
             raise ConfigurationError(
                 "this header cannot carry a secret", found=self.header, code="secret.surface"
             )
