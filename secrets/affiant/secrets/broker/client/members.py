@@ -1,6 +1,6 @@
 """Reads JSON values as what they should be; anything else is the error ``broker.protocol``.
 
-An error crosses from the broker to the supervisor as its code, its family and its text.
+An error crosses from the broker to the supervisor as its code and its text; only codes of this package are taken.
 """
 
 from __future__ import annotations
@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from affiant import errors as families
-from affiant.errors import AffiantError, MalformedError
+from affiant.errors import (
+    AffiantError,
+    ConfigurationError,
+    MalformedError,
+    NotAllowedError,
+    NotAuthenticError,
+    StateError,
+    UnreachableError,
+)
 from affiant.secrets.names import errors
 from affiant.secrets.names.errors import BrokerFailed
 
@@ -30,27 +37,53 @@ __all__ = [
 Members: TypeAlias = Mapping[str, object]
 """The members of a JSON object."""
 
-_FAMILIES: Final[Mapping[str, type[AffiantError]]] = {
-    name: getattr(families, name) for name in families.__all__ if name != "AffiantError"
-}
+_OF_FAMILY: Final[Mapping[type[AffiantError], frozenset[str]]] = {
+    ConfigurationError: frozenset(
+        {
+            "broker.configuration", "secret.grants", "secret.not_found", "secret.shape", "secret.surface", "store.key",
+            "store.permissions", "vault.address", "vault.not_found", "vault.path",
+        }
+    ),
+    MalformedError: frozenset(
+        {
+            "broker.protocol", "secret.reference", "secret.sigv4_key", "store.malformed", "upstream.encoding",
+            "upstream.partial", "upstream.upgrade",
+        }
+    ),
+    NotAllowedError: frozenset(
+        {
+            "broker.request", "limit_secret_uses", "secret.placeholder_hidden", "secret.sigv4_authorization",
+            "secret.sigv4_headers", "secret.sigv4_payload", "secret.sigv4_presigned", "secret.sigv4_scope",
+            "vault.redirected",
+        }
+    ),
+    NotAuthenticError: frozenset({"store.authentic", "vault.certificate"}),
+    StateError: frozenset({"broker.state", "secret.outside_broker"}),
+    UnreachableError: frozenset(
+        {"vault.rate_limited", "vault.sealed", "vault.standby", "vault.unreachable"}
+    ),
+}  # fmt: skip
+"""The codes of ``error_codes``, which no image holds, by the family that is raised."""
 _CLASSES: Final[Mapping[str, type[AffiantError]]] = {
     kind.code: kind for kind in (getattr(errors, name) for name in errors.__all__)
+}
+_FAMILIES: Final[Mapping[str, type[AffiantError]]] = {
+    code: family for family, codes in _OF_FAMILY.items() for code in codes
 }
 
 
 def error_members(error: AffiantError) -> Members:
-    """``error`` as it crosses: its code, its family if it has no class of its own, and its text."""
-    return {"code": error.code, "family": type(error).__name__, "message": str(error)}
+    """``error`` as it crosses: its code and its text."""
+    return {"code": error.code, "message": str(error)}
 
 
 def read_error(value: object) -> AffiantError:
-    """The error that crossed; one of another package is a :class:`BrokerFailed`."""
-    members = closed_members(value, "code", "family", "message")
+    """The error that crossed; one with a code that is not this package's is a :class:`BrokerFailed`."""
+    members = closed_members(value, "code", "message")
     code, message = as_text(members["code"]), as_text(members["message"])
     if code in _CLASSES:
         return _CLASSES[code](message)
-    family = _FAMILIES.get(as_text(members["family"]))
-    return BrokerFailed(message) if family is None else family(message, code=code)
+    return _FAMILIES[code](message, code=code) if code in _FAMILIES else BrokerFailed(message)
 
 
 def closed_members(value: object, *names: str) -> Members:
