@@ -18,7 +18,7 @@ from affiant.secrets.broker.client.messages import UpstreamOutcome, UpstreamRequ
 from affiant.secrets.broker.request import PreparedRequest
 from affiant.secrets.broker.session import BrokerSession, Held
 from affiant.secrets.broker.tokens.token_request import TokenRequest, token_request
-from affiant.secrets.broker.tokens.token_response import MAX_TOKEN_ANSWER, parse_token_answer
+from affiant.secrets.broker.tokens.token_response import MAX_TOKEN_RESPONSE, parse_token_response
 from affiant.secrets.broker.tokens.tokens import Credential
 from affiant.secrets.broker.upstream import Upstream, dial
 from affiant.secrets.names.errors import (
@@ -104,7 +104,7 @@ class _Fetch:
         except _NO_CONNECTION as error:  # not chained: one text for all of them
             raise TokenUnavailable("the token endpoint cannot be asked", found=error.code) from None
         assert self._status is not None
-        issued = parse_token_answer(self._status, headers, body, grant=credential.exchange.grant)
+        issued = parse_token_response(self._status, headers, body, grant=credential.exchange.grant)
         await session.tokens.keep(self._name, issued, asked_at=asked_at)
         if self._held.session is not session:  # kept by a session that is not used any more
             raise NotAllowedError(
@@ -135,10 +135,10 @@ class _Fetch:
             async for event in upstream.receive_body():
                 if isinstance(event, h11.Data):
                     body += event.data
-                if len(body) > MAX_TOKEN_ANSWER:
+                if len(body) > MAX_TOKEN_RESPONSE:
                     raise TokenResponseInvalid(
                         "the token endpoint's answer is too large",
-                        expected=f"at most {MAX_TOKEN_ANSWER} bytes",
+                        expected=f"at most {MAX_TOKEN_RESPONSE} bytes",
                     )
             return tuple((bytes(field), bytes(value)) for field, value in received.headers), bytes(body)
 

@@ -11,7 +11,7 @@ from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.policy.model.token_exchange import GrantType
-from affiant.secrets.broker.tokens.token_response import parse_token_answer
+from affiant.secrets.broker.tokens.token_response import parse_token_response
 from affiant.secrets.names.errors import TokenRejected, TokenResponseInvalid, TokenUnavailable
 
 TOKEN = "at-9sX2kQ7vLm4TzR1bYwE6~+/.=="
@@ -23,7 +23,7 @@ def parsed(
     members: object, *, status: int = 200, headers=JSON, grant: GrantType = GrantType.CLIENT_CREDENTIALS
 ):
     body = members if isinstance(members, bytes) else json.dumps(members).encode()
-    return parse_token_answer(status, headers, body, grant=grant)
+    return parse_token_response(status, headers, body, grant=grant)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_whatever_comes_is_a_token_that_fits_a_header_or_a_refusal_without_a_cau
     status: int, body: bytes
 ) -> None:
     try:
-        issued = parse_token_answer(status, JSON, body, grant=GrantType.CLIENT_CREDENTIALS)
+        issued = parse_token_response(status, JSON, body, grant=GrantType.CLIENT_CREDENTIALS)
     except AffiantError as error:
         assert error.code.startswith("secret.exchange_")
         assert error.__cause__ is None and error.__suppress_context__ or error.__context__ is None

@@ -24,9 +24,9 @@ from affiant.secrets.names.errors import (
 )
 from affiant.secrets.names.value import SecretValue
 
-__all__ = ["MAX_TOKEN_ANSWER", "IssuedToken", "parse_token_answer"]
+__all__ = ["MAX_TOKEN_RESPONSE", "IssuedToken", "parse_token_response"]
 
-MAX_TOKEN_ANSWER: Final = 1 << 16
+MAX_TOKEN_RESPONSE: Final = 1 << 16
 """Bytes of a body."""
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*\Z")
@@ -54,13 +54,13 @@ class IssuedToken:
     lifetime_s: int | None
 
 
-def parse_token_answer(
+def parse_token_response(
     status: int, headers: Iterable[HeaderField], body: bytes, *, grant: GrantType
 ) -> IssuedToken:
     """The token in an answer.
 
     Args:
-        body: all of it, at most :data:`MAX_TOKEN_ANSWER` bytes.
+        body: all of it, at most :data:`MAX_TOKEN_RESPONSE` bytes.
 
     Raises:
         TokenRejected: the issuer says no. TokenUnavailable: it says not now.
@@ -91,7 +91,7 @@ def _object(headers: Iterable[HeaderField], body: bytes) -> Mapping[str, object]
             "the token endpoint's answer is not JSON", expected="application/json, UTF-8"
         )
     try:
-        return parse_object(body, limit=MAX_TOKEN_ANSWER, strict_form=False)
+        return parse_object(body, limit=MAX_TOKEN_RESPONSE, strict_form=False)
     except JSONError:  # not chained: it may repeat the answer
         raise TokenResponseInvalid("the token endpoint's answer is no strict JSON object") from None
 
