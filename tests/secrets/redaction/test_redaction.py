@@ -20,6 +20,7 @@ OTHER = b"sk-live-77aZ0pQxX3nN"
 PH, OTHER_PH = "affiant-ph-" + "0" * 32, "affiant-ph-" + "1" * 32
 REDACTOR = Redactor([(SecretValue(VALUE), PH), (SecretValue(OTHER), OTHER_PH)])
 TEXT = VALUE.decode()
+JWT = b".".join(base64.urlsafe_b64encode(random.Random(seed).randbytes(60)) for seed in range(3))
 
 ECHOES = {
     "plain": VALUE,
@@ -43,6 +44,16 @@ ECHOES = {
     "html-go": TEXT.replace("&", "&amp;").replace('"', "&#34;").replace("<", "&lt;").replace("+", "&#43;").encode(),
     "hex": VALUE.hex().encode(),
     "HEX": VALUE.hex().upper().encode(),
+    "json-json": json.dumps(json.dumps(TEXT)).encode(),
+    "json-json-u": json.dumps("".join(f"\\u{byte:04x}" for byte in VALUE)).encode(),
+    "html-html": html.escape(html.escape(TEXT)).encode(),
+    "url-url": urllib.parse.quote(urllib.parse.quote(TEXT, safe=""), safe="").encode(),
+    "hex with colons": VALUE.hex(":").encode(),
+    "HEX with colons": VALUE.hex(":").upper().encode(),
+    "bytes in JSON": json.dumps(list(VALUE)).encode(),
+    "bytes in dense JSON": json.dumps(list(VALUE), separators=(",", ":")).encode(),
+    "utf-32-le": TEXT.encode("utf-32-le"),
+    "utf-32-be": TEXT.encode("utf-32-be"),
     "hex with blanks": VALUE.hex(" ").encode(),
     "HEX with blanks": VALUE.hex(" ").upper().encode(),
     "utf-16-le": TEXT.encode("utf-16-le"),
@@ -82,6 +93,22 @@ def test_basic_credentials_leave_less_than_a_character(user: str) -> None:
     assert redacted.endswith(PH.encode())
     kept = redacted[: -len(PH)]
     assert len(kept) * 6 - len(user + ":") * 8 <= 4
+
+
+@pytest.mark.parametrize("length", [60, 64, 76])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\\n"])
+@pytest.mark.parametrize("value", [VALUE, JWT], ids=["short", "long"])
+def test_an_echo_in_lines_of_base64_leaves_less_than_a_character_wherever_it_begins(
+    length: int, end: bytes, value: bytes
+) -> None:
+    redactor = Redactor([(SecretValue(value), PH)])
+    for before in range(length):
+        encoded = base64.b64encode(b"\0" * before + value + b"\0" * 60)
+        lines = end.join(encoded[at : at + length] for at in range(0, len(encoded), length))
+        redacted = redactor.redact(lines)
+        kept = redacted.data.replace(PH.encode(), b"").replace(end, b"").rstrip(b"=")
+        assert redacted.replaced == 1
+        assert len(kept) * 6 - (before + 60) * 8 <= 12
 
 
 @pytest.mark.parametrize("name", ECHOES)

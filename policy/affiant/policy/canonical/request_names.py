@@ -1,4 +1,4 @@
-"""Checks names of places in a request into which a secret is put: headers, JSON pointers, AWS's services and regions."""
+"""Checks names of places in a request into which a secret is put: headers, JSON pointers, AWS services and regions."""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ import encodings.ascii
 import encodings.idna
 import encodings.latin_1
 import encodings.utf_16_be
-import encodings.utf_16_le  # noqa: F401 - as above
+import encodings.utf_16_le
+import encodings.utf_32_be
+import encodings.utf_32_le  # noqa: F401 - as above
 import importlib
 import os
 import signal

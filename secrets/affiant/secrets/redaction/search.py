@@ -48,8 +48,9 @@ class Searcher:
         beginnings: dict[bytes, list[tuple[bytes, int]]] = {}
         for pattern, key in known.items():
             beginnings.setdefault(pattern[: self._shortest], []).append((pattern, key))
+        for beginning in beginnings:
             for offset in range(self._shortest - _GRAM + 1):
-                grams.setdefault(pattern[offset : offset + _GRAM], set()).add(offset)
+                grams.setdefault(beginning[offset : offset + _GRAM], set()).add(offset)
         self._grams = {gram: tuple(offsets) for gram, offsets in grams.items()}
         self._beginnings = beginnings
         self._ordered = sorted(known)

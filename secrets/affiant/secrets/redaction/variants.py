@@ -2,8 +2,10 @@
 
 As it is, lower and upper case, reversed; percent-encoded as little and as much as possible, as a form field;
 JSON escapes (with and without ``\\/``, everything as ``\\u``); HTML (named, decimal and hexadecimal references);
-hexadecimal, with and without blanks; UTF-16 in both byte orders; base64 in both alphabets at each of the three offsets,
-which covers ``base64(user:secret)``.
+percent escapes, JSON escapes and named HTML references a second time (JSON as a text in JSON);
+hexadecimal, with blanks, with colons, and without; the bytes as decimal numbers, as in ``[104, 105]``; UTF-16 and
+UTF-32 in both byte orders; base64 in both alphabets at each of the three offsets, which covers ``base64(user:secret)``;
+base64 in lines of 60, 64 or 76 characters, that end in LF, in CRLF, or in the two characters of JSON's escape for LF.
 
 Base64 carries 6 bits a character: at an offset, the characters that mix the secret's bits with those of its
 neighbours are not in the encoding. So up to 4 bits at each end of such an echo can remain readable; where the
@@ -16,15 +18,28 @@ defence, this is the second.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 from urllib.parse import quote_from_bytes, quote_plus
 
-__all__ = ["variants"]
+__all__ = ["HTML_WRITERS", "JSON_WRITERS", "PERCENT_WRITERS", "base64_at", "variants"]
 
 _URL_ALPHABET: Final = bytes.maketrans(b"+/", b"-_")
 
-_JSON_WRITERS: Final = tuple(
+_LINE_LENGTHS: Final = (60, 64, 76)
+"""GitHub's contents; PEM (RFC 7468); MIME (RFC 2045)."""
+_LINE_ENDS: Final = (b"\n", b"\r\n", b"\\n")
+
+PERCENT_WRITERS: Final[tuple[Callable[[bytes], str], ...]] = (
+    partial(quote_from_bytes, safe=""),
+    partial(quote_from_bytes, safe="/"),
+    partial(quote_from_bytes, safe="!'()*:@,;$"),
+    quote_plus,
+)
+"""What common writers of URLs and forms escape."""
+
+JSON_WRITERS: Final = tuple(
     str.maketrans({"\\": "\\\\", '"': '\\"', **more})
     for more in (
         {},
@@ -35,7 +50,7 @@ _JSON_WRITERS: Final = tuple(
 )
 """What common writers of JSON escape beside the backslash and the quotation mark."""
 
-_HTML_WRITERS: Final = tuple(
+HTML_WRITERS: Final = tuple(
     str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", **more})
     for more in (
         {},
@@ -52,47 +67,50 @@ _HTML_WRITERS: Final = tuple(
 
 def variants(value: bytes) -> frozenset[bytes]:
     """Every encoding of ``value`` that is looked for, each at least as many bytes long as ``value``."""
-    return frozenset({*_plain(value), *_percent(value), *_escaped(value), *_base64(value)})
+    return frozenset(
+        {*_plain(value), *_percent(value), *_escaped(value), *_base64(value), *_base64_in_lines(value)}
+    )
 
 
 def _plain(value: bytes) -> Iterator[bytes]:
     for cased in (value, value.lower(), value.upper()):
         yield cased
         yield cased[::-1]
-        yield cased.hex().encode()
-        yield cased.hex().upper().encode()
-        yield cased.hex(" ").encode()  # as S3 shows the bytes that it expected to be signed
-        yield cased.hex(" ").upper().encode()
+        for digits in (
+            cased.hex(),
+            cased.hex(" "),
+            cased.hex(":"),
+        ):  # S3 shows what it expected to be signed with blanks
+            yield digits.encode()
+            yield digits.upper().encode()
+    for separator in (",", ", ", " "):
+        yield separator.join(map(str, value)).encode()
 
 
 def _percent(value: bytes) -> Iterator[bytes]:
     every = "".join(f"%{byte:02x}" for byte in value)
-    for text in (
-        quote_from_bytes(value, safe=""),
-        quote_from_bytes(value, safe="/"),
-        quote_from_bytes(value, safe="!'()*:@,;$"),
-        quote_plus(value),
-        every,
-    ):
-        for encoded in (text, text.replace("~", "%7E")):  # RFC 3986 leaves it, WHATWG's forms do not
-            yield encoded.encode()
-            yield _lower_escapes(encoded)
-    yield every.upper().encode()
+    for text in (*(write(value) for write in PERCENT_WRITERS), every, every.upper()):
+        for plain in (text, text.replace("~", "%7E")):  # RFC 3986 leaves it, WHATWG's forms do not
+            for encoded in (plain, _lower_escapes(plain)):
+                yield encoded.encode()
+                yield encoded.replace("%", "%25").encode()
 
 
-def _lower_escapes(text: str) -> bytes:
+def _lower_escapes(text: str) -> str:
     """Percent escapes with lower-case digits, the rest as it is."""
     pieces = text.split("%")
-    return "%".join([pieces[0], *(piece[:2].lower() + piece[2:] for piece in pieces[1:])]).encode()
+    return "%".join([pieces[0], *(piece[:2].lower() + piece[2:] for piece in pieces[1:])])
 
 
 def _escaped(value: bytes) -> Iterator[bytes]:
-    """JSON, HTML and UTF-16, of the value read as UTF-8 and as Latin-1."""
+    """JSON, HTML, UTF-16 and UTF-32, of the value read as UTF-8 and as Latin-1."""
     for text in _readings(value):
-        yield from _json(text)
+        for escaped in _json(text):
+            yield escaped
+            yield escaped.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
         yield from _html(text)
-        yield text.encode("utf-16-le")
-        yield text.encode("utf-16-be")
+        for encoding in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
+            yield text.encode(encoding)
 
 
 def _readings(value: bytes) -> Iterator[str]:
@@ -104,7 +122,7 @@ def _readings(value: bytes) -> Iterator[str]:
 
 
 def _json(text: str) -> Iterator[bytes]:
-    for escapes in _JSON_WRITERS:
+    for escapes in JSON_WRITERS:
         escaped = text.translate(escapes)
         yield escaped.encode()
         yield "".join(char if char.isascii() else _units(char, "\\u{:04x}") for char in escaped).encode()
@@ -119,23 +137,46 @@ def _units(text: str, form: str) -> str:
 
 
 def _html(text: str) -> Iterator[bytes]:
-    for escapes in _HTML_WRITERS:
-        yield text.translate(escapes).encode()
+    for escapes in HTML_WRITERS:
+        escaped = text.translate(escapes)
+        yield escaped.encode()
+        yield escaped.replace("&", "&amp;").encode()
     for form in ("&#{};", "&#x{:x};", "&#x{:X};"):
         yield "".join(form.format(ord(char)) for char in text).encode()
 
 
 def _base64(value: bytes) -> Iterator[bytes]:
-    for encoded in _standard_base64(value):
-        yield encoded
-        yield encoded.translate(_URL_ALPHABET)
-
-
-def _standard_base64(value: bytes) -> Iterator[bytes]:
-    """RFC 4648 section 4, with 0, 1 and 2 unknown bytes in front of ``value``."""
     for offset in range(3):
-        encoded = base64.b64encode(bytes(offset) + value)
-        first = -(-8 * offset // 6)
-        yield encoded[first : 8 * (offset + len(value)) // 6]
-        yield encoded[first:]
-        yield encoded[first:].rstrip(b"=")
+        for encoded in _standard_base64(value, offset):
+            yield encoded
+            yield encoded.translate(_URL_ALPHABET)
+
+
+def _standard_base64(value: bytes, offset: int) -> Iterator[bytes]:
+    """RFC 4648 section 4, with ``offset`` unknown bytes in front of ``value``."""
+    yield base64_at(value, offset)
+    encoded = base64.b64encode(bytes(offset) + value)[_first_of(offset) :]
+    yield encoded
+    yield encoded.rstrip(b"=")
+
+
+def base64_at(value: bytes, offset: int) -> bytes:
+    """The characters that ``value`` alone decides, with 0, 1 or 2 unknown bytes in front of it."""
+    return base64.b64encode(bytes(offset) + value)[_first_of(offset) : 8 * (offset + len(value)) // 6]
+
+
+def _first_of(offset: int) -> int:
+    return -(-8 * offset // 6)
+
+
+def _base64_in_lines(value: bytes) -> Iterator[bytes]:
+    """With a line's end at every place where one can be: a line begins with a whole group of 4 characters."""
+    for offset in range(3):
+        encoded = base64_at(value, offset)
+        for length in _LINE_LENGTHS:
+            for first in range(4 - _first_of(offset), min(length, len(encoded) - 1) + 1, 4):
+                lines = [
+                    encoded[:first],
+                    *(encoded[at : at + length] for at in range(first, len(encoded), length)),
+                ]
+                yield from (end.join(lines) for end in _LINE_ENDS)
