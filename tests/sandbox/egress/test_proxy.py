@@ -476,6 +476,26 @@ def test_S3_a_placeholder_late_in_a_long_body_breaks_the_exchange_off(world: Wor
     ]
 
 
+def test_a_part_of_a_secret_ends_the_answer_and_is_in_the_chain(world: World, serve) -> None:
+    """Its head had gone to the agent before: the outcome alone would not say why it ended."""
+    server = serve(lambda _: answer(b"." * 2000 + VALUE[:-1]))
+    world.keep("TOKEN", VALUE)
+
+    async def scenario(box):
+        bearer = b"Authorization: Bearer " + box.placeholder("TOKEN")
+        return [await box.https(server.port, get("/", bearer, port=server.port)) for _ in range(4)]
+
+    *cut, refused = world.run(with_secret(server.port), scenario)
+    assert [(reply.status, reply.complete, set(reply.body) <= {ord(".")}) for reply in cut] == [
+        (200, False, True)
+    ] * 3
+    assert (refused.status, code(refused)) == (403, "secret.withdrawn")
+    assert world.chain.kinds == [
+        *["secret", "egress.outcome.refused", "refusal.secret.partial_echo"] * 3,
+        *["secret", "egress.outcome.refused", "refusal.secret.withdrawn"],
+    ]
+
+
 def test_S11_a_wrong_certificate_is_refused(world: World, serve, authority, tmp_path) -> None:
     server = serve(echo, leaf=authority.leaf(tmp_path, "other.example.test"))
     world.keep("TOKEN", VALUE)

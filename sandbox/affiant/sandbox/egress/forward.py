@@ -310,7 +310,12 @@ class _Exchange:
     async def _failed(self, error: AffiantError) -> bool:
         refused = isinstance(error, (NotAllowedError, MalformedError))
         await self._record("refused" if refused else "failed")
-        if self.answer.started:
+        if (
+            self.answer.started
+        ):  # it stays interrupted, and what was refused in the middle of it is in the chain as well
+            if refused:
+                with suppress(RecordsUnavailable):
+                    await self.forwarder.records.refusal(error, self.action)
             return False
         if refused:
             return await refuse(

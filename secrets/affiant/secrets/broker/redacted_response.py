@@ -8,7 +8,7 @@ from typing import Final
 from affiant.errors import MalformedError
 from affiant.secrets.broker.client.messages import ResponseHead
 from affiant.secrets.injection.detection import HeaderField
-from affiant.secrets.redaction.redaction import RedactionStream, Redactor
+from affiant.secrets.redaction.redaction import RedactionStream, Redactor, Unwanted
 
 __all__ = ["ResponseFilter"]
 
@@ -32,12 +32,16 @@ class ResponseFilter:
         redactor: knows what must not pass; if it knows nothing, the answer passes as it is.
         made: knows what was made of secrets for this request alone.
         method: of the request: an answer to ``HEAD`` has no body.
+        parts: of what the host was sent. Each method raises SecretPartialEcho where one would be seen.
     """
 
-    def __init__(self, redactor: Redactor, *, method: str, made: Redactor = _NOTHING) -> None:
+    def __init__(
+        self, redactor: Redactor, *, method: str, made: Redactor = _NOTHING, parts: Unwanted | None = None
+    ) -> None:
         self._redactor = redactor
         self._made = made
-        self._stream = RedactionStream(redactor)
+        self._parts = parts
+        self._stream = RedactionStream(redactor, parts=parts)
         self._made_stream = RedactionStream(made)
         self._method = method
         self._replaced_in_fields = 0
@@ -82,8 +86,8 @@ class ResponseFilter:
         return self._made_stream.feed(self._stream.flush()) + self._made_stream.flush()
 
     def _redacted(self, text: bytes) -> bytes:
-        for redactor in (self._redactor, self._made):
-            text, replaced = redactor.redact(text)
+        for redactor, parts in ((self._redactor, self._parts), (self._made, None)):
+            text, replaced = redactor.redact(text, parts=parts)
             self._replaced_in_fields += replaced
         return text
 
@@ -91,7 +95,7 @@ class ResponseFilter:
 def _is_partial(status: int, fields: Iterable[HeaderField]) -> bool:
     """RFC 9110, section 15.3.7, RFC 3229, section 10.4.1, or what says the same under another status.
 
-    A ``Content-Range`` in another unit than bytes says which rows of a table these are, as PostgREST does with every 200.
+    A ``Content-Range`` in another unit than bytes says which rows of a table these are: PostgREST does with every 200.
     """
     return status in _PARTIAL or any(
         (name == b"content-range" and value.lower().startswith(b"bytes"))

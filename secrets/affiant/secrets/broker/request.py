@@ -96,7 +96,7 @@ def prepare_request(
         SecretNotBound: the secrets in it are not those that were decided, or not bound to this place.
         PlaceholderMisplaced: a placeholder is anywhere else.
         ``upstream.upgrade``: it asks for another protocol.
-        ``limit_secret_uses``: a secret was used as often as it may be.
+        ``limit_secret_uses``: a secret was used as often as it may be. SecretWithdrawn: so, or the host was sent one.
         ``secret.sigv4_payload``, ``secret.sigv4_headers``: what the agent signed is not what would be sent.
     """
     _check_line(request)
@@ -122,6 +122,7 @@ def prepare_request(
         )
     if Counter((use.name, use.surface) for use in (*uses, *in_body)) != Counter(request.uses):
         raise SecretNotBound("the secrets in the request are not those that were decided")
+    session.echoes.require(request.host, (name for name, _ in request.uses))
     session.uses.take(use.name for use in (*uses, *in_body))
     target, filled = _substituted(request, uses, session)
     filled_body, unfilled = None, request.headers

@@ -7,11 +7,12 @@ import contextlib
 import os
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from affiant.errors import AffiantError, ConfigurationError, NotAllowedError, UnreachableError
 from affiant.secrets.broker.client.messages import Configuration, Grant, KeptGrant, Limits
+from affiant.secrets.broker.partial_echoes import PartialEchoes
 from affiant.secrets.broker.tokens.token_request import require_credential
 from affiant.secrets.broker.tokens.tokens import Credential, Instants, Tokens
 from affiant.secrets.broker.uses import Uses
@@ -41,7 +42,7 @@ _MAX_CREDENTIAL_BYTES: Final = 16_384
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BrokerSession:
-    """What the exchanges of one session share; immutable but for the uses that are left, and the tokens.
+    """What the exchanges of one session share; immutable but for the uses that are left, tokens, and what came back.
 
     ``values`` are those that are put into requests as they are; what is exchanged for a token is in ``tokens`` alone.
     """
@@ -53,6 +54,7 @@ class BrokerSession:
     limits: Limits
     uses: Uses
     tokens: Tokens
+    echoes: PartialEchoes = field(default_factory=PartialEchoes)
 
     @property
     def guarded(self) -> bool:
@@ -73,6 +75,14 @@ class BrokerSession:
             raise ConfigurationError(
                 "the broker does not hold this secret", found=name, code="secret.not_found"
             ) from error
+
+    def sent_values(self, name: str) -> Iterable[SecretValue]:
+        """What a host gets to see of the secret ``name``: all of it; of a key that signs, at most its session token."""
+        binding = self.table.binding(name)
+        if binding is None or not isinstance(binding.surface, SigningSurface):
+            return (self.value(name),)
+        token = SigningKey.read(self.value(name)).session_token
+        return () if token is None else (token,)
 
     @property
     def names(self) -> frozenset[str]:

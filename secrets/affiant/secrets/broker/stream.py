@@ -26,7 +26,7 @@ from affiant.secrets.broker.token_fetch import fetch_token
 from affiant.secrets.broker.upstream import Upstream, dial
 from affiant.secrets.injection.body_surface import MAX_HELD_BODY
 from affiant.secrets.injection.detection import PlaceholderDetector
-from affiant.secrets.names.errors import BrokerFailed, BrokerGone, SecretBodyTooLarge
+from affiant.secrets.names.errors import BrokerFailed, BrokerGone, SecretBodyTooLarge, SecretPartialEcho
 from affiant.secrets.redaction.redaction import RedactionStream, Redactor
 
 __all__ = ["serve_stream"]
@@ -95,6 +95,8 @@ class _BrokeredRequest:
                 await self._exchange(request, prepared, detector, upstream)
         except BrokerGone:
             raise
+        except SecretPartialEcho as error:
+            refusal = self._session.echoes.counted(error)
         except AffiantError as error:
             refusal = error
         except Exception as error:  # noqa: BLE001 - as in serve_stream: said without its text, which may hold a value
@@ -129,7 +131,12 @@ class _BrokeredRequest:
         upstream: Upstream,
     ) -> None:
         """Send and receive at once. Sending ends only by a refusal, or when the supervisor closes."""
-        if self._session is not self._held.session:  # it was restricted, and is about to be interrupted
+        session, names = self._session, {name for name, _ in request.uses}
+        values = [(value, name) for name in names for value in session.sent_values(name)]
+        if values:
+            await asyncio.to_thread(session.echoes.sent, request.host, values)
+        session.echoes.require(request.host, names)
+        if session is not self._held.session:  # it was restricted, and is about to be interrupted
             raise NotAllowedError(
                 "the profile was restricted before the request was sent", code="broker.request"
             )
@@ -173,7 +180,8 @@ class _BrokeredRequest:
         return frame
 
     async def _receive(self, request: UpstreamRequest, upstream: Upstream) -> None:
-        answer = ResponseFilter(self._session.redactor, method=request.method, made=self._made)
+        parts = self._session.echoes.parts(request.host)
+        answer = ResponseFilter(self._session.redactor, method=request.method, made=self._made, parts=parts)
         self._progress.answer = answer
         received = await upstream.receive_head()
         self._progress.status = received.status_code

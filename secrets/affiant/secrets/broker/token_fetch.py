@@ -117,7 +117,9 @@ class _Fetch:
         """The answer's headers and body."""
         exchange, instants = credential.exchange, session.tokens.instants
         request = _endpoint(exchange, self._address)
+        session.echoes.require(request.host, (self._name,))
         async with dial(request, session) as upstream:
+            await asyncio.to_thread(session.echoes.sent, request.host, [(credential.value, self._name)])
             self._upstream = upstream
             sent, recorded = token_request(
                 exchange,

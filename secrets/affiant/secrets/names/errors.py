@@ -22,8 +22,10 @@ __all__ = [
     "SecretBodyTooLarge",
     "SecretNameInvalid",
     "SecretNotBound",
+    "SecretPartialEcho",
     "SecretTooWeak",
     "SecretValueInvalid",
+    "SecretWithdrawn",
     "TokenRejected",
     "TokenResponseInvalid",
     "TokenUnavailable",
@@ -71,6 +73,18 @@ class SecretNotBound(NotAllowedError):
     """A placeholder is in a request to a host, port, scheme or surface that it is not bound to."""
 
     code = "secret.not_bound"
+
+
+class SecretPartialEcho(MalformedError):
+    """A host that was sent a secret gave a part of it back: the answer ends before that part."""
+
+    code = "secret.partial_echo"
+
+
+class SecretWithdrawn(NotAllowedError):
+    """Parts of a secret came back three times: it goes nowhere any more, and nothing to the hosts that were sent it."""
+
+    code = "secret.withdrawn"
 
 
 class TokenUnavailable(UnreachableError):

@@ -13,19 +13,22 @@ A *live* stream holds back only a tail with which an encoding begins. It gives o
 its timing is such an answer: it is for text that only another person sees (the user's terminal), never for
 anything that goes to the agent.
 
+**Parts.** An answer of a host that was sent a secret may hold a part of it (``parts``). That one is not replaced, it
+ends the stream: before a byte of the part is given out, because a part is shorter than what is held back.
+
 The replacement is the placeholder itself, so that an agent that re-sends what it received still works.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.redaction.search import Searcher
 from affiant.secrets.redaction.variants import variants
 
-__all__ = ["Redacted", "RedactionStream", "Redactor"]
+__all__ = ["Redacted", "RedactionStream", "Redactor", "Unwanted"]
 
 
 class Redacted(NamedTuple):
@@ -33,6 +36,18 @@ class Redacted(NamedTuple):
 
     data: bytes
     replaced: int
+
+
+class Unwanted(Protocol):
+    """What must not be in an answer, and is not replaced (``Parts``)."""
+
+    def require_none(self, data: bytes, *, before: int | None = None) -> None:
+        """Refuse it in ``data``, if it begins before the position ``before``.
+
+        Raises:
+            SecretPartialEcho: it is there.
+        """
+        ...
 
 
 class Redactor:
@@ -78,17 +93,27 @@ class Redactor:
         """The most bytes that a stream ever holds back: one fewer than the longest encoding."""
         return max(self._searcher.longest - 1, 0)
 
-    def redact(self, data: bytes) -> Redacted:
-        """``data``, which is complete in itself (a header's value), without secrets."""
-        stream = RedactionStream(self)
+    def redact(self, data: bytes, *, parts: Unwanted | None = None) -> Redacted:
+        """``data``, which is complete in itself (a header's value), without secrets.
+
+        Raises:
+            SecretPartialEcho: it holds one of ``parts``.
+        """
+        stream = RedactionStream(self, parts=parts)
         return Redacted(stream.feed(data) + stream.flush(), stream.count)
 
-    def decided(self, data: bytes, *, final: bool, live: bool = False) -> tuple[bytes, bytes, int]:
+    def decided(
+        self, data: bytes, *, final: bool, live: bool = False, parts: Unwanted | None = None
+    ) -> tuple[bytes, bytes, int]:
         """What of ``data`` may go out, redacted; what is held back, as it came; how many were replaced.
 
         Args:
             final: nothing follows ``data``: nothing is held back.
             live: hold back only what may be the beginning of an encoding (see the module's page).
+            parts: what must not be in what goes out.
+
+        Raises:
+            SecretPartialEcho: one of ``parts`` begins in what would go out, and in no whole encoding.
         """
         end = len(data)
         if live and not final:
@@ -102,10 +127,14 @@ class Redactor:
         for match in self._searcher.matches(data):
             if match.start >= end:
                 break
+            if parts is not None:
+                parts.require_none(data[done : match.start])
             pieces += (data[done : match.start], self._replacements[match.key])
             done = match.end
             count += 1
         end = max(done, end)
+        if parts is not None:
+            parts.require_none(data[done:], before=end - done)
         pieces.append(data[done:end])
         return b"".join(pieces), data[end:], count
 
@@ -115,24 +144,36 @@ class RedactionStream:
 
     Args:
         live: for text that the agent does not get back; see the module's page.
+        parts: what ends the stream.
     """
 
-    __slots__ = ("_held", "_live", "_redactor", "count")
+    __slots__ = ("_held", "_live", "_parts", "_redactor", "count")
 
-    def __init__(self, redactor: Redactor, *, live: bool = False) -> None:
+    def __init__(self, redactor: Redactor, *, live: bool = False, parts: Unwanted | None = None) -> None:
         self._redactor = redactor
         self._live = live
+        self._parts = parts
         self._held = b""
         self.count = 0
 
     def feed(self, chunk: bytes) -> bytes:
-        """The bytes that are decided now that ``chunk`` has come."""
-        out, self._held, count = self._redactor.decided(self._held + chunk, final=False, live=self._live)
+        """The bytes that are decided now that ``chunk`` has come.
+
+        Raises:
+            SecretPartialEcho: a part of a secret is in them.
+        """
+        out, self._held, count = self._redactor.decided(
+            self._held + chunk, final=False, live=self._live, parts=self._parts
+        )
         self.count += count
         return out
 
     def flush(self) -> bytes:
-        """The rest: the stream has ended."""
-        out, self._held, count = self._redactor.decided(self._held, final=True)
+        """The rest: the stream has ended.
+
+        Raises:
+            SecretPartialEcho: a part of a secret is in it.
+        """
+        out, self._held, count = self._redactor.decided(self._held, final=True, parts=self._parts)
         self.count += count
         return out
