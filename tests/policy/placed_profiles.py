@@ -19,6 +19,7 @@ def profile(policy: Policy, name: str = "dev") -> Profile:
         "egress": made.policy.egress,
         "secrets": made.policy.secrets,
         "models": made.policy.models or (),
+        "provider_tools": made.policy.provider_tools,
     }
     places = {
         f"{section}/{at}": Mark("p.yaml", line, at + 1)

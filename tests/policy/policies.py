@@ -13,6 +13,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
 )
@@ -27,6 +28,8 @@ from affiant.policy.model.profile import (
     PathGrant,
     PathMode,
     Policy,
+    ProviderTool,
+    ProviderToolDenial,
     Resources,
     Scheme,
     SecretGrant,
@@ -47,6 +50,7 @@ __all__ = [
     "models",
     "paths",
     "policies",
+    "provider_tools",
     "secrets",
     "tool_rules",
     "tools",
@@ -117,6 +121,9 @@ _tools = (
     )
     | st.builds(ToolDenial, st.sampled_from(NAMES))
 )
+_provider_tools = st.builds(ProviderTool, st.sampled_from(NAMES)) | st.builds(
+    ProviderToolDenial, st.sampled_from(NAMES)
+)
 _models = st.builds(
     ModelRule, st.sampled_from(NAMES), st.booleans(), max_tokens=st.none() | st.integers(1, 3)
 )
@@ -178,6 +185,7 @@ def policies(draw: st.DrawFn) -> Policy:
         "approval": Approval(draw(st.booleans()) and draw(st.booleans()), draw(asked), **draw(_who_approves)),
         "resources": Resources(cpus=draw(_sizes)),
         "limits": draw(st.just(NO_LIMITS) | _limits),
+        "provider_tools": tuple(draw(st.lists(_provider_tools, max_size=2))),
         "share": draw(st.just(NO_SHARE) | st.builds(Share, st.integers(1, 3), st.sampled_from(Priority))),
     }
     try:
@@ -192,6 +200,7 @@ _origins = st.builds(
     st.sampled_from([*PINS, "sha256:" + "0" * 64, "sha256:" + "c" * 64, None]),
 )
 tools = st.builds(ToolQuestion, st.sampled_from([*NAMES, "other", "other_tool"]), st.none(), _origins)
+provider_tools = st.builds(ProviderToolQuestion, st.sampled_from([*NAMES, "other", "other_tool"]))
 models = st.builds(ModelQuestion, st.sampled_from([*NAMES, "other", "other-model"]))
 paths = st.builds(
     PathQuestion,

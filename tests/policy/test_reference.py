@@ -27,6 +27,7 @@ from tests.policy.policies import (
     models,
     paths,
     policies,
+    provider_tools,
     secrets,
     tool_rules,
     tools,
@@ -40,6 +41,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
 )
@@ -66,6 +68,8 @@ from affiant.policy.model.profile import (
     PathGrant,
     PathMode,
     Policy,
+    ProviderTool,
+    ProviderToolDenial,
     SecretGrant,
     TLSMode,
     ToolDenial,
@@ -96,6 +100,12 @@ def tool(policy: Policy, name: str, origin: Origin = Origin()) -> Effect:
         and (rule.server is None or origin.server in (rule.server, ANY))
         and (rule.schema is None or origin.schema in (rule.schema, ANY))
     ]
+    return effect(allowing, denied=denied, ask=policy.approval.everything)
+
+
+def provider_tool(policy: Policy, name: str) -> Effect:
+    denied = any(rule == ProviderToolDenial(name) for rule in policy.provider_tools)
+    allowing = [False for rule in policy.provider_tools if rule == ProviderTool(name)]
     return effect(allowing, denied=denied, ask=policy.approval.everything)
 
 
@@ -478,12 +488,14 @@ def test_random_policies_decide_as_by_the_slow_reading(
     policies(),
     st.lists(connections, min_size=4, max_size=12),
     st.lists(models, max_size=4),
+    st.lists(provider_tools, max_size=4),
     st.lists(secrets, min_size=4, max_size=12),
 )
 def test_random_policies_decide_connections_models_and_secrets_as_by_the_slow_reading(
     policy: Policy,
     opened: list[EgressQuestion],
     named: list[ModelQuestion],
+    provided: list[ProviderToolQuestion],
     wanted: list[tuple[SecretQuestion, str]],
 ) -> None:
     compiled = compile_policy(policy, asks=True)
@@ -495,6 +507,8 @@ def test_random_policies_decide_connections_models_and_secrets_as_by_the_slow_re
         assert compiled.decide_model(name.name, attested=attested).effect is model(
             policy, name.name, attested=attested
         )
+    for run in provided:
+        assert compiled.decide_provider_tool(run.name).effect is provider_tool(policy, run.name)
     for question, surface in wanted:
         for scheme in ("https", "http"):
             place = (question.name, question.host, question.port, scheme, surface)

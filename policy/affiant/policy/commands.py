@@ -118,7 +118,7 @@ def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
 
     \b
     Requests:
-      tool:NAME   model:NAME   read:/path   write:/path
+      tool:NAME   provider_tool:NAME   model:NAME   read:/path   write:/path
       connect:HOST[:PORT]      'METHOD https://host/path'      secret:NAME@HOST[:PORT]
 
     \b

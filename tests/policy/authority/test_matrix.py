@@ -42,6 +42,11 @@ def test_every_cell_is_what_the_policy_decides(policy: Policy, other: Policy) ->
             case "tool":
                 effect = compiled.decide_tool(row.name, ANYWHERE).effect
                 assert letter in {Effect.ALLOW: "AL", Effect.ASK: "LP", Effect.DENY: "N"}[effect]
+            case "provider_tool":
+                effect = compiled.decide_provider_tool(row.name).effect
+                assert letter in {Effect.ALLOW: "A", Effect.ASK: "P", Effect.DENY: "N"}[effect] or (
+                    letter == "" and not any(rule.name == row.name for rule in policy.provider_tools)
+                )
             case "path":
                 read = compiled.decide_path(row.name, PathMode.READ).effect is Effect.ALLOW
                 write = compiled.decide_path(row.name, PathMode.READ_WRITE).effect is Effect.ALLOW

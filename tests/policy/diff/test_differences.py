@@ -49,6 +49,7 @@ def profile(policy: Policy) -> Profile:
     mark = Mark("p.yaml", 1, 1)
     sections = {
         "tools": made.policy.tools,
+        "provider_tools": made.policy.provider_tools,
         "filesystem": made.policy.filesystem,
         "egress": made.policy.egress,
         "secrets": made.policy.secrets,
@@ -69,6 +70,13 @@ def compared(old: Policy, new: Policy) -> tuple[Difference, ...]:
 @given(pair=PAIRS, question=some.tools)
 def test_a_tool_is_answered_like_the_one_that_stands_for_it(pair, question):
     _alike(pair, question, Atoms(*pair).tool(question), set(Atoms(*pair).tools()))
+
+
+@MANY
+@given(pair=PAIRS, question=some.provider_tools)
+def test_a_provider_tool_is_answered_like_the_one_that_stands_for_it(pair, question):
+    atoms = Atoms(*pair)
+    _alike(pair, question, atoms.provider_tool(question), set(atoms.provider_tools()))
 
 
 @MANY

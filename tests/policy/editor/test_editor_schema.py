@@ -292,6 +292,7 @@ TEST = st.tuples(
 ).map(lambda it: "{{{}: {{{}: {}}}}}".format(*it))
 SECTIONS = members(
     tools=many(TOOL),
+    provider_tools=many(NAME | NAME.map("{{deny: {}}}".format)),
     filesystem_access=PLACE | many(PLACE),
     network_egress=REACH | many(REACH),
     secrets_access=many(SECRET) | pick("A"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields, replace
-from itertools import chain
 
 import pytest
 from hypothesis import example, given
@@ -37,6 +36,7 @@ from affiant.policy.model.profile import (
     ModelRule,
     PathGrant,
     Policy,
+    ProviderTool,
     Resources,
     Scheme,
     SecretGrant,
@@ -47,7 +47,9 @@ from affiant.policy.normal_form.digest import set_digest
 
 connections = some.connections.map(lambda each: replace(each, scheme=Scheme.HTTPS))  # a CONNECT is TLS
 _asked = st.lists(
-    st.one_of(some.tools, some.models, some.paths, some.egress, connections).map(lambda each: (each, None))
+    st.one_of(some.tools, some.provider_tools, some.models, some.paths, some.egress, connections).map(
+        lambda each: (each, None)
+    )
     | some.secrets,
     max_size=12,
 )
@@ -56,11 +58,7 @@ _asked = st.lists(
 def profiles_of(policy: Policy) -> ProfileSet:
     compiled = compile_policy(policy)
     mark = Mark("from.yaml", 1, 1)
-    sections = ("tools", "filesystem", "egress", "secrets", "models")
-    ids = chain.from_iterable(
-        (f"{name}/{at}" for at, _ in enumerate(getattr(compiled.policy, name) or ())) for name in sections
-    )
-    profile = Profile("dev", compiled, mark, dict.fromkeys(ids, mark))
+    profile = Profile("dev", compiled, mark, dict.fromkeys(compiled.policy.rules, mark))
     return ProfileSet({"dev": profile}, set_digest({"dev": profile.digest}), "sha256:0", "from.yaml")
 
 
@@ -556,6 +554,7 @@ def test_a_secret_stands_where_its_placeholder_stood():
 WRITTEN = {
     Policy: {
         "tools",
+        "provider_tools",
         "filesystem",
         "egress",
         "secrets",
@@ -573,6 +572,7 @@ WRITTEN = {
     SecretGrant: {"name", "hosts", "ref", "inject", "shape", "max_uses"},
     Injection: {"header", "format", "user", "query", "json", "form", "exchange", "sigv4"},
     SigV4: {"service", "region"},
+    ProviderTool: {"name"},
     ModelRule: {"name", "attested", "max_tokens"},
     Approval: {"everything", "methods", "approvers", "quorum", "ttl", "trusted_root"},
     Resources: {"cpus", "memory", "disk", "pids"},

@@ -156,6 +156,9 @@ SECTIONS = [
     "secrets_access: [{name: A, inject: {sigv4: {service: sqs, region: eu-central-1}}}]",
     "secrets_access: [{name: A, shape: 'a{30}'}]",
     "secrets_access: [{name: A, shape: 'b{30}'}]",
+    "provider_tools: [a]",
+    "provider_tools: [b]",
+    "provider_tools: [{deny: a}]",
     "models: []",
     "models: [a]",
     "models: [b]",
@@ -184,6 +187,7 @@ def test_order_and_repetition_never_matter(profile_of: Make, source: random.Rand
         "filesystem_access": ["'read:/w'", "{path: /w/x, mode: read-write}", "{path: /w/n, mode: none}"],
         "network_egress": ["{host: b.c.com, methods: [GET]}", "'allowed:a.c.com'", "{deny: z.c.com}"],
         "secrets_access": ["A", "{name: B, hosts: [a.c.com, b.c.com]}"],
+        "provider_tools": ["web_search", "{deny: mcp}"],
         "models": ["m", "{name: n, upstream: attested}"],
     }
     parts = []
@@ -215,6 +219,9 @@ def changed(form: bytes, path: tuple[str | int, ...], value: object) -> bytes:
         (("semantics",), KeyError),
         (("name",), "dev"),
         (("tools",), None),
+        (("provider_tools",), []),
+        (("provider_tools",), [{"effect": "ask", "name": "a"}]),
+        (("provider_tools",), [{"effect": "allow", "name": "a", "approval": True}]),
         (("tools",), {}),
         (("floor",), "sha384:00"),
         (("floor",), KeyError),

@@ -14,13 +14,15 @@ from tests.properties import thorough
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.questions import parse_question
 from affiant.policy.loading.load import load_profiles
-from affiant.policy.model.profile import EgressDenial, ToolDenial
+from affiant.policy.model.profile import EgressDenial, ProviderToolDenial, ToolDenial
 from affiant.policy.testing.coverage import coverage_of
 from affiant.policy.testing.trial import TriedProfile
 
 NO_DENY = ("no deny test that it decides",)
 NO_ALLOW, NO_NEAR_MISS = "no allow test that it decides", "no deny test that nearly meets it"
-QUESTIONS = st.lists(some.tools | some.paths | some.egress | some.connections | some.models, max_size=12)
+QUESTIONS = st.lists(
+    some.tools | some.paths | some.egress | some.connections | some.models | some.provider_tools, max_size=12
+)
 
 
 @thorough(100)
@@ -30,7 +32,10 @@ def test_no_rule_is_covered_that_no_test_decided(policy, questions):
     for rule in coverage_of(found):
         deciding = [trial for trial in found.trials if rule.rule in trial.decision.rules]
         judged = found.policy.policy.rules[rule.rule]
-        denies = isinstance(judged, (ToolDenial, EgressDenial)) or getattr(judged, "mode", None) == "none"
+        denies = (
+            isinstance(judged, (ToolDenial, ProviderToolDenial, EgressDenial))
+            or getattr(judged, "mode", None) == "none"
+        )
         if denies:
             assert rule.missing in ((), NO_DENY)
             assert rule.covered == any(trial.test.wanted is Effect.DENY for trial in deciding)

@@ -22,12 +22,22 @@ __all__ = [
     "Authority",
     "FileAuthority",
     "ModelAuthority",
+    "ProviderToolAuthority",
     "SecretAuthority",
     "Sink",
     "Unusable",
     "authority_of",
     "use_of_secret",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderToolAuthority:
+    """A tool that the model's provider runs itself; ``effect`` is *deny* for one that a rule denies."""
+
+    name: str
+    effect: Effect
+    rules: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,7 @@ class Authority:
     compiled: CompiledPolicy
     tools: tuple[ToolAuthority, ...]
     denied_tools: tuple[ToolAuthority, ...]
+    provider_tools: tuple[ProviderToolAuthority, ...]
     models: tuple[ModelAuthority, ...] | None
     files: tuple[FileAuthority, ...]
     hosts: tuple[Reach, ...]
@@ -119,6 +130,7 @@ class Authority:
     def asks(self) -> bool:
         """Whether some of it needs approval."""
         effects: list[Effect] = [tool.effect for tool in self.tools]
+        effects += [tool.effect for tool in self.provider_tools]
         effects += [group.effect for reach in self.hosts for group in reach.requests]
         return Effect.ASK in effects
 
@@ -133,6 +145,7 @@ def authority_of(profile: Profile) -> Authority:
         compiled,
         tools=tuple(tool for tool in tools if tool.effect is not Effect.DENY),
         denied_tools=tuple(tool for tool in tools if tool.effect is Effect.DENY),
+        provider_tools=tuple(_provider_tools(compiled)),
         models=_models(compiled),
         files=tuple(_files(compiled)),
         hosts=hosts,
@@ -141,6 +154,12 @@ def authority_of(profile: Profile) -> Authority:
             for at, grant in enumerate(compiled.policy.secrets)
         ),
     )
+
+
+def _provider_tools(compiled: CompiledPolicy) -> Iterator[ProviderToolAuthority]:
+    for name in sorted({rule.name for rule in compiled.policy.provider_tools}):
+        decision = compiled.decide_provider_tool(name)
+        yield ProviderToolAuthority(name, decision.effect, decision.rules)
 
 
 def _models(compiled: CompiledPolicy) -> tuple[ModelAuthority, ...] | None:

@@ -58,6 +58,15 @@ def _agent(authority: Authority) -> Mapping[str, object]:
         },
         "tools": [_tool(authority, tool) for tool in authority.tools],
         "denied_tools": [_tool(authority, tool) for tool in authority.denied_tools],
+        "provider_tools": [
+            {
+                "name": tool.name,
+                "effect": tool.effect.value,
+                "rules": authority.profile.placed(tool.rules),
+                "sample": None if tool.effect is Effect.DENY else f"provider_tool:{tool.name}",
+            }
+            for tool in authority.provider_tools
+        ],
         "any_model": authority.models is None,
         "models": [
             {

@@ -22,11 +22,18 @@ from affiant.policy.rendering.markup import dot_text, mermaid_text
 
 __all__ = ["authority_dot", "authority_mermaid"]
 
-_KINDS: Final = {"tool": "tool", "path": "file", "egress": "host", "secret": "secret"}
+_KINDS: Final = {
+    "tool": "tool",
+    "provider_tool": "provider tool",
+    "path": "file",
+    "egress": "host",
+    "secret": "secret",
+}
 """The kinds of nodes, by the planes of rows."""
 _DOT_SHAPES: Final = {
     "agent": "box",
     "tool": "ellipse",
+    "provider tool": "ellipse",
     "file": "folder",
     "host": "hexagon",
     "secret": "diamond",
@@ -34,6 +41,7 @@ _DOT_SHAPES: Final = {
 _MERMAID_SHAPES: Final = {
     "agent": ("[", "]"),
     "tool": ("([", "])"),
+    "provider tool": ("([", "])"),
     "file": ("[/", "/]"),
     "host": ("{{", "}}"),
     "secret": ("{", "}"),
@@ -120,7 +128,7 @@ def _edges(authority: Authority) -> Iterator[_Edge]:
             said = cell.said[:1] if row.plane == "secret" else cell.said
             words = [words for words, _ in said] + (never[row.name] if row.plane == "path" else [])
             where = _where(authority, dict.fromkeys(rule for _, rules in said for rule in rules))
-            label = "; ".join(words).removeprefix("yes").lstrip(", ")
+            label = "; ".join(words).removeprefix("yes").lstrip(",: ")
             yield _Edge(agent, _Node(_KINDS[row.plane], row.name), label, cell.letter == "P", where)
     for secret in authority.secrets:
         node = _Node("secret", secret.grant.name)

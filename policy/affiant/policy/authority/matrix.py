@@ -16,6 +16,7 @@ from affiant.policy.authority.token_exchange_words import exchange_words
 from affiant.policy.authority.tool_words import call_words, rate_words
 from affiant.policy.authority.tools import ToolAuthority
 from affiant.policy.authority.words import (
+    PROVIDER_FETCHES,
     approved,
     endpoint_words,
     model_words,
@@ -47,6 +48,7 @@ MEANINGS: Final[Mapping[str, str]] = {
 
 PLANES: Final[Mapping[str, str]] = {
     "tool": "Tools",
+    "provider_tool": "Provider tools",
     "model": "Models",
     "path": "Files",
     "egress": "Hosts",
@@ -97,6 +99,7 @@ class Column:
         self.authority = authority
         self._formats = formats
         self._tools = _by_name((tool.name, tool) for tool in (*authority.tools, *authority.denied_tools))
+        self._provider_tools = {tool.name: tool for tool in authority.provider_tools}
         self._models = {model.name: model for model in authority.models or ()}
         self._hosts = _by_name((reach.text, reach) for reach in authority.hosts)
         self._wildcards = [reach for reach in authority.hosts if reach.names.labels is not Labels.NONE]
@@ -106,13 +109,21 @@ class Column:
         """Of any row of any agent; ``reach`` is the endpoint of a row for hosts."""
         if reach is not None:
             return self._host(row.name, reach)
-        return {"tool": self._tool, "model": self._model, "path": self._path, "secret": self._secret}[
-            row.plane
-        ](row.name)
+        cells = {"tool": self._tool, "provider_tool": self._provider_tool, "model": self._model}
+        return {**cells, "path": self._path, "secret": self._secret}[row.plane](row.name)
 
     def _tool(self, name: str) -> Cell:
         found = self._tools.get(name, ())
         return Cell(_strongest(map(_tool_letter, found)), tuple((_may(tool), tool.rules) for tool in found))
+
+    def _provider_tool(self, name: str) -> Cell:
+        tool = self._provider_tools.get(name)
+        if tool is None:
+            return Cell()
+        if tool.effect is Effect.DENY:
+            return Cell("N", (("never", tool.rules),))
+        letter = "P" if tool.effect is Effect.ASK else "A"
+        return Cell(letter, ((f"yes{approved(tool.effect)}: {PROVIDER_FETCHES}", tool.rules),))
 
     def _model(self, name: str) -> Cell:
         model = self._models.get(name)
@@ -223,6 +234,7 @@ def rows_of(authorities: Iterable[Authority]) -> Mapping[Row, Reach | None]:
 
 def _rows(authority: Authority) -> Iterator[tuple[Row, Reach | None]]:
     yield from ((Row("tool", tool.name), None) for tool in (*authority.tools, *authority.denied_tools))
+    yield from ((Row("provider_tool", tool.name), None) for tool in authority.provider_tools)
     yield from ((Row("model", model.name), None) for model in authority.models or ())
     if authority.models is None:
         yield Row("model", ANY_MODEL), None

@@ -9,9 +9,9 @@ import click
 
 from affiant.command_line import EXIT_REFUSED, print_json, printable
 from affiant.policy.authority.who_can import AgentDecision, who_can
-from affiant.policy.authority.words import NOBODY_APPROVES
+from affiant.policy.authority.words import NOBODY_APPROVES, PROVIDER_FETCHES
 from affiant.policy.decision.decide import Effect
-from affiant.policy.decision.questions import parse_question
+from affiant.policy.decision.questions import ProviderToolQuestion, Question, parse_question
 from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.rendering.terminal import entry_lines
 
@@ -33,7 +33,7 @@ def who_can_command(file: Path, request: str, *, as_json: bool) -> None:
 
     \b
     Requests:
-      tool:NAME   'tool:NAME {"argument": 1}'   model:NAME   read:/path   write:/path
+      tool:NAME   'tool:NAME {"argument": 1}'   provider_tool:NAME   model:NAME   read:/path   write:/path
       connect:HOST[:PORT]      'METHOD https://host/path'      secret:NAME@HOST[:PORT]
 
     \b
@@ -48,13 +48,13 @@ def who_can_command(file: Path, request: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"request": request, "agents": [_document(found) for found in decisions]})
     else:
-        for line in _lines(request, decisions):
+        for line in _lines(question, request, decisions):
             click.echo(line)
     if not any(found.may for found in decisions):
         raise click.exceptions.Exit(EXIT_REFUSED)
 
 
-def _lines(request: str, decisions: Sequence[AgentDecision]) -> Iterator[str]:
+def _lines(question: Question, request: str, decisions: Sequence[AgentDecision]) -> Iterator[str]:
     count = sum(found.may for found in decisions)
     yield printable(f"{count} of {len(decisions)} agents may: {request}").replace("\n", "\\n")
     for found in decisions:
@@ -62,6 +62,8 @@ def _lines(request: str, decisions: Sequence[AgentDecision]) -> Iterator[str]:
         yield from entry_lines(
             text, indent=2, at=", ".join(f"{rule} {found.profile.where(rule)}" for rule in _rules(found))
         )
+    if count and isinstance(question, ProviderToolQuestion):
+        yield from entry_lines(PROVIDER_FETCHES, indent=0)
     if any(found.decision.effect is Effect.ASK for found in decisions):
         yield from entry_lines(NOBODY_APPROVES, indent=0)
 

@@ -25,6 +25,7 @@ __all__ = [
     "BOUNDS",
     "LIMITS",
     "NOBODY_APPROVES",
+    "PROVIDER_FETCHES",
     "QUEUE",
     "SIGNING_WORDS",
     "approved",
@@ -44,6 +45,7 @@ ANYTHING: Final = "may do anything that this host's API allows"
 NOBODY_APPROVES: Final = (
     "after approval: a person must approve it first; where no approver is named, it is denied"
 )
+PROVIDER_FETCHES: Final = "the provider may fetch anything for it"
 LIMITS: Final = "limits of a session"
 QUEUE: Final = "in the queue for an upstream"
 BOUNDS: Final = ("cpus", "memory", "disk", "pids")

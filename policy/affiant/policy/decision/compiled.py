@@ -24,6 +24,7 @@ from affiant.policy.decision.decide import (
     Effect,
     ModelPlane,
     PathPlane,
+    ProviderToolPlane,
     ToolPlane,
     granted,
     mounts,
@@ -66,6 +67,7 @@ class CompiledPolicy:
     digest: str
     asks: bool
     _tools: ToolPlane
+    _provider_tools: ProviderToolPlane
     _models: ModelPlane
     _paths: PathPlane
     _egress: EgressPlane
@@ -134,6 +136,13 @@ class CompiledPolicy:
         if isinstance(constraint, Under):
             return self._paths.decide(value, PathMode.READ_WRITE if constraint.write else PathMode.READ)
         return self._settled(self._egress.decide(value, 443, "https", None, None))
+
+    def decide_provider_tool(self, name: str) -> Decision:
+        """Whether the model's provider may run the tool of exactly this name itself (``web_search``).
+
+        Where the request names a server that the provider is to call, ``effective_provider_tool`` judges that too.
+        """
+        return self._settled(self._provider_tools.decide(name))
 
     def decide_model(self, name: str, *, attested: bool = False) -> Decision:
         """Whether this model may be called.
@@ -257,6 +266,7 @@ def compile_policy(policy: Policy, *, asks: bool = False) -> CompiledPolicy:
         digest=policy_digest(form),
         asks=asks,
         _tools=ToolPlane(policy.tools, ask=policy.approval.everything),
+        _provider_tools=ProviderToolPlane(policy.provider_tools, ask=policy.approval.everything),
         _models=ModelPlane(policy.models),
         _paths=PathPlane(policy.filesystem),
         _egress=EgressPlane(policy),

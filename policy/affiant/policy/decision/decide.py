@@ -19,9 +19,26 @@ from affiant.policy.canonical.errors import PathRefused
 from affiant.policy.canonical.paths import above, canonical_path, covers
 from affiant.policy.canonical.tool_origin import ANY, Origin
 from affiant.policy.model.arguments import Argument, Host, Under, missed, places_in
-from affiant.policy.model.profile import ModelRule, PathGrant, PathMode, ToolDenial, ToolRule
+from affiant.policy.model.profile import (
+    ModelRule,
+    PathGrant,
+    PathMode,
+    ProviderTool,
+    ProviderToolDenial,
+    ToolDenial,
+    ToolRule,
+)
 
-__all__ = ["REASONS", "Decision", "Effect", "ModelPlane", "PathPlane", "ToolPlane", "without_approver"]
+__all__ = [
+    "REASONS",
+    "Decision",
+    "Effect",
+    "ModelPlane",
+    "PathPlane",
+    "ProviderToolPlane",
+    "ToolPlane",
+    "without_approver",
+]
 
 REASONS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -36,6 +53,8 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "tool_argument_missing": "the rule for this tool demands an argument that is not there",
         "tool_argument_refused": "an argument has a value that the rule for this tool does not allow",
         "tool_arguments_malformed": "the arguments are not one JSON object that every reader reads alike",
+        "provider_tool_not_listed": "the profile does not list this tool of the provider",
+        "provider_tool_denied": "a rule denies this tool of the provider",
         "model_not_listed": "the profile does not list this model",
         "model_upstream_unattested": "the profile wants this model at an attested upstream only",
         "path_not_listed": "no rule covers this path",
@@ -237,6 +256,27 @@ def _misfit(
     judged = [place(constraint, value) for constraint, value in places_in(rule.arguments, arguments)]
     reason = next((decision.reason for decision in judged if decision.effect is Effect.DENY), None)
     return reason, any(decision.effect is Effect.ASK for decision in judged)
+
+
+class ProviderToolPlane:
+    """Tools that the model's provider runs, by exact name."""
+
+    __slots__ = ("_decisions",)
+
+    _NOT_LISTED: Final = Decision(Effect.DENY, "provider_tool_not_listed")
+
+    def __init__(self, rules: tuple[ProviderTool | ProviderToolDenial, ...], *, ask: bool) -> None:
+        allows: dict[str, list[str]] = {}
+        denials: dict[str, list[str]] = {}
+        for position, rule in enumerate(rules):
+            found = denials if isinstance(rule, ProviderToolDenial) else allows
+            found.setdefault(rule.name, []).append(f"provider_tools/{position}")
+        self._decisions = {name: granted(tuple(ids), ask=ask) for name, ids in allows.items()}
+        self._decisions |= {name: denied("provider_tool_denied", tuple(ids)) for name, ids in denials.items()}
+
+    def decide(self, name: str) -> Decision:
+        """Whether the provider's tool of exactly this name may be used."""
+        return self._decisions.get(name, self._NOT_LISTED)
 
 
 class ModelPlane:

@@ -5,6 +5,7 @@
 ``tool:apply {"n": 1}``        may it be called with these?
 ``tool:apply@k8s``             may it be called where the server k8s serves it?
 ``tool:apply@k8s#sha256:...``  and with this definition? ``@`` or ``#`` may stand alone
+``provider_tool:web_search``   may the model's provider run this tool itself?
 ``model:small-model``          may this model be called?
 ``read:/workspace/a``          may this path be read?
 ``write:/workspace/a``         may it be written?
@@ -35,6 +36,7 @@ __all__ = [
     "EgressQuestion",
     "ModelQuestion",
     "PathQuestion",
+    "ProviderToolQuestion",
     "Question",
     "SecretQuestion",
     "ToolQuestion",
@@ -59,6 +61,13 @@ class ToolQuestion:
     name: str
     arguments: str | None = None
     origin: Origin = ANYWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderToolQuestion:
+    """May the model's provider run this tool itself?"""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,9 @@ class SecretQuestion:
     port: int
 
 
-Question = ToolQuestion | ModelQuestion | PathQuestion | EgressQuestion | SecretQuestion
+Question = (
+    ToolQuestion | ProviderToolQuestion | ModelQuestion | PathQuestion | EgressQuestion | SecretQuestion
+)
 
 
 def parse_question(text: str) -> Question:
@@ -119,8 +130,8 @@ def parse_question(text: str) -> Question:
     if not space or match is None:
         raise RequestRefused(
             "not a request",
-            expected="tool:NAME, model:NAME, read:/path, write:/path, connect:host, secret:NAME@host or "
-            "METHOD URL",
+            expected="tool:NAME, provider_tool:NAME, model:NAME, read:/path, write:/path, connect:host, "
+            "secret:NAME@host or METHOD URL",
             found=excerpt(text),
         )
     scheme = Scheme(match.group(1))
@@ -134,6 +145,8 @@ def question_text(question: Question) -> str:
     match question:
         case ToolQuestion(name, arguments, origin):
             return f"tool:{tool_text(name, origin)}" + ("" if arguments is None else f" {arguments}")
+        case ProviderToolQuestion(name):
+            return f"provider_tool:{name}"
         case ModelQuestion(name):
             return f"model:{name}"
         case PathQuestion(path, mode):
@@ -188,6 +201,7 @@ def _tool(text: str) -> Question:
 
 _FORMS: Final[Mapping[str, Callable[[str], Question]]] = {
     "tool": _tool,
+    "provider_tool": ProviderToolQuestion,
     "model": ModelQuestion,
     "read": lambda path: PathQuestion(path, PathMode.READ),
     "write": lambda path: PathQuestion(path, PathMode.READ_WRITE),
@@ -203,6 +217,8 @@ def answer(policy: CompiledPolicy, question: Question) -> Decision:
             if arguments is None:
                 return policy.decide_tool(name, origin)
             return policy.decide_call(name, arguments, origin)
+        case ProviderToolQuestion(name):
+            return policy.decide_provider_tool(name)
         case ModelQuestion(name):
             return policy.decide_model(name)
         case PathQuestion(path, mode):
@@ -219,6 +235,7 @@ def answer(policy: CompiledPolicy, question: Question) -> Decision:
 
 _PLANES: Final[Mapping[type[Question], str]] = {
     ToolQuestion: "tool",
+    ProviderToolQuestion: "provider_tool",
     ModelQuestion: "model",
     PathQuestion: "path",
     EgressQuestion: "egress",
@@ -227,5 +244,5 @@ _PLANES: Final[Mapping[type[Question], str]] = {
 
 
 def plane_of(question: Question) -> str:
-    """``tool``, ``model``, ``path``, ``egress`` or ``secret``."""
+    """``tool``, ``provider_tool``, ``model``, ``path``, ``egress`` or ``secret``."""
     return _PLANES[type(question)]

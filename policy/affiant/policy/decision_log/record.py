@@ -30,6 +30,7 @@ from affiant.policy.decision.decide import Decision
 from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
+    ProviderToolQuestion,
     Question,
     ToolQuestion,
     plane_of,
@@ -112,6 +113,8 @@ def _spoken(question: Question, *, target_hidden: bool) -> str:
     match question:
         case ToolQuestion(name, origin=origin):
             return question_text(ToolQuestion(_named("tool", name), None, _spoken_origin(origin)))
+        case ProviderToolQuestion(name):
+            return question_text(ProviderToolQuestion(_named("tool", name)))
         case ModelQuestion(name):
             return question_text(ModelQuestion(_named("model", name)))
         case _:

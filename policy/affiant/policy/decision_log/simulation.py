@@ -18,6 +18,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
     answer,
@@ -69,7 +70,7 @@ class Sample:
 class ChangeGroup:
     """Changes of one agent that are alike: to one tool, host, model, secret or tree of paths, in one way.
 
-    ``kind`` is ``tool``, ``host``, ``model``, ``secret`` or ``path``; ``name`` whose.
+    ``kind`` is ``tool``, ``provider_tool``, ``host``, ``model``, ``secret`` or ``path``; ``name`` whose.
     """
 
     agent: str
@@ -194,7 +195,12 @@ def _subject(each: RecordedDecision) -> tuple[str, str]:
             return "host", host
         case PathQuestion(path=path):
             return "path", "/" + path.removeprefix("/").partition("/")[0]
-        case ToolQuestion(name=name) | ModelQuestion(name=name) | SecretQuestion(name=name):
+        case (
+            ToolQuestion(name=name)
+            | ProviderToolQuestion(name=name)
+            | ModelQuestion(name=name)
+            | SecretQuestion(name=name)
+        ):
             return plane_of(each.question), name
 
 

@@ -30,6 +30,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
 )
@@ -84,6 +85,7 @@ class Atoms:
         self._most = most
         self._given = 0
         self._tools = {rule.name for policy in policies for rule in policy.tools}
+        self._provider_tools = {rule.name for policy in policies for rule in policy.provider_tools}
         self._models = {rule.name for policy in policies for rule in policy.models or ()}
         self._paths = {rule.path for policy in policies for rule in policy.filesystem}
         self._rules: dict[str, list[_Rule]] = {}
@@ -97,6 +99,7 @@ class Atoms:
         self._server = _fresh("other-server", {rule.server for rule in rules if rule.server is not None})
         pins = {rule.schema for rule in rules}
         self._schema = next(pin for pin in map("sha256:{:064x}".format, count()) if pin not in pins)
+        self._provider_tool = _fresh("other_tool", self._provider_tools)
         self._model = _fresh("other-model", self._models)
         self._path = "/" + _fresh("other", {path.split("/")[1] for path in self._paths})
         self._label = _fresh_label({*self._patterns, *self._argument_texts()})
@@ -133,6 +136,12 @@ class Atoms:
         for arguments in found:
             self._count()
             yield ToolQuestion(name, arguments, origin)
+
+    def provider_tools(self) -> Iterator[ProviderToolQuestion]:
+        """Each name that a rule lists, and one that none does."""
+        for name in (*sorted(self._provider_tools), self._provider_tool):
+            self._count()
+            yield ProviderToolQuestion(name)
 
     def models(self) -> Iterator[tuple[ModelQuestion, bool]]:
         """Each name, and whether its upstream is attested."""
@@ -233,6 +242,11 @@ class Atoms:
         pairs = zip(question.origin, self._origins(question.name), strict=True)
         origin = Origin(*(found if found in known else known[-1] for found, known in pairs))
         return ToolQuestion(question.name, None, origin)
+
+    def provider_tool(self, question: ProviderToolQuestion) -> ProviderToolQuestion:
+        """As :meth:`tool`."""
+        listed = question.name in self._provider_tools
+        return question if listed else ProviderToolQuestion(self._provider_tool)
 
     def model(self, question: ModelQuestion) -> ModelQuestion:
         """As :meth:`tool`."""

@@ -77,7 +77,7 @@ class Difference:
     """One request, or one setting, about which two policies differ.
 
     ``request`` is as ``parse_question`` reads it, or the setting's name; ``plane`` is
-    ``agent``, ``tool``, ``call``, ``model``, ``path``, ``egress``, ``secret``, ``tls``, ``address``,
+    ``agent``, ``tool``, ``call``, ``provider_tool``, ``model``, ``path``, ``egress``, ``secret``, ``tls``, ``address``,
     ``secret_setting``, ``approval``, ``limit``, ``share`` or ``resource``. ``others``: the method stands for every
     method that no rule there names. ``secrets``: what the new policy lets be used in that request.
     """
@@ -158,7 +158,8 @@ def compare_compiled(
 def _compared(agent: str, before: _Half, after: _Half, *, most: int | None) -> Iterator[Difference]:
     atoms = Atoms(before.policy.policy, after.policy.policy, most=most)
     pair = _Pair(agent, before, after, atoms)
-    planes = (pair.agents, pair.tools, pair.models, pair.paths, pair.egress, pair.secrets, pair.tls)
+    tools = (pair.agents, pair.tools, pair.provider_tools)
+    planes = (*tools, pair.models, pair.paths, pair.egress, pair.secrets, pair.tls)
     settings = (pair.addresses, pair.secret_settings, pair.approvals, pair.limits, pair.share, pair.resources)
     for compare in (*planes, *settings):
         yield from compare()
@@ -204,6 +205,11 @@ class _Pair:
                 half.policy.decide_call(call.name, call.arguments or "", call.origin) for half in self.halves
             )
             yield from self._decided("call", question_text(call), *answers)
+
+    def provider_tools(self) -> Iterator[Difference]:
+        for question in self.atoms.provider_tools():
+            answers = (half.policy.decide_provider_tool(question.name) for half in self.halves)
+            yield from self._decided("provider_tool", question_text(question), *answers)
 
     def models(self) -> Iterator[Difference]:
         for question, attested in self.atoms.models():

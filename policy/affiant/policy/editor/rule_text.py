@@ -21,6 +21,8 @@ from affiant.policy.model.profile import (
     ModelRule,
     PathGrant,
     Policy,
+    ProviderTool,
+    ProviderToolDenial,
     Resources,
     Rule,
     Scheme,
@@ -76,7 +78,9 @@ def rule_text(rule: Rule) -> str:
         case ToolRule():
             members = _tool(rule)
             return flow(rule.name if len(members) == 1 else members)
-        case ToolDenial(name):
+        case ProviderTool(name):
+            return flow(name)
+        case ToolDenial(name) | ProviderToolDenial(name):
             return flow({"deny": name})
         case PathGrant(path, mode):
             return flow({"path": path, "mode": mode.value})

@@ -13,6 +13,7 @@ from affiant.policy.exports.cedar_arguments import ARGUMENT_TYPE, argument_condi
 from affiant.policy.exports.cedar_egress import egress_policies, inspected
 from affiant.policy.exports.cedar_text import all_of, any_of, cedar_string, like, negated, policy
 from affiant.policy.exports.model import PROFILE, Document, Export, Ledger, Target, header_lines
+from affiant.policy.exports.unjudged import note_unjudged
 from affiant.policy.loading.profile_set import Profile
 from affiant.policy.model.profile import EgressRule, PathMode, ToolDenial, ToolRule
 
@@ -25,6 +26,7 @@ def export_cedar(profile: Profile, wider: frozenset[str] = frozenset()) -> Expor
     """Policies (``.cedar``) and schema (``.cedarschema``)."""
     ledger = Ledger(wider)
     _note_unsaid(profile, ledger)
+    note_unjudged(profile, ledger, ["provider_tools"])
     policies = _Policies(profile, ledger)
     header = "".join(f"// {line}\n" for line in header_lines(profile, _NAME))
     texts = (

@@ -12,9 +12,10 @@ __all__ = ["note_unjudged", "omit_secrets"]
 
 
 def note_unjudged(profile: Profile, ledger: Ledger, sections: Iterable[str]) -> None:
-    """Tell each rule of ``sections`` (``tools``, ``models``, ``filesystem``, ``egress``, ``resources``) as unjudged."""
+    """Tell each rule of ``sections`` as unjudged: those below, and ``resources``."""
     rules = {
         "tools": ("which tools an agent calls is not judged", profile.policy.tools),
+        "provider_tools": ("what the model's provider runs is not judged", profile.policy.provider_tools),
         "models": ("which models an agent calls is not judged", profile.policy.models or ()),
         "filesystem": ("files are not judged", profile.policy.filesystem),
         "egress": ("connections are not judged", profile.policy.egress),

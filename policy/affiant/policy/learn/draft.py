@@ -18,6 +18,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
     plane_of,
@@ -33,6 +34,7 @@ from affiant.policy.learn.draft_rules import (
     model_entries,
     most_tokens,
     path_entries,
+    provider_tool_entries,
     rules_behind,
     rules_of,
     secret_rule,
@@ -50,6 +52,7 @@ from affiant.policy.model.profile import (
     ModelRule,
     PathGrant,
     PathMode,
+    ProviderToolDenial,
     Resources,
     Rule,
     SecretGrant,
@@ -60,12 +63,14 @@ from affiant.policy.model.share import NO_SHARE, Share
 
 __all__ = ["SECTIONS", "Draft", "Withheld", "draft_profile"]
 
-SECTIONS: Final = ("tools", "filesystem_access", "network_egress", "secrets_access", "models")
+SECTIONS: Final = (
+    *("tools", "provider_tools", "filesystem_access", "network_egress", "secrets_access", "models"),
+)
 _PLANES: Final[Mapping[str, str]] = dict(
-    zip(SECTIONS, ("tool", "path", "egress", "secret", "model"), strict=True)
+    zip(SECTIONS, ("tool", "provider_tool", "path", "egress", "secret", "model"), strict=True)
 )
 
-_WRITTEN: Final = frozenset({"tool_denied", "egress_denied", "path_carved_out"})
+_WRITTEN: Final = frozenset({"tool_denied", "provider_tool_denied", "egress_denied", "path_carved_out"})
 """Denied because a rule says so."""
 _BY_ARGUMENTS: Final = frozenset(
     {
@@ -136,6 +141,7 @@ class _Drafting:
             self.draft.share = self.start.compiled.share
         makers: Mapping[str, Callable[[], Iterable[Entry | HostEntry]]] = {
             "tools": self._tools,
+            "provider_tools": self._provider_tools,
             "filesystem_access": self._files,
             "network_egress": self._hosts,
             "secrets_access": self._secrets,
@@ -303,6 +309,11 @@ class _Drafting:
             else:
                 yield Entry(rule, total, note)
 
+    def _provider_tools(self) -> Iterator[Entry]:
+        for use, seen in self._of(ProviderToolQuestion, self.learned.used):
+            self.used_ids |= seen.rules
+            yield from self._said(use, seen, "provider_tools", provider_tool_entries)
+
     def _models(self) -> Iterator[Entry]:
         names: dict[str, tuple[bool, Seen]] = {}
         for use, seen in self._of(ModelQuestion, self.learned.used):
@@ -367,6 +378,8 @@ class _Drafting:
         match use.question:
             case ToolQuestion():
                 entries: Iterable[Entry | HostEntry] = tool_entries(use, seen)
+            case ProviderToolQuestion():
+                entries = provider_tool_entries(use, seen)
             case ModelQuestion():
                 if self.draft.any_model:
                     return (), "any model is allowed already"
@@ -393,7 +406,7 @@ class _Drafting:
             return
         for section in SECTIONS:
             for name, rule in rules_of(self.start, section).items():
-                denial = isinstance(rule, (ToolDenial, EgressDenial)) or (
+                denial = isinstance(rule, (ToolDenial, ProviderToolDenial, EgressDenial)) or (
                     isinstance(rule, PathGrant) and rule.mode is PathMode.NONE
                 )
                 if name not in self.used_ids and not denial:

@@ -11,6 +11,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
 )
@@ -27,6 +28,7 @@ from affiant.policy.model.profile import (
     Injection,
     ModelRule,
     PathGrant,
+    ProviderTool,
     Rule,
     SecretGrant,
     ToolRule,
@@ -43,6 +45,7 @@ __all__ = [
     "model_entries",
     "most_tokens",
     "path_entries",
+    "provider_tool_entries",
     "rules_behind",
     "rules_of",
     "secret_rule",
@@ -62,6 +65,7 @@ class Entry:
 
 _IDS: Final = {
     "tools": "tools",
+    "provider_tools": "provider_tools",
     "filesystem_access": "filesystem",
     "network_egress": "egress",
     "secrets_access": "secrets",
@@ -128,6 +132,12 @@ def path_entries(use: Use, seen: Seen) -> Iterator[Entry]:
     """The rule for a path and all below it."""
     assert isinstance(use.question, PathQuestion)
     yield Entry(PathGrant(use.question.path, use.question.mode), seen)
+
+
+def provider_tool_entries(use: Use, seen: Seen) -> Iterator[Entry]:
+    """The rule for a tool that the model's provider runs."""
+    assert isinstance(use.question, ProviderToolQuestion)
+    yield Entry(ProviderTool(use.question.name), seen)
 
 
 def model_entries(use: Use, seen: Seen) -> Iterator[Entry]:

@@ -34,6 +34,7 @@ from affiant.policy.model.profile import (
     Endpoint,
     Injection,
     PathMode,
+    ProviderTool,
     Scheme,
     SecretGrant,
     TLSMode,
@@ -77,7 +78,8 @@ def lint_profiles(profiles: ProfileSet) -> tuple[Finding, ...]:
 
 def lint_profile(profile: Profile) -> tuple[Finding, ...]:
     """The warnings about one profile."""
-    sections = (_tools(profile), _paths(profile), _egress(profile), _secrets(profile), _whole(profile))
+    tools = (*_tools(profile), *_provider_tools(profile))
+    sections = (tools, _paths(profile), _egress(profile), _secrets(profile), _whole(profile))
     return tuple(warning for section in sections for warning in section)
 
 
@@ -107,6 +109,16 @@ def _tools(profile: Profile) -> Iterator[Finding]:
             yield _warn(profile, "approval_missing", f"tool {rule.name}", f"tools/{position}")
         if isinstance(rule, ToolRule) and rule.rate and _unlimited_beside(profile, rule):
             yield _warn(profile, "limit_without_effect", f"rate of tool {rule.name}", f"tools/{position}")
+
+
+def _provider_tools(profile: Profile) -> Iterator[Finding]:
+    allowed = {rule.name for rule in profile.policy.provider_tools if isinstance(rule, ProviderTool)}
+    for position, rule in enumerate(profile.policy.provider_tools):
+        subject, rule_id = f"provider tool {rule.name}", f"provider_tools/{position}"
+        if rule.name not in allowed:
+            yield _warn(profile, "denial_without_allow", subject, rule_id)
+        if profile.compiled.decide_provider_tool(rule.name).allowed:
+            yield _warn(profile, "provider_tool", subject, rule_id)
 
 
 def _unlimited_beside(profile: Profile, rule: ToolRule) -> bool:
@@ -266,6 +278,11 @@ def _unshowable(profile: Profile) -> Iterator[Finding]:
             continue
         if not bindable(rule):
             yield _warn(profile, "approval_unshowable", f"tool {rule.name}", f"tools/{position}")
+    for position, each in enumerate(profile.policy.provider_tools):
+        if isinstance(each, ProviderTool) and profile.policy.approval.everything:
+            yield _warn(
+                profile, "approval_unshowable", f"provider tool {each.name}", f"provider_tools/{position}"
+            )
     for name, allow in _allows(profile):
         hidden = allow.tls is TLSMode.PASSTHROUGH
         if hidden and (profile.policy.approval.everything or profile.policy.approval.methods):
@@ -278,12 +295,16 @@ def _steered(profile: Profile) -> Iterator[Finding]:
     private += [grant.name for grant in profile.policy.secrets if grant.hosts]
     if not private or profile.policy.approval.everything:
         return
-    for position, rule in _allows(profile):
+    more = f" and {len(private) - 1} more" if len(private) > 1 else ""
+    for position, provided in enumerate(profile.policy.provider_tools):
+        if profile.compiled.decide_provider_tool(provided.name).allowed:
+            subject = f"provider tool {provided.name} beside {private[0]}"
+            yield _warn(profile, "outsiders_can_steer", subject + more, f"provider_tools/{position}")
+    for rule_id, rule in _allows(profile):
         outside = is_wildcard(rule.host) or rule.scheme is Scheme.HTTP
         if outside or _is_one_of(rule, (*SHARED_HOSTS, *PUBLIC_HOSTS)):
             subject = f"{rule.host}:{rule.port} beside {private[0]}"
-            more = f" and {len(private) - 1} more" if len(private) > 1 else ""
-            yield _warn(profile, "outsiders_can_steer", subject + more, position)
+            yield _warn(profile, "outsiders_can_steer", subject + more, rule_id)
 
 
 def _among(profile: Profile, others: Sequence[Profile]) -> Iterator[Finding]:

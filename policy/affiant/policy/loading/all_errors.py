@@ -31,6 +31,7 @@ from affiant.policy.loading.sections import (
     read_egress,
     read_filesystem,
     read_models,
+    read_provider_tools,
     read_resources,
     read_secrets,
     read_tools,
@@ -45,6 +46,7 @@ MOST_REFUSALS: Final = 20
 
 _READERS: Final[Mapping[str, Callable[[Node], object]]] = {
     "tools": lambda node: list(read_tools(node)),
+    "provider_tools": lambda node: list(read_provider_tools(node)),
     "filesystem_access": lambda node: list(read_filesystem(node)),
     "network_egress": lambda node: list(read_egress(node)),
     "secrets_access": lambda node: list(read_secrets(node, sinks=())),

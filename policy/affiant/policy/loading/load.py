@@ -46,6 +46,7 @@ from affiant.policy.loading.sections import (
     read_egress,
     read_filesystem,
     read_models,
+    read_provider_tools,
     read_resources,
     read_secrets,
     read_tools,
@@ -268,6 +269,7 @@ def _policy(sections: Sections, floor: BaselinePolicy, works: Sequence[Work]) ->
         resources=schema.maybe(found.get("resources"), read_resources, Resources()),
         limits=schema.maybe(found.get("limits"), read_limits, NO_LIMITS),
         share=read_share(found),
+        provider_tools=sections.rules("provider_tools", read_provider_tools),
     )
 
 
@@ -325,4 +327,5 @@ def _with_baseline(policy: Policy, floor: BaselinePolicy, sections: Sections) ->
         floor=floor.digest,
         limits=policy.limits.merged(denials.limits),
         share=policy.share,
+        provider_tools=(*policy.provider_tools, *denials.provider_tools),
     )

@@ -47,6 +47,8 @@ from affiant.policy.model.profile import (
     ModelRule,
     PathGrant,
     PathMode,
+    ProviderTool,
+    ProviderToolDenial,
     Resources,
     Scheme,
     SecretGrant,
@@ -65,6 +67,7 @@ __all__ = [
     "read_egress",
     "read_filesystem",
     "read_models",
+    "read_provider_tools",
     "read_resources",
     "read_secrets",
     "read_tools",
@@ -79,7 +82,9 @@ _MODES: Final = {
 
 _DEFAULT_PORT: Final = {Scheme.HTTPS: 443, Scheme.HTTP: 80}
 
-_R = TypeVar("_R", bound=ToolRule | ToolDenial | EgressRule | EgressDenial)
+_R = TypeVar(
+    "_R", bound=ToolRule | ToolDenial | ProviderTool | ProviderToolDenial | EgressRule | EgressDenial
+)
 
 
 def read_tools(node: Node, *, floor: bool = False) -> Iterator[tuple[ToolRule | ToolDenial, Mark]]:
@@ -104,6 +109,23 @@ def _tool(item: Node) -> ToolRule | ToolDenial:
     rate = read_rate(found["rate"]) if "rate" in found else ()
     with located(found.get("args", item).mark):  # that there are too many is all that is left
         return ToolRule(name, approval, arguments, *pins, rate)
+
+
+def read_provider_tools(
+    node: Node, *, floor: bool = False
+) -> Iterator[tuple[ProviderTool | ProviderToolDenial, Mark]]:
+    """``provider_tools``: a list of names and ``{deny}``."""
+    for item in schema.items(node, what="'provider_tools'"):
+        with located(item.mark):
+            yield _denials_only(_provider_tool(item), floor=floor), item.mark
+
+
+def _provider_tool(item: Node) -> ProviderTool | ProviderToolDenial:
+    if isinstance(item, ScalarNode):
+        return ProviderTool(schema.text(item, what="a provider tool"))
+    found = schema.keys(item, what="a provider tool")
+    denied = schema.required(found, "deny", item, what="a provider tool")
+    return ProviderToolDenial(schema.checked(denied, check_tool_name, what="'deny'"))
 
 
 def read_filesystem(node: Node, *, floor: bool = False) -> Iterator[tuple[PathGrant, Mark]]:
@@ -367,7 +389,7 @@ def _entries(node: Node) -> tuple[Node, ...]:
 
 
 def _denials_only(rule: _R, *, floor: bool) -> _R:
-    if floor and isinstance(rule, (ToolRule, EgressRule)):
+    if floor and isinstance(rule, (ToolRule, ProviderTool, EgressRule)):
         raise ConfigurationError(
             "a baseline policy may hold only denials", code="policy.floor", hint="Write {deny: ...}"
         )

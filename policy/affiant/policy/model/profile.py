@@ -63,6 +63,7 @@ __all__ = [
     "APPROVAL_TTL",
     "APPROVAL_TTL_BOUNDS",
     "MAX_APPROVERS",
+    "SECTIONS",
     "Approval",
     "Approver",
     "EgressDenial",
@@ -73,6 +74,8 @@ __all__ = [
     "PathGrant",
     "PathMode",
     "Policy",
+    "ProviderTool",
+    "ProviderToolDenial",
     "Resources",
     "Scheme",
     "SecretGrant",
@@ -85,6 +88,8 @@ __all__ = [
     "trusted_root_text",
 ]
 
+SECTIONS: Final = ("tools", "provider_tools", "filesystem", "egress", "secrets", "models")
+"""The members of :class:`Policy` that are lists of rules: ids of rules begin with them."""
 _DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
 
 _MAX_ENTRIES: Final = 1024
@@ -166,6 +171,29 @@ class ToolRule:
 @dataclass(frozen=True, slots=True)
 class ToolDenial:
     """A tool that may not be called, whatever else allows it."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        check_tool_name(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderTool:
+    """A tool that the model's provider runs itself (``web_search``), by the name of its kind.
+
+    No rule sees what the provider does for it: it may fetch anything.
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        check_tool_name(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderToolDenial:
+    """A tool of the provider that may not be used, whatever else allows it."""
 
     name: str
 
@@ -506,7 +534,17 @@ class Resources:
                 raise ValueRefused(f"{name} out of range", expected=f"1 to {most}", found=value)
 
 
-Rule = ToolRule | ToolDenial | PathGrant | EgressRule | EgressDenial | SecretGrant | ModelRule
+Rule = (
+    ToolRule
+    | ToolDenial
+    | ProviderTool
+    | ProviderToolDenial
+    | PathGrant
+    | EgressRule
+    | EgressDenial
+    | SecretGrant
+    | ModelRule
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -528,11 +566,13 @@ class Policy:
     floor: str | None = None
     limits: Limits = NO_LIMITS
     share: Share = NO_SHARE
+    provider_tools: tuple[ProviderTool | ProviderToolDenial, ...] = ()
 
     def __post_init__(self) -> None:
         if self.floor is not None and _DIGEST.match(self.floor) is None:
             raise ValueRefused("not a digest", expected="sha384:<96 hex>", found=excerpt(self.floor))
-        for section in (self.tools, self.filesystem, self.egress, self.secrets, self.models or ()):
+        lists = (self.tools, self.filesystem, self.egress, self.secrets, self.models or ())
+        for section in (*lists, self.provider_tools):
             check_entries(section)
         _one_address_for_each_host([rule for rule in self.egress if isinstance(rule, EgressRule)])
         _one_grant_for_each_secret(self.secrets)
@@ -544,7 +584,7 @@ class Policy:
     def rules(self) -> Mapping[str, Rule]:
         """The rules by their ids (``tools/0``), which those of an arranged policy have."""
         found: dict[str, Rule] = {}
-        for section in ("tools", "filesystem", "egress", "secrets", "models"):
+        for section in SECTIONS:
             found |= {f"{section}/{at}": rule for at, rule in enumerate(getattr(self, section) or ())}
         return found
 

@@ -28,6 +28,8 @@ from affiant.policy.model.profile import (
     ModelRule,
     PathGrant,
     Policy,
+    ProviderTool,
+    ProviderToolDenial,
     Rule,
     SecretGrant,
     ToolDenial,
@@ -70,6 +72,7 @@ def arranged_form(policy: Policy) -> bytes:
         "floor": canonical(policy.floor),
         **({} if policy.limits == NO_LIMITS else {"limits": canonical(_limits(policy.limits))}),
         "models": b"null" if policy.models is None else _list_bytes(policy.models),
+        **({"provider_tools": _list_bytes(policy.provider_tools)} if policy.provider_tools else {}),
         "resources": canonical(
             {
                 "cpus": resources.cpus,
@@ -123,6 +126,7 @@ def arranged(policy: Policy) -> Policy:
         floor=policy.floor,
         limits=policy.limits.arranged(),
         share=policy.share,
+        provider_tools=_arranged(policy.provider_tools),
     )
 
 
@@ -224,8 +228,10 @@ def _members(rule: Rule) -> _JSON:
                 **_where_written("schema", rule.schema),
                 **_where_written("server", rule.server),
             }
-        case ToolDenial():
+        case ToolDenial() | ProviderToolDenial():
             return {"effect": "deny", "name": rule.name}
+        case ProviderTool():
+            return {"effect": "allow", "name": rule.name}
         case PathGrant():
             return {"mode": rule.mode.value, "path": rule.path}
         case EgressRule():

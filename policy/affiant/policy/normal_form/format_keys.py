@@ -14,11 +14,12 @@ __all__ = ["EVERY_KEY", "KEYS", "VALUES_NOT_SHOWN"]
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "a profile file": ("version", "floor", "agent_configs"),
     "a baseline policy": (
-        *("version", "tools", "filesystem_access", "network_egress", "requires_human_approval"),
-        "limits",
+        *("version", "tools", "provider_tools", "filesystem_access", "network_egress"),
+        *("requires_human_approval", "limits"),
     ),
     "a profile": (
         "tools",
+        "provider_tools",
         "filesystem_access",
         "network_egress",
         "secrets_access",
@@ -31,6 +32,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests",
     ),
     "a tool": ("name", "server", "schema", "approval", "args", "rate", "deny"),
+    "a provider tool": ("deny",),
     "an argument": (
         *("one_of", "const", "min", "max", "max_len", "pattern", "under", "write", "host"),
         *("each", "max_items", "argv", "optional"),
@@ -56,7 +58,9 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "a rule's 'limits'": ("requests", "bytes_out"),
     "'resources'": ("cpus", "memory", "disk", "pids"),
     "a test": ("allow", "ask", "deny"),
-    "a test's request": ("tool", "args", "model", "attested_model", "read", "write", "egress", "secret"),
+    "a test's request": (
+        *("tool", "args", "provider_tool", "model", "attested_model", "read", "write", "egress", "secret"),
+    ),
 }
 """The mapping's name in error messages -> the keys that it may hold."""
 

@@ -24,6 +24,8 @@ from affiant.policy.model.profile import (
     PathGrant,
     PathMode,
     Policy,
+    ProviderTool,
+    ProviderToolDenial,
     Resources,
     Scheme,
     SecretGrant,
@@ -83,6 +85,9 @@ def _read(top: _Object) -> Policy:
             floor=top.text_or_none("floor"),
             limits=_read_limits(top.object("limits")) if top.has("limits") else NO_LIMITS,
             share=_read_share(top),
+            provider_tools=tuple(_read_provider_tool(rule) for rule in top.objects("provider_tools"))
+            if top.has("provider_tools")
+            else (),
         )
     )
 
@@ -115,6 +120,11 @@ def _read_tool(rule: _Object) -> ToolRule | ToolDenial:
     arguments = read_argument_members(rule.members("args")) if rule.has("args") else None
     server, schema = (rule.text(pin) if rule.has(pin) else None for pin in ("server", "schema"))
     return rule.done(ToolRule(name, approval, arguments, server, schema, _read_bounds(rule, "rate")))
+
+
+def _read_provider_tool(rule: _Object) -> ProviderTool | ProviderToolDenial:
+    made = ProviderTool if rule.text("effect") == "allow" else ProviderToolDenial
+    return rule.done(made(rule.text("name")))
 
 
 def _read_path(rule: _Object) -> PathGrant:

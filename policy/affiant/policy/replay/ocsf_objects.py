@@ -6,6 +6,7 @@ request            class                            activity
 ``METHOD URL``     HTTP Activity (4002)             the method, or Other with its name
 ``connect:``       Network Activity (4001)          Open
 ``tool:``          API Activity (6003)              Other: *Call*, or *Offer* (to a model)
+``provider_tool:`` API Activity (6003)              Other: *Use*
 ``model:``         API Activity (6003)              Other: *Call*
 ``secret:``        API Activity (6003)              Other: *Use*
 ``read:``          File System Activity (1001)      Read
@@ -28,6 +29,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
 )
@@ -74,6 +76,9 @@ def activity_of(recorded: RecordedDecision) -> Mapping[str, object]:
             api = known(operation=name, service=server)
             caption = "Offer" if recorded.offered else "Call"
             return _api(caption, source, api=api, resources=[known(type="tool", name=name, uid=pinned)])
+        case ProviderToolQuestion(name):
+            tool = {"type": "provider tool", "name": name}
+            return _api("Use", source, api={"operation": name}, resources=[tool])
         case ModelQuestion(name):
             model = {"type": "model", "name": name}
             return _api("Call", source, api={"operation": "call model"}, resources=[model])

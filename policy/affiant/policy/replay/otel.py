@@ -15,6 +15,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
 )
@@ -139,7 +140,7 @@ def _times(recorded: RecordedDecision, source: str) -> Mapping[str, str]:
 def _of_request(recorded: RecordedDecision) -> Mapping[str, Attribute]:
     question = recorded.question
     match question:
-        case ToolQuestion(name):
+        case ToolQuestion(name) | ProviderToolQuestion(name):
             return {"gen_ai.tool.name": name}
         case ModelQuestion(name):
             return {"gen_ai.request.model": name}

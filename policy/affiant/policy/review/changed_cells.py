@@ -47,6 +47,8 @@ def _rows(found: Difference, paths: Iterable[str], reached: _Reached) -> Iterato
             question = parse_question(found.request.removeprefix("arguments of "))
             if isinstance(question, ToolQuestion):
                 yield Row("tool", question.name)
+        case "provider_tool":
+            yield Row("provider_tool", found.request.removeprefix("provider_tool:"))
         case "model":
             name = found.request.removeprefix("model:").partition(" ")[0]
             yield Row("model", ANY_MODEL if found.others else name)

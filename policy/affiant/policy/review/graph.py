@@ -12,7 +12,7 @@ from typing import Final
 
 from affiant.policy.authority.authority import Authority
 from affiant.policy.authority.matrix import Column, rows_of
-from affiant.policy.authority.words import requests_words
+from affiant.policy.authority.words import PROVIDER_FETCHES, requests_words
 from affiant.policy.diff.reachable import Reach
 from affiant.policy.model.profile import Scheme
 from affiant.policy.review.page_text import plain
@@ -25,6 +25,7 @@ KINDS: Final[Mapping[str, str]] = {
     "file": "Files",
     "agent": "Agents",
     "tool": "Tools",
+    "provider": "Provider tools",
     "host": "Hosts",
 }
 _SHOWN: Final = 8
@@ -82,7 +83,7 @@ def _edges(authority: Authority) -> Iterator[tuple[Edge, Node, str]]:
     """Each edge, with what is to be said of the node that is not the agent."""
     agent, column = Node("agent", authority.agent), Column(authority, formats=False)
     below = {entry.path: len(entry.except_paths) for entry in authority.files}
-    found: dict[str, list[tuple[Edge, Node, str]]] = {kind: [] for kind in ("secret", "file", "tool", "host")}
+    found: dict[str, list[tuple[Edge, Node, str]]] = {kind: [] for kind in KINDS}
     for row, reach in rows_of([authority]).items():
         cell = column.cell(row, reach)
         asks, words = cell.letter == "P", "; ".join(cell.words)
@@ -93,6 +94,9 @@ def _edges(authority: Authority) -> Iterator[tuple[Edge, Node, str]]:
             edge, note = Edge(agent, node, asks=asks, carries=bool(carried)), _sent(reach, carried)
         elif row.plane == "tool":
             node, note = Node("tool", row.name), words
+            edge = Edge(agent, node, asks=asks)
+        elif row.plane == "provider_tool":
+            node, note = Node("provider", row.name), PROVIDER_FETCHES
             edge = Edge(agent, node, asks=asks)
         elif row.plane == "path":
             node = Node("file", row.name)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from affiant.policy.authority.authority import Authority
 from affiant.policy.authority.words import NOBODY_APPROVES
+from affiant.policy.decision.decide import Effect
 from affiant.policy.diff.reachable import Reach
 from affiant.policy.model.profile import PathMode
 from affiant.policy.review.review import Review
@@ -36,6 +37,7 @@ def in_short(authority: Authority) -> Mapping[str, object]:
     used = [secret for secret in authority.secrets if secret.sinks]
     return {
         "tools": list(dict.fromkeys(tool.name for tool in authority.tools)),
+        "provider_tools": [tool.name for tool in authority.provider_tools if tool.effect is not Effect.DENY],
         "reads": modes[PathMode.READ],
         "writes": modes[PathMode.READ_WRITE],
         "any_model": authority.models is None,

@@ -31,7 +31,7 @@ def pictures(review: Review) -> Mapping[str, object]:
         "by_agent": {
             each.agent: _drawn([each])
             for each in review.new.agents
-            if each.tools or each.files or each.hosts or each.secrets
+            if each.tools or each.provider_tools or each.files or each.hosts or each.secrets
         },
     }
 
@@ -40,7 +40,7 @@ def _fits(review: Review) -> bool:
     if len(review.new.agents) > _MAX_AGENTS:
         return False
     kinds = [node.kind for node in graph_of(review.new.agents).nodes]
-    left, right = ("secret", "file"), ("tool", "host")
+    left, right = ("secret", "file"), ("tool", "provider", "host")
     return all(sum(kind in side for kind in kinds) <= _MAX_BESIDE for side in (left, right))
 
 
@@ -71,7 +71,7 @@ def _box(box: Box) -> Mapping[str, object]:
         "y": _number(box.y),
         "width": box.width,
         "height": box.height,
-        "corner": 18 if box.node.kind == "tool" else 4,
+        "corner": 18 if box.node.kind in ("tool", "provider") else 4,
         "text_x": box.x + 12,
         "lines": [(line, _number(first + LINE * at)) for at, line in enumerate(box.lines)],
         "note": (box.note, _number(first + LINE * len(box.lines))) if box.note else None,

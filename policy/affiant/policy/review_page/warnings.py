@@ -14,6 +14,7 @@ __all__ = ["TITLES", "warned"]
 TITLES: Final[Mapping[str, str]] = {
     "outsiders_can_steer": "Private data, strangers' words and a way out, together",
     "host_unrestricted": "A host without limits",
+    "provider_tool": "A tool with which the provider may fetch anything",
     "host_shared": "A host at which everybody has an account",
     "host_wildcard": "Hosts by wildcard",
     "tls_passthrough": "Connections that nobody looks into",
@@ -40,7 +41,9 @@ TITLES: Final[Mapping[str, str]] = {
 }
 """Every warning code as a heading, in the order in which a reviewer should read them."""
 
-_SERIOUS: Final = frozenset({"outsiders_can_steer", "host_unrestricted", "host_shared", "tls_passthrough"})
+_SERIOUS: Final = frozenset(
+    {"outsiders_can_steer", "host_unrestricted", "provider_tool", "host_shared", "tls_passthrough"}
+)
 
 
 def warned(review: Review) -> Sequence[Mapping[str, object]]:

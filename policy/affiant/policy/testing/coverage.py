@@ -14,7 +14,14 @@ from dataclasses import dataclass, fields
 
 from affiant.policy.decision.decide import Effect
 from affiant.policy.loading.inline_tests import PolicyTest
-from affiant.policy.model.profile import EgressDenial, PathGrant, PathMode, Rule, ToolDenial
+from affiant.policy.model.profile import (
+    EgressDenial,
+    PathGrant,
+    PathMode,
+    ProviderToolDenial,
+    Rule,
+    ToolDenial,
+)
 from affiant.policy.testing.trial import Trial, TriedProfile
 
 __all__ = ["RuleCoverage", "coverage_of"]
@@ -54,7 +61,7 @@ def coverage_of(tried: TriedProfile) -> tuple[RuleCoverage, ...]:
 def _denies(rule: Rule) -> bool:
     if isinstance(rule, PathGrant):
         return rule.mode is PathMode.NONE
-    return isinstance(rule, (ToolDenial, EgressDenial))
+    return isinstance(rule, (ToolDenial, ProviderToolDenial, EgressDenial))
 
 
 def _denied(trial: Trial) -> bool:

@@ -40,6 +40,8 @@ from affiant.policy.model.profile import (
     PathGrant,
     PathMode,
     Policy,
+    ProviderTool,
+    ProviderToolDenial,
     Rule,
     SecretGrant,
     ToolDenial,
@@ -132,6 +134,8 @@ def _nearby(policy: Policy, changed: Sequence[Rule]) -> Policy:
         case [PathGrant(path=path), *_]:
             meets = (rule for rule in policy.filesystem if covers(path, rule.path) or covers(rule.path, path))
             return replace(_with_tools(policy, _judged_as(policy, Under)), filesystem=tuple(meets))
+        case [ProviderTool() | ProviderToolDenial(), *_]:
+            return Policy(provider_tools=policy.provider_tools, approval=policy.approval)
         case [ModelRule(name=name), *_]:
             return Policy(models=tuple(rule for rule in policy.models or () if rule.name == name))
         case [EgressRule() | EgressDenial() | SecretGrant(), *_]:
@@ -217,7 +221,7 @@ def _read(written: str) -> Sequence[PolicyTest]:
 
 
 def _test_of(found: Difference, before: CompiledPolicy) -> PolicyTest | None:
-    if found.plane not in ("tool", "call", "model", "path", "egress", "secret"):
+    if found.plane not in ("tool", "call", "provider_tool", "model", "path", "egress", "secret"):
         return None
     attested = found.plane == "model" and found.request.endswith(_ATTESTED)
     text = found.request.removesuffix(_ATTESTED) if attested else found.request
