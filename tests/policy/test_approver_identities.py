@@ -14,7 +14,7 @@ from affiant.attestation.signatures.approvers.named_approvers import read_approv
 from affiant.errors import AffiantError
 from affiant.policy.authority.authority import authority_of
 from affiant.policy.authority.document import authority_document
-from affiant.policy.authority.words import settings
+from affiant.policy.authority.words import settings, settings_lines
 from affiant.policy.decision.compiled import parse_normal_form
 from affiant.policy.editor.rule_text import approval_text
 from affiant.policy.loading.all_errors import every_refusal
@@ -187,9 +187,9 @@ def test_who_approves_is_said_to_whoever_reviews() -> None:
     profiles = load_profiles(text.encode())
     authority = authority_of(profiles.profile("dev"))
     assert settings(authority)["approval"][""] == (
-        "needed for requests with POST; by 1 of bob@example.org (issuer https://id.example); "
-        "a request waits 600 s, and its approval holds as long"
+        "needed for requests with POST; by 1 of 1 approver; a request waits 600 s, and its approval holds as long"
     )
+    assert "approver: bob@example.org (issuer https://id.example)" in settings_lines(authority)
     (agent,) = authority_document([authority], profiles=profiles)["agents"]
     assert agent["approval"] == {
         "everything": False,

@@ -283,6 +283,29 @@ def test_who_may_approve_is_told_with_quorum_and_time(page_of) -> None:
     assert "approve" not in silent.partition("<table")[2]
 
 
+def test_every_approver_is_named_however_many_and_long_they_are(page_of) -> None:
+    issuer = "https://id.example/" + "realm/" * 38
+    subjects = [f"{'person' * 8}{at}@{'example' * 8}.org" for at in range(16)]
+    named = ", ".join(f"{{issuer: '{issuer}', subject: '{subject}'}}" for subject in subjects)
+    root = '{"mediaType": "application/vnd.dev.sigstore.trustedroot+json"}'
+    who = f"approvers: [{named}], trusted_root: '{root}'"
+    page = page_of(f"agent_configs: {{a: {{requires_human_approval: {{everything: true, {who}}}}}}}")
+    section = unescape(page.section("rules"))
+    assert [subject for subject in subjects if f"{subject} (issuer {issuer})" not in section] == []
+
+
+def test_every_group_of_requests_of_a_secret_is_in_its_row(page_of) -> None:
+    paths = [f"/v1/projects/a-rather-long-name-of-a-project-{at}" for at in range(20)]
+    methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+    rules = [
+        f"{{host: a.com, methods: [{method}], paths: [{', '.join(paths[at::5])}]}}"
+        for at, method in enumerate(methods)
+    ]
+    page = page_of(f"agent_configs: {{a: {{network_egress: [{', '.join(rules)}], secrets_access: [K]}}}}")
+    section = unescape(page.section("secrets"))
+    assert [path for path in paths if path not in section] == []
+
+
 def test_each_limit_of_a_rule_is_said_once(page_of) -> None:
     page = page_of("agent_configs: {a: {models: [{name: m, max_tokens: 8k}]}}")
     assert page.section("matrix").count("at most 8k tokens in one request") == 1

@@ -22,6 +22,7 @@ from affiant.policy.rendering.terminal import some
 
 __all__ = [
     "ANYTHING",
+    "APPROVERS",
     "BOUNDS",
     "LIMITS",
     "NOBODY_APPROVES",
@@ -46,6 +47,7 @@ NOBODY_APPROVES: Final = (
     "after approval: a person must approve it first; where no approver is named, it is denied"
 )
 PROVIDER_FETCHES: Final = "the provider may fetch anything for it"
+APPROVERS: Final = "approver"
 LIMITS: Final = "limits of a session"
 QUEUE: Final = "in the queue for an upstream"
 BOUNDS: Final = ("cpus", "memory", "disk", "pids")
@@ -64,8 +66,8 @@ def _approval_words(authority: Authority) -> Iterator[str]:
     elif approval.methods:
         yield f"needed for requests with {', '.join(approval.methods)}"
     if approval.approvers:
-        who = ", ".join(map(str, approval.approvers))
-        yield f"by {approval.quorum} of {who}; a request waits {approval.ttl} s, and its approval holds as long"
+        many = "1 approver" if len(approval.approvers) == 1 else f"{len(approval.approvers)} approvers"
+        yield f"by {approval.quorum} of {many}; a request waits {approval.ttl} s, and its approval holds as long"
     elif authority.asks:
         yield "no approver is named, so it is denied"
 
@@ -76,6 +78,7 @@ def settings(authority: Authority) -> Mapping[str, Mapping[str, str]]:
     found = profile_limits(authority.compiled.limits)
     return {
         "approval": {"": words} if (words := "; ".join(_approval_words(authority))) else {},
+        APPROVERS: {str(each): "may approve" for each in authority.profile.policy.approval.approvers},
         LIMITS: {name: most_words(name, bounds) for name, bounds in found if bounds},
         QUEUE: {} if share == NO_SHARE else {"": share_words(share)},
         "bounds": {name: _bound_words(authority, name) for name in BOUNDS},
@@ -83,8 +86,11 @@ def settings(authority: Authority) -> Mapping[str, Mapping[str, str]]:
 
 
 def settings_lines(authority: Authority) -> Iterator[str]:
-    """Each title with all that is under it."""
+    """Each title with all that is under it; a line for each approver, so that none is cut off."""
     for title, entries in settings(authority).items():
+        if title == APPROVERS:
+            yield from (f"{title}: {name}" for name in entries)
+            continue
         said = "; ".join(f"{name} {words}".strip() for name, words in entries.items())
         if said or title != QUEUE:
             yield f"{title}: {said or 'none'}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from affiant.policy.authority.authority import Authority, SecretAuthority, Sink
 from affiant.policy.authority.token_exchange_words import SENT_FOR_TOKEN
@@ -36,7 +36,7 @@ def _sent(edition: Edition, authority: Authority, secret: SecretAuthority) -> It
             "agent": authority.agent,
             "by_broker": True,
             "host": f"{exchange.host}:{exchange.port}",
-            "requests": f"POST {exchange.path}, for a token",
+            "requests": [f"POST {exchange.path}, for a token"],
             "asks": False,
             "place": f"{SENT_FOR_TOKEN[exchange.grant]} ({exchange.grant.value})",
             "where": edition.rules(authority, (secret.rule,)),
@@ -54,11 +54,11 @@ def _sent(edition: Edition, authority: Authority, secret: SecretAuthority) -> It
         }
 
 
-def _requests(authority: Authority, sink: Sink) -> str:
+def _requests(authority: Authority, sink: Sink) -> Sequence[str]:
     reach = next(each for each in authority.hosts if each.covers(sink.host, sink.port, Scheme.HTTPS))
     if reach.unrestricted:
-        return f"any: the agent {unrestricted_words(reach)}"
-    return "; ".join(map(requests_words, reach.requests))
+        return [f"any: the agent {unrestricted_words(reach)}"]
+    return list(map(requests_words, reach.requests))
 
 
 def _unused(

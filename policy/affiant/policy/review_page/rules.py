@@ -23,7 +23,7 @@ def rules(review: Review) -> Sequence[Mapping[str, object]]:
             "agent": each.agent,
             "says": in_short(each),
             "rules": list(_rows(review, each)),
-            "rest": list(settings_lines(each)),
+            "rest": [LongText(line) for line in settings_lines(each)],
         }
         for each in review.new.agents
     ]
