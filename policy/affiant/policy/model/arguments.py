@@ -164,6 +164,12 @@ class Under:
 
     def __post_init__(self) -> None:
         grantable_path(self.path)
+        if not is_read_alike(self.path):
+            raise PathRefused(
+                "no argument can be under this path: programs that decode percent-escapes read another path",
+                found=excerpt(self.path),
+                hint="Name a folder without percent-escapes, and without characters that look like dots or slashes",
+            )
 
 
 @dataclass(frozen=True, slots=True)
