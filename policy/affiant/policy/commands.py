@@ -24,6 +24,7 @@ from affiant.policy.learn.learn_command import learn_policy
 from affiant.policy.lint.lint_command import lint
 from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.model.share import NO_SHARE, share_words
+from affiant.policy.rendering.terminal import floor_option
 from affiant.policy.replay.decisions_command import decisions_command
 from affiant.policy.replay.simulate_command import simulate_policy
 from affiant.policy.review_page.report_command import report
@@ -75,7 +76,8 @@ for _command in (
 @_FILE
 @click.argument("agent", required=False, shell_complete=complete_agents("file"))
 @_JSON
-def digest(file: Path, agent: str | None, *, as_json: bool) -> None:
+@floor_option
+def digest(file: Path, agent: str | None, *, floor: Path | None, as_json: bool) -> None:
     """Print the digests of FILE and its profiles, or that of one AGENT.
 
     A profile's digest (sha384) covers its meaning; the file's source digest (sha256) covers its bytes.
@@ -87,7 +89,7 @@ def digest(file: Path, agent: str | None, *, as_json: bool) -> None:
       affiant policy digest profiles.yaml
       affiant policy digest profiles.yaml code_implementer
     """
-    profiles = read_profiles(file)
+    profiles = read_profiles(file, floor=floor)
     if agent is not None:
         profile = profiles.profile(agent)
         if as_json:
@@ -110,7 +112,8 @@ def digest(file: Path, agent: str | None, *, as_json: bool) -> None:
 @click.argument("agent", shell_complete=complete_agents("file"))
 @click.argument("request")
 @_JSON
-def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
+@floor_option
+def explain(file: Path, agent: str, request: str, *, floor: Path | None, as_json: bool) -> None:
     """Say what AGENT's profile decides about REQUEST, and by which rule.
 
     Exit codes: 0 allowed; 1 denied, or allowed only after approval, or the file or the request is rejected; 2 the
@@ -128,7 +131,7 @@ def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
       affiant policy explain profiles.yaml deployment_agent 'POST https://api.example.com/v1/x'
       affiant policy explain profiles.yaml deployment_agent secret:DEPLOY_KEY@api.example.com
     """
-    profile = read_profiles(file).profile(agent)
+    profile = read_profiles(file, floor=floor).profile(agent)
     question = parse_question(request)
     decision = answer(profile.compiled, question)
     limits = (
@@ -166,7 +169,8 @@ def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
 @_FILE
 @click.argument("agent", shell_complete=complete_agents("file"))
 @_JSON
-def show(file: Path, agent: str, *, as_json: bool) -> None:
+@floor_option
+def show(file: Path, agent: str, *, floor: Path | None, as_json: bool) -> None:
     """Print the normal form of AGENT's profile, which its digest covers.
 
     With --json, print exactly the canonical bytes (RFC 8785), without a line feed at the end. Otherwise print one
@@ -179,7 +183,7 @@ def show(file: Path, agent: str, *, as_json: bool) -> None:
       affiant policy show profiles.yaml code_implementer
       affiant policy show profiles.yaml code_implementer --json > policy.json
     """
-    profile = read_profiles(file).profile(agent)
+    profile = read_profiles(file, floor=floor).profile(agent)
     if as_json:
         click.echo(profile.normal_form, nl=False)
         return

@@ -15,6 +15,7 @@ from affiant.attestation.signatures.profiles.errors import ProfileSignatureOther
 from affiant.attestation.signatures.profiles.private_keys import SigningKey
 from affiant.attestation.signatures.profiles.signing_keys import ProfileKey
 from affiant.errors import AffiantError
+from affiant.policy.decision.decide import Effect
 from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.signing.signatures import signed_profiles
 from affiant.sandbox.isolation.backends.backend import NEEDS_ROOT, Availability
@@ -232,3 +233,21 @@ def test_no_listed_path_and_no_files_asked_for_is_fine(plan):
     with raises_code("session.input"):
         plan("homeless", output=Path("x"))
     assert plan("homeless").place is None
+
+
+def test_the_published_profiles_are_planned_unchanged_under_a_floor_that_names_approvers(
+    plan, tmp_path: Path
+) -> None:
+    seed = Path(__file__).parents[3] / "policy" / "profiles" / "seed-profiles.yaml"
+    own = tmp_path / "seed.yaml"
+    own.write_bytes(seed.read_bytes())
+    floor = tmp_path / "org.yaml"
+    floor.write_text("requires_human_approval: {approvers: [NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs]}\n")
+    made = plan("deployment_agent", profile=own, floor=floor)
+    assert made.profile.compiled.decide_tool("run_terraform").effect is Effect.ASK
+    assert made.profile.policy.floor is not None
+    alone = plan("deployment_agent", profile=own)
+    assert alone.profile.compiled.decide_tool("run_terraform").reason == "approval_no_approver"
+    floor.chmod(0o666)
+    with raises_code("policy.file"):
+        plan("deployment_agent", profile=own, floor=floor)

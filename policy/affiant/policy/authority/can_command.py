@@ -13,7 +13,7 @@ from affiant.policy.authority.graph import authority_dot, authority_mermaid
 from affiant.policy.authority.overview import authority_lines, authority_markdown
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import read_profiles
-from affiant.policy.rendering.terminal import check_one_form
+from affiant.policy.rendering.terminal import check_one_form, floor_option
 
 __all__ = ["can"]
 
@@ -24,7 +24,10 @@ __all__ = ["can"]
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document that leaves nothing out.")
 @click.option("--markdown", is_flag=True, help="Print tables with agents as columns, for a review's comment.")
 @click.option("--graph", type=click.Choice(["dot", "mermaid"]), help="Print a graph: who reaches what.")
-def can(file: Path, agent: str | None, *, as_json: bool, markdown: bool, graph: str | None) -> None:
+@floor_option
+def can(
+    file: Path, agent: str | None, *, floor: Path | None, as_json: bool, markdown: bool, graph: str | None
+) -> None:
     """List what each agent of FILE may do, or only AGENT, after all denials.
 
     The list has tools, models, files with their effective mode, hosts with the requests they may get, where each secret
@@ -41,7 +44,7 @@ def can(file: Path, agent: str | None, *, as_json: bool, markdown: bool, graph: 
       affiant policy can profiles.yaml --graph dot | dot -Tsvg > authority.svg
     """
     check_one_form(json=as_json, markdown=markdown, graph=graph is not None)
-    profiles = read_profiles(file)
+    profiles = read_profiles(file, floor=floor)
     chosen = profiles.profiles.values() if agent is None else [profiles.profile(agent)]
     authorities = [authority_of(profile) for profile in chosen]
     if as_json:

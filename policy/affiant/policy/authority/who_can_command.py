@@ -13,7 +13,7 @@ from affiant.policy.authority.words import NOBODY_APPROVES, PROVIDER_FETCHES
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.questions import ProviderToolQuestion, Question, parse_question
 from affiant.policy.loading.policy_file import read_profiles
-from affiant.policy.rendering.terminal import entry_lines
+from affiant.policy.rendering.terminal import entry_lines, floor_option
 
 __all__ = ["who_can_command"]
 
@@ -22,7 +22,8 @@ __all__ = ["who_can_command"]
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("request")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def who_can_command(file: Path, request: str, *, as_json: bool) -> None:
+@floor_option
+def who_can_command(file: Path, request: str, *, floor: Path | None, as_json: bool) -> None:
     """Show for every agent of FILE whether it may do REQUEST, by which rule, or why not.
 
     An action that a person must approve first counts as allowed, and is marked. So does a model that is allowed only
@@ -44,7 +45,7 @@ def who_can_command(file: Path, request: str, *, as_json: bool) -> None:
       affiant policy who-can profiles.yaml secret:DEPLOY_KEY@api.example.com --json
     """
     question = parse_question(request)
-    decisions = who_can(read_profiles(file), question)
+    decisions = who_can(read_profiles(file, floor=floor), question)
     if as_json:
         print_json({"request": request, "agents": [_document(found) for found in decisions]})
     else:

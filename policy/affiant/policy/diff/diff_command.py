@@ -25,7 +25,7 @@ from affiant.policy.diff.restriction import restriction_digest, restriction_docu
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import read_bounded, read_profiles
 from affiant.policy.loading.profile_set import ProfileSet
-from affiant.policy.rendering.terminal import check_one_form, print_lines
+from affiant.policy.rendering.terminal import check_one_form, floor_option, print_lines
 from affiant.report_files import keep_apart, write_report
 
 __all__ = ["diff"]
@@ -53,10 +53,12 @@ _REPORT = click.Path(dir_okay=False, path_type=Path)
     help="OLD and NEW are normal forms from bundles. Print the document that a restriction's record has the digest of.",
 )
 @click.option("--sarif", type=_REPORT, help="Also write SARIF 2.1.0, for code review pages.")
+@floor_option
 def diff(
     old: Path,
     new: Path,
     *,
+    floor: Path | None,
     agent: str | None,
     fail_on: str | None,
     as_json: bool,
@@ -89,8 +91,8 @@ def diff(
             )
         _fail(_of_normal_forms(old, new, as_json=as_json), fail_on)
         return
-    keep_apart([sarif], inputs=[old, new])
-    before, after = read_profiles(old), read_profiles(new)
+    keep_apart([sarif], inputs=[old, new, *([floor] if floor else [])])
+    before, after = read_profiles(old, floor=floor), read_profiles(new, floor=floor)
     found = _compared(before, after, agent)
     if sarif is not None:
         write_report(sarif, difference_sarif(found, new=after, uri=new.as_posix()))

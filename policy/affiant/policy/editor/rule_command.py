@@ -19,6 +19,7 @@ from affiant.policy.editor.completion import complete_agents, complete_rules
 from affiant.policy.editor.rule_text import text_by_id
 from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.loading.profile_set import Profile, ProfileSet
+from affiant.policy.rendering.terminal import floor_option
 
 __all__ = ["rule_command"]
 
@@ -45,8 +46,15 @@ class _Found:
     "--digest", help="Policy digest from the record: sha384:<96 hex>. A changed file is then an error."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@floor_option
 def rule_command(
-    file: Path, ids: tuple[str, ...], agent: str | None, digest: str | None, *, as_json: bool
+    file: Path,
+    ids: tuple[str, ...],
+    agent: str | None,
+    digest: str | None,
+    *,
+    floor: Path | None,
+    as_json: bool,
 ) -> None:
     """Show the lines of FILE with the rules that receipts, denials and decision logs name by ID.
 
@@ -60,7 +68,7 @@ def rule_command(
       affiant policy rule profiles.yaml tools/0 --agent code_implementer
       affiant policy rule profiles.yaml egress/0 limits/tokens --digest sha384:5a0c...
     """
-    chosen = _chosen(read_profiles(file), agent, digest)
+    chosen = _chosen(read_profiles(file, floor=floor), agent, digest)
     found = [_find(profile, each) for profile in chosen for each in ids]
     if as_json:
         print_json({"policy_digest": chosen[0].digest, "rules": [asdict(each) for each in found]})

@@ -18,6 +18,7 @@ from affiant.policy.exports.loss_report import export_document, loss_lines
 from affiant.policy.exports.model import Export, Target
 from affiant.policy.exports.srt import SRT
 from affiant.policy.loading.policy_file import read_profiles
+from affiant.policy.rendering.terminal import floor_option
 
 __all__ = ["TARGETS", "compile_profile"]
 
@@ -54,10 +55,12 @@ _EVERY: Final = "all"
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document that includes the configuration."
 )
+@floor_option
 def compile_profile(
     file: Path,
     agent: str | None,
     *,
+    floor: Path | None,
     target_name: str,
     output: Path | None,
     wider: Sequence[str],
@@ -84,7 +87,7 @@ def compile_profile(
     """
     target = TARGETS[target_name]
     accepted = _accepted(target, wider)
-    profiles = read_profiles(file)
+    profiles = read_profiles(file, floor=floor)
     chosen = [profiles.profile(agent)] if agent is not None else list(profiles.profiles.values())
     exports = [target.export(profile, accepted) for profile in chosen]
     if output is not None:

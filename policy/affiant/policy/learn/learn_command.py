@@ -20,6 +20,7 @@ from affiant.policy.learn.draft_text import Source, use_text
 from affiant.policy.learn.learned import Learned, LearningRefused, Seen, Use, learn
 from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.loading.profile_set import ProfileSet
+from affiant.policy.rendering.terminal import floor_option
 
 __all__ = ["learn_policy"]
 
@@ -62,8 +63,10 @@ __all__ = ["learn_policy"]
     help="File to write. An existing file is never replaced.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document that includes the draft.")
+@floor_option
 def learn_policy(
     *,
+    floor: Path | None,
     logs: tuple[BinaryIO, ...],
     start: Path | None,
     agent: str | None,
@@ -96,7 +99,7 @@ def learn_policy(
         raise click.UsageError(
             f"{printable(str(output))} exists already: choose another file for the proposal"
         )
-    profiles = None if start is None else read_profiles(start)
+    profiles = None if start is None else read_profiles(start, floor=floor)
     learned = learn(_recorded(logs, profiles, agent), start=profiles, paths_below=generalize_paths)
     if not learned.agents:
         raise LearningRefused("no log has a decision of this agent", found=agent)

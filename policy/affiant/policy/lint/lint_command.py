@@ -12,7 +12,7 @@ from affiant.errors import AffiantError
 from affiant.policy.lint.lint import Finding, lint_profiles
 from affiant.policy.lint.report import lint_document, lint_markdown, lint_sarif
 from affiant.policy.loading.policy_file import read_profiles, read_refusals
-from affiant.policy.rendering.terminal import check_one_form, counted, print_lines
+from affiant.policy.rendering.terminal import check_one_form, counted, floor_option, print_lines
 from affiant.report_files import keep_apart, write_report
 
 __all__ = ["lint"]
@@ -28,7 +28,10 @@ __all__ = ["lint"]
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also write SARIF 2.1.0, for code review pages.",
 )
-def lint(file: Path, *, strict: bool, as_json: bool, markdown: bool, sarif: Path | None) -> None:
+@floor_option
+def lint(
+    file: Path, *, floor: Path | None, strict: bool, as_json: bool, markdown: bool, sarif: Path | None
+) -> None:
     """Check that FILE loads, and warn about what it allows.
 
     A file that does not load is rejected as a whole. Up to 20 independent mistakes are shown, each with its line.
@@ -45,15 +48,15 @@ def lint(file: Path, *, strict: bool, as_json: bool, markdown: bool, sarif: Path
       affiant policy lint profiles.yaml --markdown > comment.md
     """
     check_one_form(json=as_json, markdown=markdown)
-    keep_apart([sarif], inputs=[file])
+    keep_apart([sarif], inputs=[file, *([floor] if floor else [])])
     errors: Sequence[AffiantError] = ()
     warnings: Sequence[Finding] = ()
     agents: Sequence[str] = ()
     try:
-        profiles = read_profiles(file)
+        profiles = read_profiles(file, floor=floor)
         warnings, agents = lint_profiles(profiles), sorted(profiles.profiles)
     except AffiantError as error:
-        errors = _every_error(file, error)
+        errors = _every_error(file, floor, error)
     if sarif is not None:
         write_report(sarif, lint_sarif(file, errors, warnings))
     if as_json:
@@ -66,10 +69,10 @@ def lint(file: Path, *, strict: bool, as_json: bool, markdown: bool, sarif: Path
         raise click.exceptions.Exit(EXIT_REFUSED)
 
 
-def _every_error(file: Path, first: AffiantError) -> Sequence[AffiantError]:
+def _every_error(file: Path, floor: Path | None, first: AffiantError) -> Sequence[AffiantError]:
     """The errors of ``file``; ``first`` alone where it cannot be read, or was changed meanwhile and now loads."""
     try:
-        return read_refusals(file) or (first,)
+        return read_refusals(file, floor=floor) or (first,)
     except AffiantError:
         return (first,)
 

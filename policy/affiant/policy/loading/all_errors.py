@@ -59,16 +59,18 @@ _READERS: Final[Mapping[str, Callable[[Node], object]]] = {
 """How a section is read alone; the tests of a profile cannot be, and approvals need to know of the baseline policy."""
 
 
-def every_refusal(data: bytes, *, source: str, floor: bytes | None = None) -> tuple[AffiantError, ...]:
+def every_refusal(
+    data: bytes, *, source: str, floor: bytes | None = None, floor_source: str = "floor.yaml"
+) -> tuple[AffiantError, ...]:
     """The refusals of a file, at most :data:`MOST_REFUSALS`, in the order of their places; none if it loads.
 
     The refusal with which ``load_profiles`` refuses the file is always among them.
 
     Args:
-        data, source, floor: as there.
+        data, source, floor, floor_source: as there.
     """
     try:
-        load_profiles(data, source=source, floor=floor)
+        load_profiles(data, source=source, floor=floor, floor_source=floor_source)
     except AffiantError as error:
         first = error
     else:

@@ -13,7 +13,6 @@ from affiant.attestation.signatures.approvers.identities import ApproverIdentity
 from affiant.errors import MalformedError
 from affiant.policy.canonical.errors import (
     EmptyList,
-    PolicyConflict,
     ValueRefused,
     WrongType,
     excerpt,
@@ -31,7 +30,7 @@ from affiant.policy.model.profile import (
 )
 from affiant.policy.normal_form import schema
 
-__all__ = ["DURATION", "merged_approval", "read_approval"]
+__all__ = ["DURATION", "read_approval"]
 
 DURATION: Final = re.compile(r"([1-9][0-9]{0,4})(s|m|h)\Z")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
@@ -76,40 +75,6 @@ def read_approval(node: Node, *, trusted_root: str = "") -> tuple[Approval, froz
             trusted_root=trusted_root,
         )
     return approval, frozenset(schema.texts(found["tools"], what="'tools'") if "tools" in found else ())
-
-
-def merged_approval(own: Approval, floor: Approval) -> Approval:
-    """What holds with a baseline policy that demands ``floor``: all that either demands, and the approvers of both.
-
-    If the baseline policy names approvers, a profile may name only some of those. Without any of its own, all of them
-    may approve. An identity under another trusted root is another approver.
-
-    Raises:
-        PolicyConflict: the profile names another approver, or too few of them for the baseline policy's quorum.
-    """
-    others = sorted(map(str, set(own.approvers) - set(floor.approvers))) if floor.approvers else []
-    if others:
-        raise PolicyConflict(
-            "'requires_human_approval' names an approver who is not in the baseline policy",
-            found=others[0],
-            hint="Leave 'approvers' out to accept those of the baseline policy, or name some of them",
-            key="approvers",
-        )
-    if floor.approvers and own.trusted_root not in ("", floor.trusted_root):
-        raise PolicyConflict(
-            "'trusted_root' differs from the one in the baseline policy",
-            hint="Leave 'trusted_root' out: the one in the baseline policy is used",
-            key="trusted_root",
-        )
-    named = [each for each in (own, floor) if each.approvers]
-    return Approval(
-        everything=own.everything or floor.everything,
-        methods=(*own.methods, *floor.methods),
-        approvers=named[0].approvers if named else (),
-        quorum=max((each.quorum for each in named), default=1),
-        ttl=min((each.ttl for each in named), default=APPROVAL_TTL),
-        trusted_root=named[0].trusted_root if named else "",
-    )
 
 
 def _approvers(node: Node) -> tuple[Approver, ...]:

@@ -8,11 +8,9 @@ profile's normal form, so that a receipt names the baseline policy that held.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from affiant.errors import ConfigurationError
 from affiant.policy.canonical.strict_yaml import Mark, Node
@@ -23,11 +21,9 @@ from affiant.policy.loading.sections import read_egress, read_filesystem, read_p
 from affiant.policy.model.limits import NO_LIMITS
 from affiant.policy.model.profile import Approval, Policy, Rule
 from affiant.policy.normal_form import schema
-from affiant.policy.normal_form.digest import normal_form
+from affiant.policy.normal_form.digest import floor_digest
 
 __all__ = ["BaselinePolicy", "read_baseline"]
-
-_DOMAIN: Final = b"affiant.policy-floor/1\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +58,10 @@ def read_baseline(found: Mapping[str, Node], *, source: str) -> BaselinePolicy:
             code="policy.floor",
             where=f"{source}:1:1",
         )
-    digest = "sha384:" + hashlib.sha384(_DOMAIN + normal_form(policy)).hexdigest()
     limits = found.get("limits")
-    return BaselinePolicy(policy, digest, sections.places, None if limits is None else limits.mark)
+    return BaselinePolicy(
+        policy, floor_digest(policy), sections.places, None if limits is None else limits.mark
+    )
 
 
 def _approval(node: Node) -> Approval:

@@ -35,7 +35,7 @@ from affiant.policy.canonical.errors import (
 from affiant.policy.canonical.names import check_agent_name
 from affiant.policy.canonical.strict_yaml import MAX_BYTES, MapNode, Mark, Member, Node, ScalarNode, compose
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
-from affiant.policy.loading.approval_reading import merged_approval, read_approval
+from affiant.policy.loading.approval_reading import read_approval
 from affiant.policy.loading.baseline import BaselinePolicy, read_baseline
 from affiant.policy.loading.inline_tests import check_tests
 from affiant.policy.loading.limit_reading import read_limits
@@ -87,6 +87,7 @@ def load_profiles(
     *,
     source: str = "profiles.yaml",
     floor: bytes | None = None,
+    floor_source: str = "floor.yaml",
     hold_tests: HoldTests = check_tests,
 ) -> ProfileSet:
     """The profiles of a file.
@@ -94,7 +95,9 @@ def load_profiles(
     Args:
         data: the file's bytes, at most 1 MiB of UTF-8.
         source: the name that places in error messages begin with.
-        floor: the bytes of the file that ``floor:`` names (:func:`floor_file`), which holds only denials.
+        floor: the bytes of the baseline policy's file: the one that ``floor:`` names (:func:`floor_file`), or one that
+            the caller names.
+        floor_source: the name that places in it begin with, where the file names none.
         hold_tests: called once for each profile that has tests. Another than the default is for a command that reports
             all that do not hold; what it returns is to be looked at, not enforced.
 
@@ -112,7 +115,7 @@ def load_profiles(
             )
     denials = NO_BASELINE
     if floor is not None:
-        denials = load_baseline(floor, source=named or "floor.yaml")
+        denials = load_baseline(floor, source=named or floor_source)
     with _shown(data, source):
         profiles, work = {}, Work(MAX_WORK_OF_FILE, "the file")
         for name, mark, node in map(read_agent, agent_members(top)):
@@ -313,19 +316,6 @@ def _with_baseline(policy: Policy, floor: BaselinePolicy, sections: Sections) ->
     """``policy`` with the denials of ``floor``, and its digest."""
     if floor.digest is None:
         return policy
-    denials = floor.policy
     with at_approval(sections.found.get("requires_human_approval")):
-        approval = merged_approval(policy.approval, denials.approval)
-    return Policy(
-        tools=(*policy.tools, *denials.tools),
-        filesystem=(*policy.filesystem, *denials.filesystem),
-        egress=(*policy.egress, *denials.egress),
-        secrets=policy.secrets,
-        models=policy.models,
-        approval=approval,
-        resources=policy.resources,
-        floor=floor.digest,
-        limits=policy.limits.merged(denials.limits),
-        share=policy.share,
-        provider_tools=(*policy.provider_tools, *denials.provider_tools),
-    )
+        policy.approval.merged(floor.policy.approval)
+    return policy.merged(floor.policy, floor.digest)

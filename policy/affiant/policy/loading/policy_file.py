@@ -16,6 +16,7 @@ from affiant.errors import AffiantError, ConfigurationError
 from affiant.policy.canonical.errors import excerpt
 from affiant.policy.canonical.strict_yaml import MAX_BYTES
 from affiant.policy.loading.all_errors import every_refusal
+from affiant.policy.loading.baseline import BaselinePolicy
 from affiant.policy.loading.inline_tests import check_tests
 from affiant.policy.loading.load import (
     NO_BASELINE,
@@ -36,6 +37,7 @@ __all__ = [
     "PolicyFile",
     "policy_owners",
     "read_agent_names",
+    "read_baseline_file",
     "read_bounded",
     "read_one_profile",
     "read_policy_file",
@@ -71,38 +73,52 @@ def policy_owners(user: int, environ: Mapping[str, str]) -> frozenset[int]:
     return frozenset({0, user} | ({int(caller)} if caller.isascii() and caller.isdecimal() else set()))
 
 
-def read_refusals(path: Path) -> tuple[AffiantError, ...]:
+def read_refusals(path: Path, *, floor: Path | None = None) -> tuple[AffiantError, ...]:
     """Every independent error of a file with any owner (``all_errors``); none if it loads.
+
+    Args:
+        floor: as :func:`read_policy_file`.
 
     Raises:
         ``policy.file``: as :func:`read_profiles`.
     """
     data = _read(path, None)
     try:
-        floor = floor_file(data, source=path.name)
+        floor_file(data, source=path.name)
     except AffiantError:  # among those to be reported
-        floor = None
-    floor_data = None if floor is None else _read_baseline(path, data, floor, None)
-    return every_refusal(data, source=path.name, floor=floor_data)
+        return every_refusal(data, source=path.name)
+    try:
+        found = _baseline_of(path, data, floor, None)
+    except AffiantError as error:
+        if error.code == "policy.file":
+            raise
+        return (error,)
+    if found is None:
+        return every_refusal(data, source=path.name)
+    return every_refusal(data, source=path.name, floor=found.data, floor_source=found.path.name)
 
 
-def read_profiles(path: Path, *, hold_tests: HoldTests = check_tests) -> ProfileSet:
+def read_profiles(
+    path: Path, *, floor: Path | None = None, hold_tests: HoldTests = check_tests
+) -> ProfileSet:
     """The profiles of a file with any owner, for review only.
 
     Args:
+        floor: as :func:`read_policy_file`.
         hold_tests: as ``load_profiles``.
 
     Raises:
         ``policy.file``: a file is missing, unreadable or no regular file.
         MalformedError, ConfigurationError: as ``load_profiles``.
     """
-    return _policy_file(path, None, hold_tests).profiles
+    return _policy_file(path, floor, None, hold_tests).profiles
 
 
-def read_policy_file(path: Path, *, owners: frozenset[int] | None) -> PolicyFile:
-    """The file at ``path``, with the baseline policy that it names, from the same folder.
+def read_policy_file(path: Path, *, owners: frozenset[int] | None, floor: Path | None = None) -> PolicyFile:
+    """The file at ``path``, with the baseline policy that it names, from the same folder, or that the caller names.
 
     Args:
+        floor: the organisation's baseline policy. A file that names one itself must name the same.
         owners: user ids whose files are accepted (see :func:`policy_owners`), and only if no other user can write
             them. None: any owner, for review only.
 
@@ -110,7 +126,16 @@ def read_policy_file(path: Path, *, owners: frozenset[int] | None) -> PolicyFile
         ``policy.file``: a file is missing, unreadable, not a regular file, another user's, or writable by all.
         MalformedError, ConfigurationError: as ``load_profiles``.
     """
-    return _policy_file(path, owners, check_tests)
+    return _policy_file(path, floor, owners, check_tests)
+
+
+def read_baseline_file(path: Path, *, owners: frozenset[int] | None) -> BaselinePolicy:
+    """The baseline policy in the file at ``path``.
+
+    Raises:
+        ``policy.file``, MalformedError, ConfigurationError: as :func:`read_policy_file`.
+    """
+    return load_baseline(_read(path, owners), source=path.name)
 
 
 def read_agent_names(path: Path) -> tuple[str, ...]:
@@ -152,13 +177,50 @@ def read_bounded(path: Path) -> bytes:
     return _read(path, None)
 
 
-def _policy_file(path: Path, owners: frozenset[int] | None, hold_tests: HoldTests) -> PolicyFile:
+def _policy_file(
+    path: Path, floor: Path | None, owners: frozenset[int] | None, hold_tests: HoldTests
+) -> PolicyFile:
     data = _read(path, owners)
-    floor = floor_file(data, source=path.name)
-    floor_data = None if floor is None else _read_baseline(path, data, floor, owners)
-    profiles = load_profiles(data, source=path.name, floor=floor_data, hold_tests=hold_tests)
-    read = None if floor is None or floor_data is None else BaselineFile(path.parent / floor, floor_data)
-    return PolicyFile(data, profiles, read)
+    found = _baseline_of(path, data, floor, owners)
+    if found is None:
+        profiles = load_profiles(data, source=path.name, hold_tests=hold_tests)
+    else:
+        profiles = load_profiles(
+            data, source=path.name, floor=found.data, floor_source=found.path.name, hold_tests=hold_tests
+        )
+    return PolicyFile(data, profiles, found)
+
+
+def _baseline_of(
+    path: Path, data: bytes, floor: Path | None, owners: frozenset[int] | None
+) -> BaselineFile | None:
+    """The baseline policy of the file at ``path``: that which it names, or else ``floor``."""
+    named = floor_file(data, source=path.name)
+    own = (
+        None
+        if named is None
+        else BaselineFile(path.parent / named, _read_baseline(path, data, named, owners))
+    )
+    if floor is None:
+        return own
+    if floor.name == path.name:  # places in errors name files without their folders
+        raise ConfigurationError(
+            "the baseline policy has the same file name as the profile file",
+            code="policy.floor",
+            found=excerpt(floor.name),
+            hint="Rename one of the two",
+        )
+    given = BaselineFile(floor, _read(floor, owners))
+    baseline = load_baseline(given.data, source=floor.name)
+    if own is not None and load_baseline(own.data, source=own.path.name).digest != baseline.digest:
+        with at_baseline_key(data, source=path.name):
+            raise ConfigurationError(
+                f"the file names another baseline policy than the one given, {excerpt(floor.name)}",
+                code="policy.floor",
+                found=excerpt(own.path.name),
+                hint="Take 'floor' out of the file, or give that baseline policy",
+            )
+    return own or given
 
 
 def _read_baseline(path: Path, data: bytes, floor: str, owners: frozenset[int] | None) -> bytes:

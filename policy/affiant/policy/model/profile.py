@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple
@@ -500,6 +500,39 @@ class Approval:
         keys = frozenset(each for each in self.approvers if isinstance(each, str))
         return keys | self.identities.names
 
+    def merged(self, floor: Approval) -> Approval:
+        """What holds with a baseline policy that demands ``floor``: all that either demands, and the approvers of both.
+
+        If the baseline policy names approvers, a profile may name only some of those. Without any of its own, all of
+        them may approve. An identity under another trusted root is another approver.
+
+        Raises:
+            PolicyConflict: the profile names another approver, or too few of them for the baseline policy's quorum.
+        """
+        others = sorted(map(str, set(self.approvers) - set(floor.approvers))) if floor.approvers else []
+        if others:
+            raise PolicyConflict(
+                "'requires_human_approval' names an approver who is not in the baseline policy",
+                found=others[0],
+                hint="Leave 'approvers' out to accept those of the baseline policy, or name some of them",
+                key="approvers",
+            )
+        if floor.approvers and self.trusted_root not in ("", floor.trusted_root):
+            raise PolicyConflict(
+                "'trusted_root' differs from the one in the baseline policy",
+                hint="Leave 'trusted_root' out: the one in the baseline policy is used",
+                key="trusted_root",
+            )
+        named = [each for each in (self, floor) if each.approvers]
+        return Approval(
+            everything=self.everything or floor.everything,
+            methods=(*self.methods, *floor.methods),
+            approvers=named[0].approvers if named else (),
+            quorum=max((each.quorum for each in named), default=1),
+            ttl=min((each.ttl for each in named), default=APPROVAL_TTL),
+            trusted_root=named[0].trusted_root if named else "",
+        )
+
     def _check_trusted_root(self) -> None:
         by_identity = any(isinstance(each, ApproverIdentity) for each in self.approvers)
         if by_identity and not self.trusted_root:
@@ -587,6 +620,26 @@ class Policy:
         for section in SECTIONS:
             found |= {f"{section}/{at}": rule for at, rule in enumerate(getattr(self, section) or ())}
         return found
+
+    def merged(self, floor: Policy, digest: str) -> Policy:
+        """With the denials, limits, approvers and demands for approval of a baseline policy; again: the same.
+
+        Args:
+            floor: the baseline policy, which allows nothing. digest: its digest.
+
+        Raises:
+            PolicyConflict: as :meth:`Approval.merged`, or two rules contradict each other.
+        """
+        return replace(
+            self,
+            tools=(*self.tools, *floor.tools),
+            provider_tools=(*self.provider_tools, *floor.provider_tools),
+            filesystem=(*self.filesystem, *floor.filesystem),
+            egress=(*self.egress, *floor.egress),
+            approval=self.approval.merged(floor.approval),
+            limits=self.limits.merged(floor.limits),
+            floor=digest,
+        )
 
     def make_patterns(self, work: Work) -> None:
         """Make what judges each pattern, and count in ``work`` what that costs.

@@ -44,6 +44,7 @@ __all__ = [
     "arranged_form",
     "arranged_rule",
     "bounds_members",
+    "floor_digest",
     "inject_members",
     "normal_form",
     "policy_digest",
@@ -106,6 +107,11 @@ def _rule_bytes(rule: Rule) -> bytes:
 def policy_digest(form: bytes) -> str:
     """``sha384:<96 hex>`` of a normal form's bytes."""
     return "sha384:" + hashlib.sha384(SEMANTICS.encode("ascii") + b"\n" + form).hexdigest()
+
+
+def floor_digest(floor: Policy) -> str:
+    """``sha384:<96 hex>`` of a baseline policy."""
+    return "sha384:" + hashlib.sha384(b"affiant.policy-floor/1\n" + normal_form(floor)).hexdigest()
 
 
 def set_digest(digests: Mapping[str, str]) -> str:

@@ -1,9 +1,13 @@
-"""Writes text for terminals: wrapped entries with their place, aligned columns, bounded lists."""
+"""Writes text for terminals: wrapped entries with their place, aligned columns, bounded lists.
+
+An option that every command about profile files has is here too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
@@ -11,7 +15,23 @@ import click
 
 from affiant.command_line import printable
 
-__all__ = ["aligned", "bounded", "check_one_form", "counted", "entry_lines", "print_lines", "some"]
+__all__ = [
+    "aligned",
+    "bounded",
+    "check_one_form",
+    "counted",
+    "entry_lines",
+    "floor_option",
+    "print_lines",
+    "some",
+]
+
+floor_option = click.option(
+    "--floor",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The organisation's baseline policy: its denials, limits and approvers hold for every profile.",
+)
 
 _WIDTH: Final = 100
 _WIDEST: Final = 40

@@ -19,7 +19,7 @@ from affiant.policy.decision_log.log_input import log_lines, log_name
 from affiant.policy.decision_log.reader import RecordedDecision, read_decision
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import read_profiles
-from affiant.policy.rendering.terminal import aligned
+from affiant.policy.rendering.terminal import aligned, floor_option
 from affiant.policy.replay.members import decision_members, encoded
 from affiant.policy.replay.ocsf import ocsf_event
 from affiant.policy.replay.otel import otlp_logs
@@ -90,10 +90,12 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     help="Profile file that decided. It adds agent names to a gateway's log, and the lines of rules. Repeatable.",
 )
 @click.pass_context
+@floor_option
 def decisions_command(
     ctx: click.Context,
     /,
     *,
+    floor: Path | None,
     logs: tuple[Path, ...],
     form: str,
     as_json: bool,
@@ -118,7 +120,7 @@ def decisions_command(
     """
     if as_json and ctx.get_parameter_source("form") is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("--json and --format exclude each other: choose one")
-    known = KnownProfiles(*(read_profiles(file) for file in files))
+    known = KnownProfiles(*(read_profiles(file, floor=floor) for file in files))
     reading = _Reading(Choice(**{name: _chosen(value) for name, value in chosen.items()}), known)
     found = reading.of(logs)
     if as_json:

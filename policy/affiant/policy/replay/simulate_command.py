@@ -12,7 +12,7 @@ from affiant.policy.decision_log.log_input import recorded_in
 from affiant.policy.decision_log.reader import agents_of
 from affiant.policy.decision_log.simulation import simulate
 from affiant.policy.loading.policy_file import read_profiles
-from affiant.policy.rendering.terminal import check_one_form, print_lines
+from affiant.policy.rendering.terminal import check_one_form, floor_option, print_lines
 from affiant.policy.replay.simulation_report import (
     simulation_document,
     simulation_lines,
@@ -44,9 +44,11 @@ _FILE = click.Path(path_type=Path)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--markdown", is_flag=True, help="Print a table for a review's comment.")
+@floor_option
 def simulate_policy(
     new: Path,
     *,
+    floor: Path | None,
     logs: tuple[BinaryIO, ...],
     old: Path | None,
     fail_on: str | None,
@@ -70,8 +72,8 @@ def simulate_policy(
       affiant policy simulate --log decisions.jsonl after.yaml --markdown > comment.md
     """
     check_one_form(json=as_json, markdown=markdown)
-    profiles = read_profiles(new)
-    before = None if old is None else read_profiles(old)
+    profiles = read_profiles(new, floor=floor)
+    before = None if old is None else read_profiles(old, floor=floor)
     agents = agents_of(profiles if before is None else before)
     found = simulate(recorded_in(logs, agents=agents), profiles, old=before)
     several = len(logs) > 1

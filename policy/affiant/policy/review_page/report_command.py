@@ -15,6 +15,7 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.command_line import print_json, printable
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import PolicyFile, read_policy_file
+from affiant.policy.rendering.terminal import floor_option
 from affiant.report_files import keep_apart, write_report
 
 if TYPE_CHECKING:
@@ -52,9 +53,11 @@ _MAX_AGENTS: Final = 500
 @click.option(
     "--at", callback=timestamp_if_given, help="Print this time in the page: now, or RFC 3339 in UTC."
 )
+@floor_option
 def report(
     file: Path,
     *,
+    floor: Path | None,
     against: Path | None,
     agents: Sequence[str],
     output: Path,
@@ -86,8 +89,8 @@ def report(
         raise click.UsageError("--json and -o - both write to standard output: name a file with -o")
     if not force and output != _STANDARD_OUTPUT and output.is_file():
         raise click.UsageError(f"{printable(str(output))} exists already: --force replaces it")
-    found = read_policy_file(file, owners=None)
-    old = None if against is None else read_policy_file(against, owners=None)
+    found = read_policy_file(file, owners=None, floor=floor)
+    old = None if against is None else read_policy_file(against, owners=None, floor=floor)
     if output != _STANDARD_OUTPUT:
         keep_apart([output], inputs=_inputs((file, found), (against, old)))
     _check_size(found, agents)

@@ -13,6 +13,7 @@ import click
 from affiant.attestation.cli.log.sigstore_options import service_from, signing_options
 from affiant.command_line import print_json, printable
 from affiant.policy.loading.policy_file import read_policy_file
+from affiant.policy.rendering.terminal import floor_option
 
 if TYPE_CHECKING:
     from affiant.attestation.signatures.profiles.accepted_signers import ProfileSigner
@@ -30,8 +31,10 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @signing_options
 @click.option("-o", "--output", type=_FILE, help="File for the signature. Default: FILE.sig.json.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@floor_option
 def sign(
     *,
+    floor: Path | None,
     file: Path,
     key: Path | None,
     by_sigstore: bool,
@@ -75,7 +78,7 @@ def sign(
         raise click.UsageError("--trust-config and --identity-token belong to --sigstore")
     place = output or signature_place(file)
     with refusals(as_json=as_json):
-        profiles = read_policy_file(file, owners=None).profiles
+        profiles = read_policy_file(file, owners=None, floor=floor).profiles
         statement = signed_profiles(profiles).to_bytes()
         require_free(place)
         raw, signer = (

@@ -14,6 +14,7 @@ from affiant.attestation.cli.log.sigstore_options import believing_options, name
 from affiant.attestation.cli.options.timestamp_option import timestamp
 from affiant.command_line import print_json
 from affiant.policy.loading.policy_file import read_policy_file
+from affiant.policy.rendering.terminal import floor_option
 
 if TYPE_CHECKING:
     from affiant.attestation.signatures.profiles.verification import ProfileSignature, VerifiedSignature
@@ -42,8 +43,10 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
     help="Time at which the validity of --signers is checked. Default: now.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@floor_option
 def verify(
     *,
+    floor: Path | None,
     file: Path,
     signature: Path | None,
     key: Path | None,
@@ -89,7 +92,7 @@ def verify(
         by_named = (
             _by_list(signers, at) if signers is not None else _by_one(key, trusted_root, identity, issuer)
         )
-        profiles = read_policy_file(file, owners=None).profiles
+        profiles = read_policy_file(file, owners=None, floor=floor).profiles
         found = by_named(read_signature(signature or signature_place(file)))
         require_about(found.signed, profiles)
     if as_json:

@@ -15,7 +15,7 @@ from affiant.errors import AffiantError
 from affiant.policy.loading.inline_tests import PolicyTest, read_tests
 from affiant.policy.loading.policy_file import read_bounded, read_profiles
 from affiant.policy.loading.profile_set import ProfileSet
-from affiant.policy.rendering.terminal import check_one_form, print_lines
+from affiant.policy.rendering.terminal import check_one_form, floor_option, print_lines
 from affiant.policy.testing.coverage import coverage_of
 from affiant.policy.testing.external_tests import read_external_tests
 from affiant.policy.testing.mutation import JudgedMutant, judge_mutant, planned_mutants
@@ -59,10 +59,12 @@ _REPORT = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--markdown", is_flag=True, help="Print tables for a review's comment.")
 @click.option("--junit", type=_REPORT, help="Also write JUnit XML, for CI.")
+@floor_option
 def try_profiles(
     file: Path,
     tests: tuple[Path, ...],
     *,
+    floor: Path | None,
     coverage: bool,
     mutation: bool,
     fail_under: int | None,
@@ -88,9 +90,9 @@ def try_profiles(
     check_one_form(json=as_json, markdown=markdown)
     if fail_under is not None and not (coverage or mutation):
         raise click.UsageError("--fail-under needs --coverage or --mutation: add one of them")
-    keep_apart([junit], inputs=[file, *tests])
+    keep_apart([junit], inputs=[file, *tests, *([floor] if floor else [])])
     try:
-        profiles, found = _read(file, tests)
+        profiles, found = _read(file, floor, tests)
     except AffiantError as error:
         if as_json:
             print_json({"ok": False, "refused": error.to_json()})
@@ -112,11 +114,13 @@ def try_profiles(
         raise click.exceptions.Exit(EXIT_REFUSED)
 
 
-def _read(file: Path, others: Iterable[Path]) -> tuple[ProfileSet, Mapping[str, tuple[PolicyTest, ...]]]:
+def _read(
+    file: Path, floor: Path | None, others: Iterable[Path]
+) -> tuple[ProfileSet, Mapping[str, tuple[PolicyTest, ...]]]:
     """The profiles, and every test of each agent: its own first."""
     found: dict[str, tuple[PolicyTest, ...]] = {}
     profiles = read_profiles(
-        file, hold_tests=lambda agent, node, _: found.update({agent: tuple(read_tests(node))})
+        file, floor=floor, hold_tests=lambda agent, node, _: found.update({agent: tuple(read_tests(node))})
     )
     for path in others:
         more = read_external_tests(read_bounded(path), source=path.name, agents=profiles.profiles)

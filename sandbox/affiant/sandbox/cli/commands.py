@@ -78,6 +78,13 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     help="Permission profiles (YAML).",
 )
 @click.option(
+    "--floor",
+    type=_FILE,
+    envvar="AFFIANT_FLOOR",
+    show_envvar=True,
+    help="The organisation's baseline policy. Its denials, limits and approvers hold for the profile.",
+)
+@click.option(
     "--policy-signature",
     type=_FILE,
     help="A signature over --profile, for a gateway that demands one. Default: FILE.sig.json, if it is there.",
@@ -181,6 +188,7 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
 def run(
     *,
     profile: Path,
+    floor: Path | None,
     policy_signature: Path | None,
     agent: str,
     input_: str | None,
@@ -258,6 +266,7 @@ def run(
         vault=_vault(vault, vault_ca, vault_token_file),
         decisions=decisions,
         policy_signature=policy_signature,
+        floor=floor,
     )
     options = RunOptions(
         home=home,

@@ -32,6 +32,7 @@ from affiant.policy.diff.restriction import (
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import policy_owners, read_policy_file
 from affiant.policy.loading.profile_set import ProfileSet
+from affiant.policy.rendering.terminal import floor_option
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.session_note import SessionState
@@ -62,6 +63,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     type=_FILE,
     help="A signature over FILE, for a gateway that demands one. Default: FILE.sig.json, if it is there.",
 )
+@floor_option
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @json_option
 def narrow(
@@ -70,6 +72,7 @@ def narrow(
     name: str,
     file: Path,
     agent: str | None,
+    floor: Path | None,
     signature: Path | None,
     dry_run: bool,
     as_json: bool,
@@ -93,7 +96,7 @@ def narrow(
     """
     opened = open_home(home)
     _require_running(opened, name)
-    profiles = read_policy_file(file, owners=policy_owners(os.geteuid(), os.environ)).profiles
+    profiles = read_policy_file(file, owners=policy_owners(os.geteuid(), os.environ), floor=floor).profiles
     signed = read_profile_signature(signature, file, profiles)
     place = opened.session(name) / RESTRICTION_SOCKET
     change = _compared(asyncio.run(_in_force(place)), profiles, agent)

@@ -68,6 +68,7 @@ class SessionRequest:
         lease_s: how long the session may last, seconds.
         policy_signature: a signature over the profile file; None: the one beside it, if there is one. It is passed on
             to the gateway, which may demand one and knows whose counts; here it must be about this very file.
+        floor: the organisation's baseline policy, for a profile file that names none; approvers may come from it.
     """
 
     profile: Path
@@ -87,6 +88,7 @@ class SessionRequest:
     decisions: Path | None = None
     lease_s: int = 12 * 3600
     policy_signature: Path | None = None
+    floor: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +136,7 @@ def plan_session(
     Raises:
         MalformedError, ConfigurationError: as the module says; each code names the part at fault.
     """
-    file = read_policy_file(request.profile, owners=owners)
+    file = read_policy_file(request.profile, owners=owners, floor=request.floor)
     profile = file.profiles.profile(request.agent)
     signature = read_profile_signature(request.policy_signature, request.profile, file.profiles)
     roots = tuple(der for path in request.extra_roots for der in _read_roots(path))

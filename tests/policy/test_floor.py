@@ -1,0 +1,156 @@
+"""A baseline policy that the caller names: the published profiles run unchanged under it, approvals included."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from affiant.errors import AffiantError
+from affiant.policy.commands import policy
+from affiant.policy.decision.decide import Effect
+from affiant.policy.decision.questions import answer, parse_question
+from affiant.policy.lint.lint import lint_profile
+from affiant.policy.loading.load import load_baseline
+from affiant.policy.loading.policy_file import policy_owners, read_policy_file, read_profiles, read_refusals
+from affiant.policy.normal_form.digest import normal_form
+
+SEED = Path(__file__).parents[2] / "policy" / "profiles" / "seed-profiles.yaml"
+KEY = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
+FLOOR = f"tools: [{{deny: kubectl_delete}}]\nrequires_human_approval: {{approvers: [{KEY}]}}\n"
+ASKED = [
+    "tool:run_terraform",
+    'tool:kubectl_apply {"file": "a.yaml"}',
+    "POST https://api.cloud-provider.com/v1/x",
+    "secret:DEPLOY_KEY@api.cloud-provider.com",
+]
+
+
+@pytest.fixture
+def floor(tmp_path: Path) -> Path:
+    path = tmp_path / "org.yaml"
+    path.write_text(FLOOR)
+    return path
+
+
+def refused(path: Path, floor: Path) -> AffiantError:
+    with pytest.raises(AffiantError) as caught:
+        read_profiles(path, floor=floor)
+    return caught.value
+
+
+@pytest.mark.parametrize("request_text", ASKED)
+def test_the_published_deployment_agent_can_be_approved_and_is_always_denied_without_approvers(
+    floor: Path, request_text: str
+) -> None:
+    question = parse_question(request_text)
+    alone = answer(read_profiles(SEED).profile("deployment_agent").compiled, question)
+    assert (alone.effect, alone.reason) == (Effect.DENY, "approval_no_approver")
+    under = answer(read_profiles(SEED, floor=floor).profile("deployment_agent").compiled, question)
+    assert (under.effect, under.reason) == (Effect.ASK, "approval_required")
+
+
+def test_the_floors_digest_and_approvers_are_in_the_profiles_digest(floor: Path) -> None:
+    alone = read_profiles(SEED).profile("deployment_agent")
+    under = read_profiles(SEED, floor=floor).profile("deployment_agent")
+    assert under.policy.floor == load_baseline(FLOOR.encode(), source="org.yaml").digest
+    assert json.loads(under.normal_form)["approval"]["approvers"] == [KEY]
+    assert under.digest != alone.digest
+
+
+def test_it_is_the_profile_that_the_file_would_have_if_it_named_that_floor(
+    floor: Path, tmp_path: Path
+) -> None:
+    named = tmp_path / "named.yaml"
+    named.write_text(f"floor: org.yaml\n{SEED.read_text()}")
+    assert read_profiles(named).profiles["deployment_agent"].digest == (
+        read_profiles(SEED, floor=floor).profiles["deployment_agent"].digest
+    )
+    assert read_profiles(named, floor=floor).digest == read_profiles(named).digest
+
+
+def test_a_file_that_names_another_floor_is_rejected_where_it_names_it(floor: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text("tools: [{deny: rm}]")
+    file = tmp_path / "p.yaml"
+    file.write_text("floor: other.yaml\nagent_configs: {dev: {tools: [a]}}\n")
+    error = refused(file, floor)
+    assert (error.code, error.where) == ("policy.floor", "p.yaml:1:8")
+    assert [each.code for each in read_refusals(file, floor=floor)] == ["policy.floor"]
+
+
+def test_two_files_of_one_name_are_rejected_because_places_would_be_ambiguous(
+    floor: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a").mkdir()
+    file = tmp_path / "a" / "org.yaml"
+    file.write_text("agent_configs: {dev: {}}")
+    assert refused(file, floor).code == "policy.floor"
+
+
+def test_an_error_in_the_floor_has_its_place_there(floor: Path) -> None:
+    floor.write_text("tools: [run]\n")
+    error = refused(SEED, floor)
+    assert (error.code, error.where) == ("policy.floor", "org.yaml:1:9")
+
+
+def test_a_floor_that_others_can_write_is_not_enforced(floor: Path) -> None:
+    floor.chmod(0o666)
+    with pytest.raises(AffiantError) as caught:
+        read_policy_file(SEED, owners=policy_owners(os.geteuid(), {}), floor=floor)
+    assert caught.value.code == "policy.file"
+
+
+def test_merging_it_again_changes_nothing(floor: Path) -> None:
+    baseline = load_baseline(floor.read_bytes(), source="org.yaml")
+    assert baseline.digest is not None
+    for profile in read_profiles(SEED, floor=floor).profiles.values():
+        again = profile.policy.merged(baseline.policy, baseline.digest)
+        assert normal_form(again) == profile.normal_form
+
+
+def test_lint_no_longer_misses_an_approver(floor: Path) -> None:
+    codes = {
+        found.code for found in lint_profile(read_profiles(SEED, floor=floor).profile("deployment_agent"))
+    }
+    assert "approval_no_approver" not in codes
+
+
+COMMANDS = {
+    "can": ["can", str(SEED), "deployment_agent"],
+    "who-can": ["who-can", str(SEED), "tool:run_terraform"],
+    "lint": ["lint", str(SEED)],
+    "digest": ["digest", str(SEED), "deployment_agent"],
+    "show": ["show", str(SEED), "deployment_agent"],
+    "explain": ["explain", str(SEED), "deployment_agent", "tool:run_terraform"],
+    "diff": ["diff", str(SEED), str(SEED)],
+    "test": ["test", str(SEED)],
+    "compile": ["compile", str(SEED), "log_analyzer", "--target", "srt"],
+    "rule": ["rule", str(SEED), "tools/0", "--agent", "deployment_agent"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_about_a_profile_file_takes_a_floor(floor: Path, name: str) -> None:
+    result = CliRunner().invoke(policy, [*COMMANDS[name], "--floor", str(floor)])
+    assert "Usage" not in result.output, result.output
+    missing = CliRunner().invoke(policy, [*COMMANDS[name], "--floor", "/nowhere/org.yaml"])
+    assert missing.exit_code != 0, "it is read"
+
+
+def test_can_names_the_approver_and_explain_says_that_approval_is_needed(floor: Path) -> None:
+    run = CliRunner().invoke
+    assert KEY in run(policy, ["can", str(SEED), "deployment_agent", "--floor", str(floor)]).output
+    explained = run(
+        policy, ["explain", str(SEED), "deployment_agent", ASKED[2], "--floor", str(floor), "--json"]
+    )
+    assert json.loads(explained.output)["reason"] == "approval_required"
+
+
+def test_a_page_shows_the_floors_source(floor: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    result = CliRunner().invoke(policy, ["report", str(SEED), "--floor", str(floor), "-o", str(page)])
+    assert result.exit_code == 0, result.output
+    assert "org.yaml" in page.read_text()
