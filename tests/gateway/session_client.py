@@ -44,6 +44,7 @@ from affiant.attestation.statements.manifest import (
 )
 from affiant.attestation.statements.statement import parse_statement, report_data, session_statement
 from affiant.attestation.tdx.event_log.eventlog import Event, EventLog, LoggedEvent, parse_event_log
+from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.session.binding import new_session_id
 
@@ -187,13 +188,14 @@ def draft(
     *,
     profile: bytes = PROFILE,
     agent: str = "tester",
+    policy: CompiledPolicy | None = None,
     openings: X25519PrivateKey | None = None,
     nonce: str | None = None,
     **changes: object,
 ) -> Draft:
-    """An admission that is in order, but for ``changes``."""
+    """An admission that is in order, but for ``changes``; ``policy``: in place of the profile's own."""
     profiles = load_profiles(profile)
-    chosen = profiles.profile(agent)
+    chosen = policy or profiles.profile(agent).compiled
     config = parse_gateway_config(gateway.config)
     manifest = make_manifest(
         cls="simulated",

@@ -48,6 +48,7 @@ const CONFIG = {
     witnesses: { array: { text: 4096 }, least: 1, most: 256 },
     erasure_authorities: { array: JWK, least: 1, most: 16 },
     profile_signers: { any: true },
+    floor: { pattern: "sha384:[0-9a-f]{96}" },
   },
 };
 

@@ -12,6 +12,10 @@ __all__ = ["ERROR_CODES"]
 
 ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "admission.expired": ("NotFreshError", "An activation or a statement that has expired."),
+    "admission.floor": (
+        "NotAllowedError",
+        "A session's profile does not contain the baseline policy of this gateway.",
+    ),
     "admission.isolation": (
         "NotAllowedError",
         "A session's activation names a weaker isolation than its manifest demands.",

@@ -323,6 +323,20 @@ def test_profile_signers_of_a_configuration_are_read_alike(probe: Probe) -> None
     assert sum("ok" in answer for answer in answers) == 6
 
 
+def test_the_baseline_policy_of_a_configuration_is_read_alike(probe: Probe) -> None:
+    plain = make_gateway_config(
+        iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]
+    )
+    members = json.loads(plain.raw)
+    good = "sha384:" + "0a" * 48
+    bad = ["sha256:" + "0" * 64, good.upper(), good + "0", good + "\n", "", None, 5, [good]]
+    files = [canonical({**members, "floor": each}) for each in (good, *bad)]
+    answers = probe([question("config", data) for data in files])
+    for data, answer in zip(files, answers, strict=True):
+        assert answer == answered(lambda data=data: parse_gateway_config(data).digest), data
+    assert [("ok" in answer) for answer in answers] == [True] + [False] * len(bad)
+
+
 def test_folders_of_tool_servers_are_read_alike(probe: Probe) -> None:
     plain = make_gateway_config(
         iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]

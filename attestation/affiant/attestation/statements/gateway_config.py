@@ -123,6 +123,7 @@ _SHAPE: Final = Obj(
             Obj({"crv": Const("P-256"), "kty": Const("EC"), "x": Text(43), "y": Text(43)}), least=1, most=16
         ),
         "profile_signers": _Signers(),
+        "floor": Pattern("sha384:[0-9a-f]{96}", "a baseline policy's digest"),
     },
 )
 
@@ -200,6 +201,8 @@ class GatewayConfig:
     """One of whom must have signed a session's profile, or it is not admitted; nobody: it need not be signed."""
     mcp_servers: tuple[MCPServerConfig, ...] = ()
     """Servers of tools; none: there is no tool gate."""
+    floor: str | None = None
+    """Digest of the baseline policy that each session's profile must contain; None: any profile."""
 
     @property
     def digest(self) -> str:
@@ -239,6 +242,7 @@ def make_gateway_config(
     erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
     profile_signers: Sequence[AcceptedSigner] = (),
     mcp_servers: Sequence[MCPServerConfig] = (),
+    floor: str | None = None,
 ) -> GatewayConfig:
     """A configuration from its parts, checked like one that was read.
 
@@ -246,6 +250,7 @@ def make_gateway_config(
         witnesses: a C2SP tlog-policy file's text: each witness with its URL, and a quorum. Comments and
             ``log`` lines are left out: a gateway's witnesses are asked about its own log.
         profile_signers: one of whom must have signed a session's profile; nobody: it need not be signed.
+        floor: digest of the baseline policy that each session's profile must contain.
     """
     return parse_gateway_config(
         canonical(
@@ -258,6 +263,7 @@ def make_gateway_config(
                 ),
                 **({"profile_signers": signers_document(profile_signers)} if profile_signers else {}),
                 **({"mcp_servers": [server.to_json() for server in mcp_servers]} if mcp_servers else {}),
+                **({} if floor is None else {"floor": floor}),
                 "typ": "affiant-gateway-config/1",
                 "iss": iss,
                 "cls": cls,
@@ -289,6 +295,7 @@ def local_gateway_config(
     erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
     profile_signers: Sequence[AcceptedSigner] = (),
     mcp_servers: Sequence[MCPServerConfig] = (),
+    floor: str | None = None,
 ) -> GatewayConfig:
     """The configuration of the gateway that ``affiant run`` starts: the same bytes for the same arguments, so
     that a trust file can name its digest before it runs."""
@@ -302,6 +309,7 @@ def local_gateway_config(
         erasure_authorities=erasure_authorities,
         profile_signers=profile_signers,
         mcp_servers=mcp_servers,
+        floor=floor,
     )
 
 
@@ -338,6 +346,7 @@ def parse_gateway_config(raw: bytes) -> GatewayConfig:
         erasure_authorities=_authorities(value.get("erasure_authorities", ())),
         profile_signers=parse_signers(value["profile_signers"]) if "profile_signers" in value else (),
         mcp_servers=_mcp_servers(value.get("mcp_servers", ())),
+        floor=value.get("floor"),
     )
 
 

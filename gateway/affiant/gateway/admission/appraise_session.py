@@ -66,6 +66,8 @@ from affiant.attestation.tdx.verify.verify import VerifiedQuote, verify_quote
 from affiant.errors import MalformedError, NotAllowedError, NotAuthenticError, NotFreshError
 from affiant.gateway.sessions.sessions import Admitted
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
+from affiant.policy.model.profile import Policy
+from affiant.policy.normal_form.digest import floor_digest, holds_floor
 from affiant.policy.signing.signatures import require_profile
 
 __all__ = ["AdmissionRequest", "Appraiser", "parse_admission_request"]
@@ -119,6 +121,7 @@ class Appraiser:
         keyset_digest: of this gateway's own keyset.
         build: digest of the release that judges.
         cache: verified certificate chains; time and revocation are judged at each use.
+        floor: the baseline policy that the configuration names.
     """
 
     config: GatewayConfig
@@ -127,6 +130,7 @@ class Appraiser:
     ear: Signer
     build: str
     cache: VerificationCache
+    floor: Policy | None = None
 
     def appraise(
         self,
@@ -207,6 +211,14 @@ class Appraiser:
         if restrictions:
             profile, file = restrictions[-1].profile_digest, restrictions[-1].file_digest
         _same("profile", request.policy.digest, profile)
+        if self.floor is not None and not holds_floor(request.policy.policy, self.floor):
+            raise NotAllowedError(
+                "this gateway admits only profiles that contain its organisation's baseline policy",
+                expected=floor_digest(self.floor),
+                found=request.policy.policy.floor,
+                hint="Give the file of that baseline policy to affiant run",
+                code="admission.floor",
+            )
         if request.signature is not None:
             require_profile(request.signature.claimed, request.policy, file_digest=file)
         elif self.config.profile_signers:

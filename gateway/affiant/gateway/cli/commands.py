@@ -101,6 +101,12 @@ _signers = click.option(
     metavar="FILE",
     help="Admit no session unless one of these has signed its profile; see `affiant policy sign`.",
 )
+_floor = click.option(
+    "--floor",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Admit no session unless its profile contains this baseline policy.",
+)
 _mcp_servers = click.option(
     "--mcp-servers",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -126,6 +132,7 @@ def gateway() -> None:
 @_witnesses
 @_authority
 @_signers
+@_floor
 @_mcp_servers
 @click.option(
     "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
@@ -181,6 +188,7 @@ def serve(
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
     profile_signers: Path | None,
+    floor: Path | None,
     mcp_servers: Path | None,
     ready_fd: int | None,
     user: int | None,
@@ -225,6 +233,7 @@ def serve(
         witnesses=witnesses,
         erasure_authorities=erasure_authority,
         profile_signers=profile_signers,
+        floor=floor,
         log_objects=log_objects,
         mcp_servers=mcp_servers,
         decisions=None if decisions is None else decisions.absolute(),
@@ -242,6 +251,7 @@ def serve(
 @_witnesses
 @_authority
 @_signers
+@_floor
 @_mcp_servers
 @_json
 def config(
@@ -254,6 +264,7 @@ def config(
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
     profile_signers: Path | None,
+    floor: Path | None,
     mcp_servers: Path | None,
     as_json: bool,
 ) -> None:
@@ -274,6 +285,7 @@ def config(
         witnesses=witnesses,
         erasure_authorities=erasure_authority,
         profile_signers=profile_signers,
+        floor=floor,
         mcp_servers=mcp_servers,
     )
     if as_json:

@@ -24,6 +24,9 @@ from affiant.gateway.upstream.http1 import Timeouts
 from affiant.gateway.upstream.openai_upstream import Credentials
 from affiant.gateway.upstream.priority_band import QueueBounds
 from affiant.gateway.wire.bodies import least_memory
+from affiant.policy.model.profile import Policy
+from affiant.policy.normal_form.digest import floor_digest, normal_form
+from affiant.policy.normal_form.reader import read_normal_form
 from affiant.secrets.names.value import SecretValue
 
 __all__ = ["BODIES_MAX", "Settings", "encode_settings", "parse_settings"]
@@ -48,6 +51,7 @@ class Settings:
         credentials: by upstream id. mcp_credentials: by the id of a tool server.
         mcp_secrets: values that tool servers were given in their environment: none of their answers may hold one.
         path_copies: the folder for copies of what tool servers may read; None: there are none.
+        floor: the baseline policy that the configuration names by its digest.
         sessions_max: open sessions at once. connections_max: connections and requests at once.
         bodies_max: bytes that all request bodies together may hold, at least :func:`~.bodies.least_memory`; a
             request under way takes up to three times its body: as received, as rewritten, as sent.
@@ -72,6 +76,7 @@ class Settings:
     mcp_credentials: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
     mcp_secrets: tuple[SecretValue, ...] = field(default=(), repr=False)
     path_copies: Path | None = None
+    floor: Policy | None = None
     timeouts: Timeouts = field(default_factory=Timeouts)
     sessions_max: int = 256
     connections_max: int = 2048
@@ -96,6 +101,14 @@ class Settings:
         if self.reference.cls.value != self.config.cls:
             raise ConfigurationError(
                 "the classes of configuration and reference values differ", code="gateway.settings"
+            )
+        floor = None if self.floor is None else floor_digest(self.floor)
+        if floor != self.config.floor:
+            raise ConfigurationError(
+                "the baseline policy is not that of the configuration",
+                expected=self.config.floor,
+                found=floor,
+                code="gateway.settings",
             )
         if self.bodies_max < least_memory(self.config.body_max):
             raise ConfigurationError(
@@ -126,6 +139,7 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mcp_servers: dict[str, _Upstream]
     mcp_secrets: list[str]
     path_copies: str | None
+    floor: str | None
     bodies_max: int
     drain_s: int
     silent_s: int
@@ -151,6 +165,7 @@ def encode_settings(settings: Settings) -> bytes:
             mcp_servers={name: _encode(entry) for name, entry in settings.mcp_credentials.items()},
             mcp_secrets=[b64u(value.reveal()) for value in settings.mcp_secrets],
             path_copies=None if settings.path_copies is None else str(settings.path_copies),
+            floor=None if settings.floor is None else b64u(normal_form(settings.floor)),
             bodies_max=settings.bodies_max,
             drain_s=settings.drain_s,
             silent_s=settings.silent_s,
@@ -190,6 +205,7 @@ def parse_settings(data: bytes) -> Settings:
         mcp_credentials={name: _decode(entry) for name, entry in document.mcp_servers.items()},
         mcp_secrets=tuple(SecretValue(from_b64u(value)) for value in document.mcp_secrets),
         path_copies=None if document.path_copies is None else Path(document.path_copies),
+        floor=None if document.floor is None else read_normal_form(from_b64u(document.floor)),
         bodies_max=document.bodies_max,
         drain_s=document.drain_s,
         silent_s=document.silent_s,

@@ -19,6 +19,8 @@ from affiant.attestation.signatures.profiles.accepted_signers import (
     parse_signers_file,
 )
 from affiant.errors import ConfigurationError, MalformedError
+from affiant.policy.loading.baseline import BaselinePolicy
+from affiant.policy.loading.policy_file import read_baseline_file
 
 __all__ = ["Named", "read_named"]
 
@@ -26,20 +28,32 @@ __all__ = ["Named", "read_named"]
 @dataclass(frozen=True, slots=True)
 class Named:
     """``authorities``: whose orders to erase and to hold are carried out. ``signers``: one of whom must have signed a
-    session's profile; none: it need not be signed."""
+    session's profile; none: it need not be signed. ``floor``: what every session's profile must contain."""
 
     authorities: tuple[ec.EllipticCurvePublicKey, ...]
     signers: tuple[AcceptedSigner, ...]
+    floor: BaselinePolicy | None = None
 
 
-def read_named(authorities: Sequence[Path], signers: Path | None) -> Named:
-    """Those whom the files name.
+def read_named(
+    authorities: Sequence[Path],
+    signers: Path | None,
+    floor: Path | None = None,
+    *,
+    owners: frozenset[int] | None = None,
+) -> Named:
+    """Those whom the files name, and the baseline policy of the organisation.
+
+    Args:
+        owners: users whose baseline policy may be enforced (``policy_owners``); None: anyone's.
 
     Raises:
         ``gateway.settings``: a file cannot be read, or holds no authority's key.
         SignersInvalid: it is no list of signers.
+        ``policy.file``, ``policy.floor``: the baseline policy cannot be read, or is none.
     """
-    return Named(_authorities(authorities), _signers(signers))
+    baseline = None if floor is None else read_baseline_file(floor, owners=owners)
+    return Named(_authorities(authorities), _signers(signers), baseline)
 
 
 def _signers(path: Path | None) -> tuple[AcceptedSigner, ...]:

@@ -59,6 +59,7 @@ from affiant.gateway.tool_servers.servers_file import ToolServers, read_tool_ser
 from affiant.gateway.tool_servers.stdio_host import served_commands
 from affiant.gateway.upstream.openai_upstream import Credentials
 from affiant.policy.decision_log.rotation import Rotation
+from affiant.policy.loading.policy_file import policy_owners
 from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.names.source import parse_reference
 from affiant.secrets.names.value import SecretValue
@@ -111,6 +112,7 @@ class Launch:
         witnesses: who must cosign the log.
         erasure_authorities: files with the public keys of those whose orders to erase and to hold are carried out.
         profile_signers: a file of those one of whom must have signed a session's profile; None: no signature is needed.
+        floor: the file of the organisation's baseline policy, which each session's profile must contain.
         decisions: a file to which each decision of a profile is appended; None: nowhere.
         rotation: when that file is set aside, and how many such are kept. Not of the configuration, which is measured.
         log_objects: where the log's copy is kept, ``s3://bucket/prefix`` or ``file:///folder``; None: nowhere.
@@ -128,6 +130,7 @@ class Launch:
     witnesses: WitnessChoice = "self"
     erasure_authorities: tuple[Path, ...] = ()
     profile_signers: Path | None = None
+    floor: Path | None = None
     log_objects: str | None = None
     mcp_servers: Path | None = None
     decisions: Path | None = None
@@ -187,6 +190,7 @@ def planned_config(
     witnesses: WitnessChoice = "self",
     erasure_authorities: Sequence[Path] = (),
     profile_signers: Path | None = None,
+    floor: Path | None = None,
     mcp_servers: Path | None = None,
 ) -> GatewayConfig:
     """The configuration that a gateway of this state folder would serve with; nothing is started.
@@ -196,7 +200,7 @@ def planned_config(
     """
     _, reference = simulated_reference(home, now=now, random_bytes=random_bytes)
     own = own_witness(home, random_bytes=random_bytes) if witnesses == "self" else None
-    named = read_named(erasure_authorities, profile_signers)
+    named = read_named(erasure_authorities, profile_signers, floor)
     tools = _tool_servers(mcp_servers).configs
     return _config(parse_reference_values(reference), choices, witnesses, own, named, tools=tools)
 
@@ -233,6 +237,7 @@ def _config(
             witnesses=policy,
             erasure_authorities=named.authorities,
             profile_signers=named.signers,
+            floor=None if named.floor is None else named.floor.digest,
             mcp_servers=tools,
         )
     except (ShapeMismatch, JSONError) as error:
@@ -264,6 +269,7 @@ def _config_under(
             witnesses=text,
             erasure_authorities=named.authorities,
             profile_signers=named.signers,
+            floor=None if named.floor is None else named.floor.digest,
             mcp_servers=tools,
         )
     except ShapeMismatch as error:
@@ -316,7 +322,8 @@ def launch_gateway(launch: Launch) -> int:
     release = load_release()
     reference = parse_reference_values(reference_values(release, platform.root()))
     own = own_witness(launch.home, random_bytes=os.urandom) if launch.witnesses == "self" else None
-    named = read_named(launch.erasure_authorities, launch.profile_signers)
+    owners = policy_owners(os.geteuid(), os.environ)
+    named = read_named(launch.erasure_authorities, launch.profile_signers, launch.floor, owners=owners)
     tools = _tool_servers(launch.mcp_servers)
     config = _config(reference, launch.upstreams, launch.witnesses, own, named, tools=tools.configs)
     environments = _environments(launch, config)
@@ -328,6 +335,7 @@ def launch_gateway(launch: Launch) -> int:
         reference=reference,
         collateral=platform.collateral(),
         boot_log=platform.boot_log(Image.GATEWAY),
+        floor=None if named.floor is None else named.floor.policy,
         build=release.images[Image.GATEWAY].digest,
         credentials=_credentials(launch, config),
         mcp_credentials=_tool_credentials(launch, config, tools.roots or {}),

@@ -290,6 +290,7 @@ def _admissions(
             ear=keyset.ear,
             build=settings.build,
             cache=VerificationCache(),
+            floor=settings.floor,
         ),
         collateral=CollateralFile(settings.store / COLLATERAL_NAME, settings.collateral),
         clock=ambient.clock,

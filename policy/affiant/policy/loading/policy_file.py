@@ -218,7 +218,7 @@ def _baseline_of(
                 f"the file names another baseline policy than the one given, {excerpt(floor.name)}",
                 code="policy.floor",
                 found=excerpt(own.path.name),
-                hint="Take 'floor' out of the file, or give that baseline policy",
+                hint="Remove that line from the file, or give the same baseline policy",
             )
     return own or given
 

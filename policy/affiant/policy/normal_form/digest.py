@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 
 from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.signatures.approvers.identities import ApproverIdentity
+from affiant.policy.canonical.errors import PolicyConflict
 from affiant.policy.model.limits import NO_LIMITS, Bounds, EgressLimits, Limits, tightest
 from affiant.policy.model.profile import (
     Approval,
@@ -45,6 +46,7 @@ __all__ = [
     "arranged_rule",
     "bounds_members",
     "floor_digest",
+    "holds_floor",
     "inject_members",
     "normal_form",
     "policy_digest",
@@ -112,6 +114,16 @@ def policy_digest(form: bytes) -> str:
 def floor_digest(floor: Policy) -> str:
     """``sha384:<96 hex>`` of a baseline policy."""
     return "sha384:" + hashlib.sha384(b"affiant.policy-floor/1\n" + normal_form(floor)).hexdigest()
+
+
+def holds_floor(policy: Policy, floor: Policy) -> bool:
+    """Whether a baseline policy is merged into ``policy``: it has its digest, and merging it again changes nothing."""
+    digest = floor_digest(floor)
+    try:
+        again = policy.merged(floor, digest)
+    except PolicyConflict:
+        return False
+    return policy.floor == digest and normal_form(again) == normal_form(policy)
 
 
 def set_digest(digests: Mapping[str, str]) -> str:
