@@ -118,3 +118,21 @@ def test_a_genuine_quote_with_its_genuine_log(vectors: Any) -> None:
     assert "replays to RTMR0, RTMR1, RTMR2, RTMR3" in " ".join(result.output.split())
     result = run("verify", *arguments, "--event-log", root / "eventlog/dstack_16cpu.reordered.json")
     assert result.exit_code == 20
+
+
+@pytest.mark.parametrize("name", ["dstack_16cpu", "nearai_gateway"])
+def test_the_lite_form_of_a_genuine_log_replays_to_its_genuine_quote(
+    vectors: Any, tmp_path: Path, name: str
+) -> None:
+    """As dstack's agent hands it out: boot events without payload, runtime events without digest."""
+    log, quote = vectors.root / f"eventlog/{name}.json", vectors.root / f"quotes/{name}_v4.bin"
+    lite = [
+        {**entry, "digest": ""} if entry["imr"] == 3 else {**entry, "event_payload": ""}
+        for entry in json.loads(log.read_text())
+    ]
+    (tmp_path / "lite.json").write_text(json.dumps(lite))
+    result = run("eventlog", tmp_path / "lite.json", "--quote", quote)
+    assert result.exit_code == 0, result.output
+    lite[-1]["event_payload"] += "00"
+    (tmp_path / "changed.json").write_text(json.dumps(lite))
+    assert run("eventlog", tmp_path / "changed.json", "--quote", quote).exit_code != 0

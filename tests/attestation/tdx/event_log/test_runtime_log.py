@@ -85,6 +85,38 @@ def test_tcg_events_of_the_other_registers_are_hashed_again() -> None:
         parse_runtime_log(array(tcg(0, 0x4, bytes(4), sha384(b"?"))))
 
 
+def lite(entry: dict[str, Any]) -> dict[str, Any]:
+    """As dstack's agent hands it out: a boot event without payload, a runtime event without digest."""
+    return {**entry, "digest": ""} if entry["imr"] == 3 else {**entry, "event_payload": ""}
+
+
+def test_a_lite_log_replays_to_what_the_whole_log_replays_to() -> None:
+    entries = [tcg(0, 0x4, bytes(4)), tcg(0, 0xA, b"ACPI DATA", sha384(b"a table")), tcg(1, 0x3, b"x")]
+    entries += [tcg(2, 0x80000002, b"a variable", sha384(b"a variable")), runtime("app-id", b"\1" * 20)]
+    whole, less = (parse_runtime_log(array(*told)) for told in (entries, map(lite, entries)))
+    assert less.replay() == whole.replay()
+    assert [event.binding for event in less.events] == [
+        Binding.DIGEST,
+        Binding.DIGEST,
+        Binding.NONE,
+        Binding.DIGEST,
+        Binding.CONTENT,
+    ]
+    assert less.events[-1] == whole.events[-1]
+
+
+def test_what_a_lite_log_leaves_out_does_not_open_another_log() -> None:
+    said = lite(runtime("compose-hash", b"\1" * 32))
+    changed = parse_runtime_log(array({**said, "event_payload": "02" * 32}))
+    assert changed.replay() != parse_runtime_log(array(said)).replay()
+    with raises_code("eventlog.preimage"):  # a runtime event keeps its payload
+        parse_runtime_log(array(runtime("compose-hash", b"\1" * 32, event_payload="")))
+    with raises_code("eventlog.malformed"):  # a boot event keeps its digest
+        parse_runtime_log(array(tcg(0, 0x4, bytes(4)) | {"digest": ""}))
+    with raises_code("eventlog.ambiguous"):
+        parse_runtime_log(array(runtime("a:b", digest="")))
+
+
 def test_a_name_beside_a_tcg_event_is_not_shown_because_nothing_covers_it() -> None:
     entry = tcg(0, 0x4, bytes(4)) | {"event": "everything is fine"}
     assert parse_runtime_log(array(entry)).events[0].name == ""

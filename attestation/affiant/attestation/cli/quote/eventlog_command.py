@@ -32,8 +32,9 @@ __all__ = ["eventlog"]
 def eventlog(file: Path, *, quote_path: Path | None, as_json: bool) -> None:
     """Replay an event log to RTMR0-3, and show which events' contents are proven.
 
-    FILE is a CCEL table (TCG2), the JSON array of dstack's guest agent, or an affiant-eventlog/1 document. Contents
-    are hashed again where the format permits. To appraise a log, give it to `affiant quote verify --event-log`.
+    FILE is a CCEL table (TCG2), the JSON array of dstack's guest agent (whole or lite), or an affiant-eventlog/1
+    document. Contents are hashed again where the format permits. To appraise a log, give it to `affiant quote verify
+    --event-log`.
 
     Exit codes: 0 it replays (with --quote: to the quote's registers), 1 it does not, or is refused, 2 usage.
 

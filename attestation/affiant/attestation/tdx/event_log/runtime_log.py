@@ -5,6 +5,10 @@ of RTMR3 is a *runtime event* of type 0x08000001, whose digest is SHA-384 of ``t
 ":" payload``. Three mistakes of verifiers in the field are refused by construction: a digest is recomputed from the
 very entry that is replayed; an entry of another type in RTMR3 has no business there; and a name with the delimiter
 in it would let one digest stand for several events.
+
+The agent's *lite* form says less, and is read too: an event of RTMR0 to 2 without payload, whose digest alone counts;
+and a runtime event without digest, which is recomputed like every other. What is left out of an entry can only make
+the replay fail: it never makes another log of it.
 """
 
 from __future__ import annotations
@@ -95,9 +99,12 @@ def _event(entry: object, *, where: str) -> MeasuredEvent:
     if not isinstance(name, str):
         raise MalformedError("event is no text", where=where, code="eventlog.malformed")
     digest = _hexadecimal(entry["digest"], where)
-    if len(digest) != 48:
+    if len(digest) != 48 and not (register == 3 and not digest):
         raise MalformedError(
-            "digest of another length", where=where, expected="48 bytes", code="eventlog.malformed"
+            "digest of another length",
+            where=where,
+            expected="48 bytes; none for a runtime event of the lite form",
+            code="eventlog.malformed",
         )
     content = _hexadecimal(entry["event_payload"], where)
     if (register == 3) != (number == RUNTIME_EVENT):
@@ -118,8 +125,13 @@ def _event(entry: object, *, where: str) -> MeasuredEvent:
         name=name_of_event(number, content),  # the entry's own name is in no digest
         content=content,
         digest=digest,
-        binding=bind_content(number, content, digest, where=where) if extends else Binding.NONE,
+        binding=_binding(number, content, digest, where=where) if extends else Binding.NONE,
     )
+
+
+def _binding(number: int, content: bytes, digest: bytes, *, where: str) -> Binding:
+    """As the event's type says; a payload that was left out shows nothing that could be held against the digest."""
+    return bind_content(number, content, digest, where=where) if content else Binding.DIGEST
 
 
 def _hexadecimal(value: object, where: str) -> bytes:
@@ -143,14 +155,15 @@ def _runtime_event(name: str, payload: bytes, digest: bytes, *, where: str) -> M
             "event holds a lone surrogate", where=where, code="eventlog.malformed"
         ) from error
     preimage = RUNTIME_EVENT.to_bytes(4, "little") + b":" + named + b":" + payload
-    if hashlib.sha384(preimage).digest() != digest:
+    recomputed = hashlib.sha384(preimage).digest()
+    if digest not in (b"", recomputed):
         raise NotAuthenticError(
             "a runtime event's name and payload are not what its digest was made of",
             where=where,
             found=repr(name[:40]),
             code="eventlog.preimage",
         )
-    return MeasuredEvent(3, RUNTIME_EVENT, "runtime event", name, payload, digest, Binding.CONTENT)
+    return MeasuredEvent(3, RUNTIME_EVENT, "runtime event", name, payload, recomputed, Binding.CONTENT)
 
 
 def _refuse_doubled(events: Iterable[MeasuredEvent]) -> None:
