@@ -221,6 +221,37 @@ def test_event_logs_are_replayed_and_planted_disagreements_found(write: Callable
         assert run(write(case("good", ACCEPTED), eventlogs=wrong)).exit_code == 2
 
 
+def test_registers_that_match_the_quote_are_compared_one_by_one(write: Callable[..., Path]) -> None:
+    folder = write(case("good", ACCEPTED))
+    cut = EventLog(log_of().entries[:-1])
+    (folder / "log.json").write_bytes(log_of().to_bytes())
+    (folder / "cut.json").write_bytes(cut.to_bytes())
+    same = [
+        one == other for one, other in zip(measured(cut).replay(), measured(log_of()).replay(), strict=True)
+    ]
+    assert same == [True, True, True, False]
+    as_it_is = [
+        {"file": "log.json", "quote": "quote.bin", "matches_quote": [True] * 4},
+        {"file": "cut.json", "quote": "quote.bin", "matches_quote": same},
+    ]
+    assert run(write(case("good", ACCEPTED), eventlogs=as_it_is)).exit_code == 0
+    planted = [
+        {"file": "log.json", "quote": "quote.bin", "matches_quote": same},
+        {"file": "cut.json", "quote": "quote.bin", "matches_quote": [True] * 4},
+        {"file": "cut.json", "quote": "quote.bin", "matches_quote": [False] * 4},
+    ]
+    document = json.loads(run(write(case("good", ACCEPTED), eventlogs=as_it_is + planted), "--json").output)
+    assert [each["id"] for each in document["disagreements"]] == ["log.json", "cut.json", "cut.json"]
+    for wrong in (
+        {"quote": "quote.bin", "matches_quote": [True] * 3},
+        {"quote": "quote.bin", "matches_quote": [1, 1, 1, 1]},
+        {"quote": "quote.bin", "matches_quote": "all"},
+        {"matches_quote": [True] * 4},
+        {"quote": "quote.bin", "expected_accept": False, "matches_quote": [True] * 4},
+    ):
+        assert run(write(case("good", ACCEPTED), eventlogs=[{"file": "log.json", **wrong}])).exit_code == 2
+
+
 def test_the_shared_collection_agrees_in_every_case() -> None:
     if not VECTORS.is_dir():
         pytest.skip(ABSENT)

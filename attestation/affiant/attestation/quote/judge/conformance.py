@@ -121,20 +121,41 @@ def _compare(folder: VectorFolder, case: QuoteCase) -> Result:
 
 
 def _compare_log(folder: VectorFolder, case: EventLogCase) -> Result:
-    def outcome(log: MeasuredLog | None) -> Outcome:
-        agrees = (log is not None) == case.accepted
-        if log is not None and case.accepted:
-            agrees = all(log.replay()[rtmr] == value for rtmr, value in case.registers.items())
+    def outcome(replayed: _Replayed | None) -> Outcome:
+        agrees = (replayed is not None) == case.accepted
+        if replayed is not None and case.accepted:
+            agrees = replayed.matches == case.matches and all(
+                replayed.log.replay()[rtmr] == value for rtmr, value in case.registers.items()
+            )
         return Outcome.AGREES if agrees else Outcome.DISAGREES
 
     return _answered(
         case.identifier,
         "event logs",
-        "replays" if case.accepted else "refuses",
+        ("replays" + _matching(case.matches)) if case.accepted else "refuses",
         lambda: _replay(folder, case),
         outcome=outcome,
-        describe=lambda log: "replays to " + " ".join(value.hex()[:16] for value in log.replay()),
+        describe=lambda found: (
+            "replays to "
+            + " ".join(value.hex()[:16] for value in found.log.replay())
+            + _matching(found.matches)
+        ),
     )
+
+
+def _matching(matches: tuple[bool, ...] | None) -> str:
+    if matches is None:
+        return ""
+    equal = ", ".join(f"RTMR{rtmr}" for rtmr, same in enumerate(matches) if same)
+    return f", equal to the quote: {equal or 'none'}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """A log, and which registers replay to the quote's; None: the case does not say which must."""
+
+    log: MeasuredLog
+    matches: tuple[bool, ...] | None
 
 
 def _answered(
@@ -160,11 +181,15 @@ def _answered(
     return Result(identifier, group, outcome(answer), expected, found)
 
 
-def _replay(folder: VectorFolder, case: EventLogCase) -> MeasuredLog:
+def _replay(folder: VectorFolder, case: EventLogCase) -> _Replayed:
     log = parse_event_log_file(folder.read(case.identifier))
-    if case.quote is not None:
-        verify_replay(log, dissect_quote(read_quote_file(folder.read(case.quote)).data).body)
-    return log
+    if case.quote is None:
+        return _Replayed(log, None)
+    body = dissect_quote(read_quote_file(folder.read(case.quote)).data).body
+    if case.matches is None:
+        verify_replay(log, body)
+        return _Replayed(log, None)
+    return _Replayed(log, tuple(one == other for one, other in zip(log.replay(), body.rtmrs, strict=True)))
 
 
 def _judge(folder: VectorFolder, case: QuoteCase) -> VerifiedQuote:

@@ -74,6 +74,8 @@ class EventLogCase:
     accepted: bool
     registers: Mapping[int, bytes]
     """RTMR number -> what replay must give, for those that the collection lists."""
+    matches: tuple[bool, ...] | None = None
+    """Whether RTMR0 to 3 replay to the quote's, one by one; None: all that the log speaks of must."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +146,33 @@ def _event_log(entry: object, index: int) -> EventLogCase:
     accepted, registers = entry.get("expected_accept", True), entry.get("replay", {})
     if not isinstance(accepted, bool) or not isinstance(registers, dict):
         raise VectorFolderInvalid("not a verdict, or no registers", where=where)
+    quote = None if entry.get("quote") is None else _text(entry, "quote", where)
+    matches = _matches(entry.get("matches_quote"), where)
+    if matches is not None and (quote is None or not accepted):
+        raise VectorFolderInvalid(
+            "registers are compared with no quote, or of a log that must be rejected",
+            where=f"{where}.matches_quote",
+            expected="a log that is accepted, and its quote",
+        )
     return EventLogCase(
         identifier=_text(entry, "file", where),
-        quote=None if entry.get("quote") is None else _text(entry, "quote", where),
+        quote=quote,
         accepted=accepted,
         registers={
             _register(name, where): _register_value(value, where) for name, value in registers.items()
         },
+        matches=matches,
     )
+
+
+def _matches(value: object, where: str) -> tuple[bool, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or [type(each) for each in value] != [bool] * len(_REGISTERS):
+        raise VectorFolderInvalid(
+            "not four truth values", where=f"{where}.matches_quote", expected="one each for RTMR0 to RTMR3"
+        )
+    return tuple(value)
 
 
 def _register(name: str, where: str) -> int:
