@@ -32,6 +32,9 @@ COMMANDS: Final = {
         "sandbox.cli.session_commands:session", "List sessions; recover interrupted ones.", extra="sandbox"
     ),
     "verify": _Entry("attestation.cli.bundle.verify_command:verify", "Check a receipt bundle, offline."),
+    "verdict": _Entry(
+        "attestation.cli.bundle.verdict_commands:verdict", "Check signed verdicts: who found what."
+    ),
     "bundle": _Entry(
         "gateway.bundles.bundle_commands:bundle", "Export a period of a gateway; inspect a bundle."
     ),

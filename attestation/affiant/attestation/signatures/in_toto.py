@@ -14,6 +14,7 @@ a file's name       ``tag:affiant.dev,2026:publication/1``          ``sigstore.s
 ``action``          ``tag:affiant.dev,2026:approval/1``             ``approvers.signed_by_identity``
 ``reader``          ``tag:affiant.dev,2026:approval-reader/1``      ``approvers.signed_by_identity``
 ``checkpoint``      ``https://affiant.dev/checkpoint-anchor/v1``    ``sigstore.sigstore_anchor``
+``bundle``          ``tag:affiant.dev,2026:verdict/1``              ``verdict.signed_verdict``
 ==================  ==============================================  =============================================
 
 The reader rejects any other member and any second subject, so that a statement says one thing. It accepts any layout,

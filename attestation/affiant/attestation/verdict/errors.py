@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from affiant.errors import AffiantError, NotAllowedError, NotAuthenticError
+from affiant.errors import AffiantError, MalformedError, NotAllowedError, NotAuthenticError
 
 __all__ = [
     "BodyMismatch",
@@ -13,6 +13,9 @@ __all__ = [
     "NotAsked",
     "NotMade",
     "SessionBroken",
+    "SignedVerdictInvalid",
+    "SignedVerdictMalformed",
+    "SignedVerdictOther",
 ]
 
 
@@ -63,3 +66,21 @@ class BodyMismatch(NotAuthenticError):
     """A given body is not the one that a receipt commits to."""
 
     code = "body.mismatch"
+
+
+class SignedVerdictMalformed(MalformedError):
+    """The file is no DSSE envelope with one signature over a verdict."""
+
+    code = "verdict.signature"
+
+
+class SignedVerdictInvalid(NotAuthenticError):
+    """The signature over a verdict does not hold under the key, or is another key's."""
+
+    code = "verdict.signature_invalid"
+
+
+class SignedVerdictOther(NotAllowedError):
+    """The signed verdict is about another bundle."""
+
+    code = "verdict.bundle"

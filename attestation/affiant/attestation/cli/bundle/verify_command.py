@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -27,9 +27,14 @@ from affiant.attestation.verifier.report.text import render
 from affiant.attestation.verifier.report.timeline_csv import MAX_ROWS
 from affiant.attestation.verifier.report.timeline_names import MAX_MOMENTS
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
-from affiant.command_line import print_json
+from affiant.command_line import print_json, usage_error
 
-__all__ = ["verify"]
+if TYPE_CHECKING:
+    from affiant.attestation.signatures.profiles.private_keys import SigningKey
+
+__all__ = ["SIGNED_ENDING", "verify"]
+
+SIGNED_ENDING: Final = ".verdict.dsse.json"
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _REPORT = click.Path(dir_okay=False, writable=True, path_type=Path)
@@ -88,6 +93,19 @@ _PROCESSES: Final = 2
     type=_REPORT,
     help="Also write the timeline as CSV: one row a record, at most 100,000 a bundle.",
 )
+@click.option(
+    "--sign",
+    "sign_with",
+    type=_FILE,
+    metavar="KEY",
+    help="Also sign the verdict with this private key (PEM: P-256, P-384 or Ed25519), as an in-toto statement in DSSE.",
+)
+@click.option(
+    "--signed",
+    type=_REPORT,
+    metavar="FILE",
+    help="Where the signed verdict goes (default: BUNDLE.verdict.dsse.json).",
+)
 @click.pass_context
 def verify(
     ctx: click.Context,
@@ -107,6 +125,8 @@ def verify(
     sarif: Path | None,
     junit: Path | None,
     rows: Path | None,
+    sign_with: Path | None,
+    signed: Path | None,
 ) -> None:
     """Check receipt bundles, offline, against your own trust file.
 
@@ -116,7 +136,8 @@ def verify(
     A period bundle (*.affiant.zip) is judged along its log. Whether anything is missing from it is judged over your own
     range, --from and --to (RFC 3339, or seconds since 1970); without one, coverage is not made.
 
-    Reports are written whatever the verdict is, and replace what was there, but nothing that is read.
+    Reports and the signed verdict are written whatever the verdict is, and replace what was there, but nothing that is
+    read. `affiant verdict check` reads a signed verdict again.
 
     Exit codes: 0 affirming, 10 warning, 20 contraindicated, 30 none, 40 simulated, 2 usage, 1 the verdict could not be
     written.
@@ -131,11 +152,19 @@ def verify(
       affiant verify session.affiant.json --trust trust.json --now --collateral collateral/
       affiant verify november.affiant.zip --trust trust.json --now --collateral collateral/
       affiant verify monday.affiant.json tuesday.affiant.json archive/ --trust trust.json --html report.html
+      affiant verify session.affiant.json --trust trust.json --sign auditor.pem --signed verdict.dsse.json
     """
     if collateral is not None and not judged_now:
         raise click.UsageError(
             "--collateral was given without --now. Give both: --now compares your collateral with the archived one."
         )
+    if signed is not None and sign_with is None:
+        raise click.UsageError(
+            "--signed was given without --sign. Name the key that signs the verdict: --sign KEY."
+        )
+    one = len(bundles) == 1 and not bundles[0].is_dir()
+    if sign_with is not None and not one:
+        raise click.UsageError("--sign is about one bundle, and several were named. Name one file.")
     asked = ctx.get_parameter_source("at") is click.core.ParameterSource.COMMANDLINE
     question = Question(
         trust=read_trust_file(trust_path),
@@ -153,15 +182,33 @@ def verify(
         progress=period_progress(),
     )
     reports = Reports(html=html, sarif=sarif, junit=junit, csv=rows)
+    if sign_with is not None:
+        place = signed or bundles[0].with_name(f"{bundles[0].name}{SIGNED_ENDING}")
+        reports = replace(reports, signed=place, signer=_signer(sign_with))
     found = _found(bundles)
-    reports.keep_apart([*found, trust_path, *filter(None, (request_path, response_path))])
-    if len(bundles) == 1 and not bundles[0].is_dir():
+    reports.keep_apart([*found, trust_path, *filter(None, (request_path, response_path, sign_with))])
+    if one:
         ctx.exit(_verify_one(bundles[0], question, reports, as_json=as_json))
     if (request_path, response_path, session) != (None, None, None):
         raise click.UsageError(
             "--request, --response and --session are about one bundle, and several were named. Name one file."
         )
     ctx.exit(_verify_several(found, question, reports, as_json=as_json))
+
+
+def _signer(path: Path) -> SigningKey:
+    """The private key at ``path``, read before anything is judged.
+
+    Raises:
+        click.UsageError: it cannot be used.
+    """
+    from affiant.attestation.signatures.profiles.errors import SigningKeyInvalid  # noqa: PLC0415 - only if asked
+    from affiant.attestation.signatures.profiles.private_keys import read_signing_key  # noqa: PLC0415 - as above
+
+    try:
+        return read_signing_key(path)
+    except SigningKeyInvalid as error:
+        raise usage_error(error) from error
 
 
 def _compared(since: datetime | None, collateral: Path | None) -> Comparison:

@@ -22,6 +22,7 @@ from affiant.attestation.signatures.profiles.errors import ProfileSignatureInval
 from affiant.attestation.signatures.profiles.private_keys import SigningKey
 from affiant.attestation.signatures.profiles.signing_keys import ProfileKey
 from affiant.attestation.signatures.profiles.statement import MAX_STATEMENT
+from affiant.errors import MalformedError
 
 __all__ = ["Envelope", "parse_envelope", "sign_envelope"]
 
@@ -65,16 +66,26 @@ def sign_envelope(statement: bytes, key: SigningKey) -> bytes:
     return (json.dumps(document, indent=1) + "\n").encode("ascii")
 
 
-def parse_envelope(raw: bytes, *, limit: int) -> Envelope:
+def parse_envelope(
+    raw: bytes,
+    *,
+    limit: int,
+    statement: int = MAX_STATEMENT,
+    error: type[MalformedError] = ProfileSignatureMalformed,
+) -> Envelope:
     """The envelope in ``raw``, at most ``limit`` bytes.
 
+    Args:
+        statement: bytes of what is signed, at most.
+        error: the class of what is raised.
+
     Raises:
-        ProfileSignatureMalformed: another form, other members, not exactly one signature.
+        MalformedError: another form, other members, not exactly one signature; of the class ``error``.
     """
     try:
         document = parse_object(raw, limit=limit, strict_form=False)
-    except JSONError as error:
-        raise ProfileSignatureMalformed(f"not strict JSON: {error}") from error
+    except JSONError as malformed:
+        raise error(f"not strict JSON: {malformed}") from malformed
     match document:
         case {
             "payload": str() as payload,
@@ -83,15 +94,15 @@ def parse_envelope(raw: bytes, *, limit: int) -> Envelope:
             **rest,
         } if not rest and set(named) <= {"keyid"} and isinstance(named.get("keyid", ""), str):
             if payload_type != PAYLOAD_TYPE:
-                raise ProfileSignatureMalformed(
+                raise error(
                     "what is signed is no in-toto statement", expected=PAYLOAD_TYPE, where="payloadType"
                 )
             return Envelope(
-                statement=_bytes(payload, "payload", MAX_STATEMENT),
-                signature=_bytes(signature, "signatures[0].sig", _MAX_SIGNATURE),
+                statement=_bytes(payload, "payload", statement, error),
+                signature=_bytes(signature, "signatures[0].sig", _MAX_SIGNATURE, error),
                 key_id=str(named.get("keyid", "")),
             )
-    raise ProfileSignatureMalformed(
+    raise error(
         "not a signature", expected="a DSSE envelope with exactly one signature, or a sigstore bundle"
     )
 
@@ -101,14 +112,14 @@ def _encoded(statement: bytes) -> bytes:
     return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode(), len(statement), statement)
 
 
-def _bytes(text: str, where: str, limit: int) -> bytes:
+def _bytes(text: str, where: str, limit: int, error: type[MalformedError]) -> bytes:
     """Padded base64 (RFC 4648, section 4), in its canonical form."""
     if not 0 < len(text) <= (limit + 2) // 3 * 4:
-        raise ProfileSignatureMalformed("empty, or too large", expected=f"1 to {limit} bytes", where=where)
+        raise error("empty, or too large", expected=f"1 to {limit} bytes", where=where)
     try:
         data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise ProfileSignatureMalformed("not base64", where=where) from error
+    except (binascii.Error, ValueError) as malformed:
+        raise error("not base64", where=where) from malformed
     if base64.b64encode(data).decode("ascii") != text:
-        raise ProfileSignatureMalformed("not the one base64 encoding of its bytes", where=where)
+        raise error("not the one base64 encoding of its bytes", where=where)
     return data
