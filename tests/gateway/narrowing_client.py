@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from tests.gateway.session_client import ADMISSION_TYPE, Answer, Draft, Gateway, SessionClient, draft
+from tests.gateway.session_client import (
+    ADMISSION_TYPE,
+    Answer,
+    Draft,
+    Gateway,
+    SessionClient,
+    admission_headers,
+    draft,
+)
 
 from affiant.attestation.encoding.binary_text import b64u_sha256, from_b64u, sha256_name
 from affiant.attestation.records.receipt import Issued
@@ -87,7 +95,7 @@ class NarrowingClient(SessionClient):
             evidence = living.evidence(made)
             signature = None if signed is None else signed(profile)
             body = wrap_admission(Admission(evidence, made.policy, signature))
-            answer = gateway.ask("POST", "/v1/sessions", body, {"Content-Type": ADMISSION_TYPE})
+            answer = gateway.ask("POST", "/v1/sessions", body, admission_headers(made.nonce))
             assert answer.status == 201, answer.body
             client = cls(gateway, made, evidence, answer.json())
             client.living, client.policy = living, parse_normal_form(made.policy)

@@ -30,7 +30,13 @@ from affiant.attestation.records.receipt import Issued
 from affiant.attestation.records.sealed_disclosures import open_sealed, recipient, seal
 from affiant.attestation.release.boot import Image, boot_log
 from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
-from affiant.attestation.statements.evidence import Admission, Evidence, wrap_admission, wrap_evidence
+from affiant.attestation.statements.evidence import (
+    ADMISSION_NONCE,
+    Admission,
+    Evidence,
+    wrap_admission,
+    wrap_evidence,
+)
 from affiant.attestation.statements.gateway_config import parse_gateway_config
 from affiant.attestation.statements.manifest import (
     Activation,
@@ -263,7 +269,11 @@ ADMISSION_TYPE = "application/vnd.affiant.admission+cmw"
 
 
 def admit(gateway: Gateway, made: Draft, platform: PlatformClient) -> Answer:
-    return gateway.ask("POST", "/v1/sessions", admission_of(made, platform), {"Content-Type": ADMISSION_TYPE})
+    return gateway.ask("POST", "/v1/sessions", admission_of(made, platform), admission_headers(made.nonce))
+
+
+def admission_headers(nonce: str) -> dict[str, str]:
+    return {"Content-Type": ADMISSION_TYPE, ADMISSION_NONCE: nonce}
 
 
 class SessionClient:
@@ -304,7 +314,7 @@ class SessionClient:
         made = draft(gateway, openings=openings, **changes)
         evidence = evidence_of(made, platform)
         body = wrap_admission(Admission(evidence, made.policy))
-        answer = gateway.ask("POST", "/v1/sessions", body, {"Content-Type": ADMISSION_TYPE})
+        answer = gateway.ask("POST", "/v1/sessions", body, admission_headers(made.nonce))
         assert answer.status == 201, answer.body
         session = cls(gateway, made, evidence, answer.json())
         if boot:

@@ -13,12 +13,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.gateway.conftest import Running, serving_gateway
 from tests.gateway.session_client import (
-    ADMISSION_TYPE,
     PROFILE,
     Answer,
     Draft,
     Gateway,
     SessionClient,
+    admission_headers,
     draft,
     evidence_of,
 )
@@ -93,7 +93,7 @@ def by_identity(**changes: Any) -> bytes:
 def ask(gateway: Gateway, platform: PlatformClient, signature: bytes | None, **changes: object) -> Answer:
     made = draft(gateway, **changes)
     body = wrap_admission(Admission(evidence_of(made, platform), made.policy, signature))
-    return gateway.ask("POST", "/v1/sessions", body, {"Content-Type": ADMISSION_TYPE})
+    return gateway.ask("POST", "/v1/sessions", body, admission_headers(made.nonce))
 
 
 @pytest.mark.parametrize("signature", [by_key, by_identity, lambda: by_identity(tiled=True)])
@@ -178,7 +178,7 @@ def test_the_signature_stands_in_the_sessions_bundle(demanding: Running, platfor
     made: Draft = draft(demanding.gateway)
     evidence = evidence_of(made, platform)
     body = wrap_admission(Admission(evidence, made.policy, signature))
-    answer = demanding.gateway.ask("POST", "/v1/sessions", body, {"Content-Type": ADMISSION_TYPE})
+    answer = demanding.gateway.ask("POST", "/v1/sessions", body, admission_headers(made.nonce))
     session = SessionClient(demanding.gateway, made, evidence, answer.json())
     assert session.submit(session.boot_record()).status == 200
     policies = session.bundle()["bundle"]["policies"]

@@ -15,6 +15,7 @@ from tests.gateway.session_client import (
     Draft,
     Gateway,
     SessionClient,
+    admission_headers,
     admission_of,
     admit,
     draft,
@@ -241,7 +242,7 @@ def test_a_statement_changed_after_the_quote_is_refused(gateway: Gateway, platfo
     other = replace(made, key=Signer.generate()).statement()
     evidence["statement"][1] = b64u(other)
     body = wrap_admission(Admission(canonical(evidence), made.policy))
-    answer = gateway.ask("POST", "/v1/sessions", body, {"Content-Type": ADMISSION_TYPE})
+    answer = gateway.ask("POST", "/v1/sessions", body, admission_headers(made.nonce))
     assert answer.status == 403 and not answer.code.startswith(("admission.", "fmt."))
 
 
@@ -252,8 +253,8 @@ def test_a_nonce_is_used_up_by_a_refusal_too(gateway: Gateway, platform: Platfor
 
 
 def test_evidence_is_admitted_once(gateway: Gateway, platform: PlatformClient) -> None:
-    body = admission_of(draft(gateway), platform)
-    headers = {"Content-Type": ADMISSION_TYPE}
+    made = draft(gateway)
+    body, headers = admission_of(made, platform), admission_headers(made.nonce)
     assert gateway.ask("POST", "/v1/sessions", body, headers).status == 201
     assert gateway.ask("POST", "/v1/sessions", body, headers).code == "admission.nonce"
 
@@ -288,7 +289,8 @@ def test_nothing_is_admitted_a_second_time(what: str, gateway: Gateway, platform
 def test_garbage_is_refused_and_receipted(
     gateway: Gateway, body: bytes, content_type: str, status: int
 ) -> None:
-    answer = gateway.ask("POST", "/v1/sessions", body, {"Content-Type": content_type})
+    headers = {**admission_headers(gateway.nonce()), "Content-Type": content_type}
+    answer = gateway.ask("POST", "/v1/sessions", body, headers)
     assert answer.status == status
     assert answer.headers["affiant-receipt-id"]
 
@@ -301,10 +303,8 @@ def test_a_gateways_own_evidence_is_not_a_sessions(gateway: Gateway) -> None:
         {"Content-Type": "application/json"},
     )
     body = wrap_admission(Admission(from_b64u(fresh.json()["evidence"]), OTHER_PROFILE.normal_form))
-    assert (
-        gateway.ask("POST", "/v1/sessions", body, {"Content-Type": ADMISSION_TYPE}).code
-        == "admission.mismatch"
-    )
+    headers = admission_headers(gateway.nonce())
+    assert gateway.ask("POST", "/v1/sessions", body, headers).code == "admission.mismatch"
 
 
 def test_a_platform_whose_key_is_revoked_admits_nobody(tmp_path: Path, release: None) -> None:

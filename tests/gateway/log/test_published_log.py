@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from tests.gateway.conftest import process
 from tests.gateway.in_process import InProcess, in_process, release_of_the_tree
 from tests.gateway.journal_reader import entries_of, records_of
-from tests.gateway.session_client import SessionClient, admission_of, draft
+from tests.gateway.session_client import SessionClient, admission_headers, admission_of, draft
 from tests.raising import raises_code
 
 from affiant.__main__ import cli
@@ -109,7 +109,7 @@ def admitted(inside: InProcess, platform: PlatformClient) -> tuple[int, str]:
         "POST",
         "/v1/sessions",
         admission_of(made, platform),
-        {"Content-Type": "application/vnd.affiant.admission+cmw"},
+        admission_headers(made.nonce),
     )
     return answer.status, "" if answer.status < 300 else answer.code
 

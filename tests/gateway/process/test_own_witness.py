@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.gateway.conftest import Running, serving_gateway
-from tests.gateway.session_client import SessionClient, admission_of, draft
+from tests.gateway.session_client import SessionClient, admission_headers, admission_of, draft
 
 from affiant.__main__ import cli
 from affiant.attestation.log.witness.embedded import own_witness
@@ -52,11 +52,9 @@ def state(running: Running) -> dict:
 
 
 def admit(running: Running, platform: PlatformClient) -> tuple[int, str]:
+    made = draft(running.gateway)
     answer = running.gateway.ask(
-        "POST",
-        "/v1/sessions",
-        admission_of(draft(running.gateway), platform),
-        {"Content-Type": "application/vnd.affiant.admission+cmw"},
+        "POST", "/v1/sessions", admission_of(made, platform), admission_headers(made.nonce)
     )
     return answer.status, "" if answer.status < 300 else answer.code
 

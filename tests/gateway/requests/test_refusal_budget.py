@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.gateway.in_process import InProcess, in_process
-from tests.gateway.session_client import ADMISSION_TYPE, SessionClient
+from tests.gateway.session_client import SessionClient, admission_headers
 from tests.gateway.test_proofs import BODY, JSON, TARGET, proof
 
 from affiant.attestation.simulated.served.client import PlatformClient
@@ -49,7 +49,7 @@ def test_a_flood_of_unknown_callers_is_answered_without_records(
     if what == "no proof":
         answers = [inside.ask("POST", TARGET, BODY, {"Content-Type": JSON}) for _ in range(20)]
     else:
-        headers = {"Content-Type": ADMISSION_TYPE}
+        headers = admission_headers(inside.nonce())
         answers = [inside.ask("POST", "/v1/sessions", b"garbage", headers) for _ in range(20)]
     assert inside.service.recorder.count == before + 3
     for answer in answers[:3]:

@@ -17,7 +17,7 @@ import pytest
 from tests.raising import raises_code
 
 from affiant.attestation.statements.gateway_config import MCPServerConfig
-from affiant.gateway.tool_servers.sockets import socket_of
+from affiant.gateway.config.config import socket_of
 from affiant.gateway.tool_servers.stdio_host import command_of, served_commands
 from affiant.sandbox.base.privileges import (
     BROKER_USER,

@@ -16,8 +16,8 @@ import pytest
 pytest.importorskip("mcp", reason="mcp is not installed: make setup")
 
 from affiant.attestation.statements.gateway_config import MCPServerConfig
+from affiant.gateway.config.config import socket_of
 from affiant.gateway.tool_servers import stdio_users
-from affiant.gateway.tool_servers.sockets import socket_of
 from affiant.gateway.tool_servers.stdio_host import served_commands
 
 SECRET = "hunter2-of-another-server"

@@ -22,7 +22,7 @@ from tests.gateway.bundles.test_bundles import with_openings
 from tests.gateway.conftest import Running, serving_gateway
 from tests.gateway.in_process import InProcess, asgi, in_process, settings_for
 from tests.gateway.inference.test_inference import records_of
-from tests.gateway.session_client import ADMISSION_TYPE, Answer, SessionClient
+from tests.gateway.session_client import Answer, SessionClient, admission_headers
 from tests.gateway.upstream_server import completion, scripted_upstream, whole
 from tests.raising import raises_code
 
@@ -223,7 +223,7 @@ def test_a_request_for_which_no_memory_is_left_is_told_so_and_recorded(
     with filled(small, session):
         answer = other.chat(request_of(KIB))
         assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "gateway.memory", "1")
-        assert small.ask("POST", "/v1/sessions", b"x", {"Content-Type": ADMISSION_TYPE}).status == 503
+        assert small.ask("POST", "/v1/sessions", b"x", admission_headers(small.nonce())).status == 503
         assert other.submit(other.exec_record()).code == "gateway.memory"
     (record,) = refusals(other, openings)
     assert (record.jti, record.member("rsn")) == (answer.headers["affiant-receipt-id"], "gateway.memory")
@@ -273,7 +273,7 @@ ENDINGS: dict[str, Callable[[InProcess, SessionClient], object]] = {
     "cancelled before its answer": lambda g, s: g.run(_cancelled(g, s, ends=True)),
     "a submission": lambda g, s: s.submit(s.exec_record()),
     "an admission that is refused": lambda g, s: g.ask(
-        "POST", "/v1/sessions", b"x" * 1000, {"Content-Type": ADMISSION_TYPE}
+        "POST", "/v1/sessions", b"x" * 1000, admission_headers(g.nonce())
     ),
     "evidence": lambda g, s: g.ask("POST", "/.well-known/affiant/attest", b"{" * 1000),
 }
@@ -308,9 +308,10 @@ def test_however_a_request_ends_its_memory_is_given_back(
 
 def test_who_nobody_knows_cannot_take_what_sessions_need(small: InProcess, platform: PlatformClient) -> None:
     session = SessionClient.start(small, platform)
+    nonce = small.nonce()
 
     async def crowd() -> Answer:
-        given, gone = {"Content-Type": ADMISSION_TYPE}, asyncio.Event()
+        given, gone = admission_headers(nonce), asyncio.Event()
         half = [
             asyncio.create_task(
                 asgi(
@@ -590,7 +591,8 @@ def test_a_body_to_an_open_endpoint_is_bounded(session: SessionClient) -> None:
     for target in ("/.well-known/affiant/attest", "/v1/sessions"):
         connection = session.gateway.connect()
         connection.putrequest("POST", target)
-        connection.putheader("Content-Type", ADMISSION_TYPE)
+        for name, value in admission_headers(session.gateway.nonce()).items():
+            connection.putheader(name, value)
         connection.putheader("Transfer-Encoding", "chunked")
         connection.endheaders()
         piece = b"%x\r\n" % (1 << 20) + b"x" * (1 << 20) + b"\r\n"

@@ -23,6 +23,7 @@ from affiant.attestation.encoding.canonical import canonical, parse_canonical
 from affiant.errors import MalformedError
 
 __all__ = [
+    "ADMISSION_NONCE",
     "Admission",
     "Evidence",
     "evidence_digest",
@@ -33,6 +34,9 @@ __all__ = [
     "wrap_endorsements",
     "wrap_evidence",
 ]
+
+ADMISSION_NONCE: Final = "Affiant-Admission-Nonce"
+"""The header of an admission request that names the gateway's nonce, so that it is judged before the body is read."""
 
 _EVIDENCE_TAG: Final = "tag:affiant.dev,2026:evidence/1"
 _ENDORSEMENTS_TAG: Final = "tag:affiant.dev,2026:endorsements/1"

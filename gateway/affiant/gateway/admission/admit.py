@@ -1,5 +1,8 @@
 """Admits sessions: takes the nonce, has the evidence appraised beside the event loop, records the start.
 
+A nonce says itself when it was made, under a MAC that only this process can make: so nothing is kept of one that is
+out, and asking for many of them takes nothing from anyone. Which were used is remembered until they expire (ADR 0033).
+
 A session exists from the moment its ``session-start`` is durable. An attempt that fails ends in a ``refusal``
 that names its reason; nothing of the attempt is kept, except that its nonce is used up.
 """
@@ -7,13 +10,16 @@ that names its reason; nothing of the attempt is kept, except that its nonce is 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
+import struct
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.binary_text import EncodingError, b64u, from_b64u
 from affiant.attestation.statements.evidence import wrap_endorsements
 from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.errors import NotFreshError
@@ -25,47 +31,71 @@ from affiant.gateway.wire.errors import Busy
 __all__ = ["NONCE_LIFETIME_S", "Admissions", "Nonces"]
 
 NONCE_LIFETIME_S: Final = 120
-_MOST_NONCES: Final = 1024
+
+_MOST_USED: Final = 1 << 16
+"""Far more evidence than can be appraised while a nonce is valid."""
+_PURPOSE: Final = b"affiant nonce for a session's evidence\0"
+_MAC_SIZE: Final = 16
 
 
 class Nonces:
-    """The nonces that are out, in memory: each is used once, and gone after two minutes."""
+    """Nonces of 32 bytes: milliseconds since 1970 and random bytes (8 each), and a MAC over both (16).
 
-    def __init__(self, *, random_bytes: Callable[[int], bytes], limit: int = _MOST_NONCES) -> None:
+    The key is made here and dies with the process, and so does the memory of those that were used.
+    """
+
+    def __init__(self, *, random_bytes: Callable[[int], bytes], limit: int = _MOST_USED) -> None:
         self._random_bytes = random_bytes
+        self._key = random_bytes(32)
         self._limit = limit
-        self._expiry: OrderedDict[str, float] = OrderedDict()
+        self._used: OrderedDict[str, float] = OrderedDict()
 
     def make(self, *, now: float) -> str:
-        """A fresh nonce: 32 random bytes as 43 characters.
+        """A fresh nonce: 43 characters."""
+        begin = struct.pack(">Q", int(now * 1000)) + self._random_bytes(8)
+        return b64u(begin + self._mac(begin))
+
+    def require(self, nonce: str | None, *, now: float) -> str:
+        """``nonce``, if it can be used now.
 
         Raises:
-            Busy: too many are out.
+            ``admission.nonce``: not made here, used before, or expired.
         """
         self._forget(now)
-        if len(self._expiry) >= self._limit:
-            raise Busy("too many nonces are out", expected=f"at most {self._limit} in {NONCE_LIFETIME_S} s")
-        nonce = b64u(self._random_bytes(32))
-        self._expiry[nonce] = now + NONCE_LIFETIME_S
+        if nonce is None or nonce in self._used or not self._is_current(nonce, now):
+            raise NotFreshError(
+                "not a nonce that can be used",
+                expected=f"one of this gateway's, at most {NONCE_LIFETIME_S} s old, used once",
+                code="admission.nonce",
+            )
         return nonce
 
     def take(self, nonce: str | None, *, now: float) -> None:
         """Use ``nonce``, once.
 
         Raises:
-            ``admission.nonce``: not made here, used before, or expired.
+            ``admission.nonce``: as :meth:`require`. Busy: too many were used.
         """
-        self._forget(now)
-        if nonce is None or self._expiry.pop(nonce, None) is None:
-            raise NotFreshError(
-                "the statement's nonce is not one that is out",
-                expected=f"one of this gateway's, at most {NONCE_LIFETIME_S} s old, used once",
-                code="admission.nonce",
-            )
+        taken = self.require(nonce, now=now)
+        if len(self._used) >= self._limit:
+            raise Busy("too many nonces were used", expected=f"at most {self._limit} in {NONCE_LIFETIME_S} s")
+        self._used[taken] = now + NONCE_LIFETIME_S
+
+    def _is_current(self, nonce: str, now: float) -> bool:
+        try:
+            data = from_b64u(nonce, size=32)
+        except EncodingError:
+            return False
+        begin, mac = data[:-_MAC_SIZE], data[-_MAC_SIZE:]
+        (made,) = struct.unpack(">Q", begin[:8])
+        return hmac.compare_digest(mac, self._mac(begin)) and 0 <= now * 1000 - made < NONCE_LIFETIME_S * 1000
+
+    def _mac(self, begin: bytes) -> bytes:
+        return hmac.digest(self._key, _PURPOSE + begin, hashlib.sha256)[:_MAC_SIZE]
 
     def _forget(self, now: float) -> None:
-        while self._expiry and next(iter(self._expiry.values())) <= now:
-            self._expiry.popitem(last=False)
+        while self._used and next(iter(self._used.values())) <= now:
+            self._used.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +104,6 @@ class Admissions:
 
     Args:
         collateral: gives the collateral in force; may read a file.
-        appraising: bounds how many appraisals run at once.
         mark: writes what the chain has to say of time, right before a session's start.
     """
 
@@ -86,27 +115,38 @@ class Admissions:
     clock: Callable[[], datetime]
     random_bytes: Callable[[int], bytes]
     session_max_s: int
-    appraising: asyncio.Semaphore
     mark: Callable[[], None]
 
     def nonce(self) -> str:
         """A fresh nonce for one admission."""
         return self.nonces.make(now=self.clock().timestamp())
 
-    async def admit(self, body: bytes) -> Mapping[str, object]:
+    def require_nonce(self, nonce: str | None) -> str:
+        """``nonce``, which a request names before its body is read, if it can be used.
+
+        Raises:
+            ``admission.nonce``: it cannot.
+        """
+        return self.nonces.require(nonce, now=self.clock().timestamp())
+
+    async def admit(self, body: bytes, nonce: str) -> Mapping[str, object]:
         """Admit the session that ``body`` (an admission collection) is evidence of; the answer's members.
+
+        Args:
+            nonce: what the request names; the evidence must be over it.
 
         Raises:
             AffiantError: the evidence is refused; see ``appraise_session``.
         """
         self.recorder.require()
-        if self.appraising.locked():
-            raise Busy("too many admissions at once")
-        async with self.appraising:
-            request = parse_admission_request(body)
-            self.nonces.take(request.statement.nonce, now=self.clock().timestamp())
-            collateral = await asyncio.to_thread(self.collateral)
-            admitted = await asyncio.to_thread(self._appraise, request, collateral)
+        request = parse_admission_request(body)
+        if request.statement.nonce != nonce:
+            raise NotFreshError(
+                "the statement's nonce is not the one that the request names", code="admission.nonce"
+            )
+        self.nonces.take(nonce, now=self.clock().timestamp())
+        collateral = await asyncio.to_thread(self.collateral)
+        admitted = await asyncio.to_thread(self._appraise, request, collateral)
         self.sessions.require_new(admitted)
         session = self._begin(admitted)
         kept = self._keep_objects(session, collateral)

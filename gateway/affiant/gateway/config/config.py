@@ -29,11 +29,16 @@ from affiant.policy.normal_form.digest import floor_digest, normal_form
 from affiant.policy.normal_form.reader import read_normal_form
 from affiant.secrets.names.value import SecretValue
 
-__all__ = ["BODIES_MAX", "Settings", "encode_settings", "parse_settings"]
+__all__ = ["BODIES_MAX", "Settings", "encode_settings", "parse_settings", "socket_of"]
 
 MAX_DOCUMENT = 4 << 20
 BODIES_MAX = 256 << 20
 """Bytes; 32 of the largest bodies that the default configuration takes."""
+
+
+def socket_of(store: Path, server: str) -> Path:
+    """The socket at which the gateway connects for a process of the tool server ``server``."""
+    return store / f"mcp-{server}.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class Settings:
         mcp_secrets: values that tool servers were given in their environment: none of their answers may hold one.
         path_copies: the folder for copies of what tool servers may read; None: there are none.
         floor: the baseline policy that the configuration names by its digest.
-        sessions_max: open sessions at once. connections_max: connections and requests at once.
+        sessions_max: open sessions at once. connections_max: public connections at once.
         bodies_max: bytes that all request bodies together may hold, at least :func:`~.bodies.least_memory`; a
             request under way takes up to three times its body: as received, as rewritten, as sent.
         body_s: seconds until a request's body must be here.

@@ -28,6 +28,8 @@ def confine() -> None:
         ``gateway.settings``: the kernel refuses.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))  # each connection is one
     libc = ctypes.CDLL(None, use_errno=True)
     options = (
         (_PR_SET_DUMPABLE, 0),

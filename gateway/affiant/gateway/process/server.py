@@ -21,6 +21,7 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -48,6 +49,7 @@ from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.sessions import SessionState
 from affiant.gateway.store.journal import hold_store
 from affiant.gateway.wire.bounded_http import BoundedHTTP
+from affiant.gateway.wire.connections import Connections, Listener
 from affiant.gateway.wire.errors import JournalUnavailable
 from affiant.gateway.wire.routes import Application, GatewayApp
 from affiant.gateway.wire.tls import TLSIdentity, make_tls_identity
@@ -113,13 +115,14 @@ async def serve(
     if decisions is not None and next_decisions is not None:
         take_over(decisions, next_decisions)
     async with booted(settings, ambient) as service:
-        public = _server(gateway_app(service, decisions), settings, tls=tls)
+        public = _server(gateway_app(service, decisions), drain_s=settings.drain_s)
         with _operator_socket(settings.store / OPERATOR_SOCKET) as control:
-            operator = _server(operator_plane(service), settings, tls=None)
+            operator = _server(operator_plane(service), drain_s=settings.drain_s)
             tasks = [
-                asyncio.create_task(public.serve([listener])),
+                asyncio.create_task(public.serve([])),  # accepted here, so that each connection is someone's
                 asyncio.create_task(operator.serve([control])),
             ]
+            accepting = accept(public, listener, tls.context, settings.connections_max)
             stop = _stop_on_signals()
             clockwork = asyncio.gather(
                 _every_second(service, _epochs),
@@ -134,6 +137,7 @@ async def serve(
             finally:
                 service.draining = True
                 await service.closing.end_sessions()  # while supervisors can still reach us
+                accepting.close()
                 public.should_exit = operator.should_exit = True
                 await asyncio.gather(*tasks)
                 clockwork.cancel()
@@ -151,7 +155,18 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: Application, settings: Settings, *, tls: TLSIdentity | None) -> _Server:
+def accept(server: uvicorn.Server, listener: socket.socket, context: ssl.SSLContext, most: int) -> Listener:
+    """Accept connections for ``server``, at most ``most`` at once."""
+    loop = asyncio.get_running_loop()
+    return Listener(
+        listener,
+        Connections(most),
+        lambda state: BoundedHTTP(server.config, server.server_state, state, loop),
+        context,
+    )
+
+
+def _server(app: Application, *, drain_s: int) -> _Server:
     config = uvicorn.Config(
         app,
         loop="none",
@@ -163,9 +178,7 @@ def _server(app: Application, settings: Settings, *, tls: TLSIdentity | None) ->
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        limit_concurrency=settings.connections_max,
-        timeout_graceful_shutdown=settings.drain_s,
-        ssl_context_factory=None if tls is None else lambda _config, _default: tls.context,
+        timeout_graceful_shutdown=drain_s,
     )
     return _Server(config)
 

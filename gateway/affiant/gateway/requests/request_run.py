@@ -33,6 +33,7 @@ from affiant.gateway.requests.authentication import Authenticator, is_of_session
 from affiant.gateway.sessions.recorder import Recorded, Recorder
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.wire.bodies import Bodies, Body, Share, drop_rest
+from affiant.gateway.wire.connections import prove
 from affiant.gateway.wire.errors import Busy, JournalUnavailable, RequestAbandoned
 from affiant.gateway.wire.errors_http import error_body, error_headers, status_of
 from affiant.gateway.wire.http_request import (
@@ -199,6 +200,7 @@ class SessionRequest(ABC):
             if is_of_session(error) and not session.sealed:
                 account.belongs_to(session)
             raise
+        prove(self._scope, session.id)
         if session.sealed:  # its close is the last record: none can hold this counter, so none is named to it
             self._receipted = False
             session.require_open(now=route.authenticator.clock().timestamp())

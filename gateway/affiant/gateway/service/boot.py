@@ -59,8 +59,6 @@ from affiant.socket_address import reachable_address
 
 __all__ = ["Ambient", "booted"]
 
-_APPRAISALS_AT_ONCE = 8
-
 
 @dataclass(frozen=True, slots=True)
 class Ambient:
@@ -296,7 +294,6 @@ def _admissions(
         clock=ambient.clock,
         random_bytes=ambient.random_bytes,
         session_max_s=settings.config.session_max_s,
-        appraising=asyncio.Semaphore(_APPRAISALS_AT_ONCE),
         mark=closing.mark,
     )
 

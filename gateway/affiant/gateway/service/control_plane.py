@@ -16,6 +16,7 @@ from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.erasure.request_file import MAX_REQUEST, parse_request
 from affiant.attestation.records.proof import PROOF_HEADER
+from affiant.attestation.statements.evidence import ADMISSION_NONCE
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.errors import AffiantError, MalformedError, NotAuthenticError, StateError
 from affiant.gateway.approvals.approval_routes import add_approvers
@@ -25,6 +26,7 @@ from affiant.gateway.sessions.recorder import for_agent
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.store.journal import DURABLE_WITHIN_S, durable
 from affiant.gateway.wire.bodies import MAX_ADMISSION, Body, Share
+from affiant.gateway.wire.connections import peer_of, prove
 from affiant.gateway.wire.errors import JournalUnavailable, RequestMalformed
 from affiant.gateway.wire.http_request import (
     ClientGone,
@@ -132,7 +134,7 @@ def operator_plane(service: Service) -> Application:
 @asynccontextmanager
 async def _stranger(service: Service, request: Request, *, limit: int) -> AsyncIterator[bytes]:
     """The body of an unknown caller; its memory is held until the block ends."""
-    with service.bodies.strangers.share() as share:
+    with service.bodies.strangers.share(peer_of(request.scope)) as share:
         yield (await _read(service, request, share, limit=limit)).require(limit)
 
 
@@ -146,6 +148,7 @@ async def _authenticated(
     if proof is None:
         raise NotAuthenticError("no proof of possession", code="proof.missing")
     held = service.authenticator.verify(found, proof, proof_head(request.scope), counted=False)
+    prove(request.scope, found.id)
     with service.bodies.memory.share() as share:
         read = await _read(service, request, share, limit=limit)
         held.covering(read.sha256)
@@ -175,7 +178,8 @@ def _add_identity(app: Routes, service: Service) -> None:
             nonce, wrong = _wanted_nonce(body)
         if nonce is None:
             return error_response(form_error(wrong), status=FORM_STATUS)
-        return json_response({"evidence": b64u(await service.attest(nonce))})
+        async with service.quoting.turn(request.scope):
+            return json_response({"evidence": b64u(await service.attest(nonce))})
 
     @app.get("/.well-known/affiant/keyset")
     async def keyset(_: Request) -> Response:
@@ -196,12 +200,16 @@ def _add_admission(app: Routes, service: Service) -> None:
 
     @app.post("/v1/sessions", body=_bytes(ADMISSION_TYPE), status=201)
     async def admit(request: Request) -> Response:
-        """Admit a session by its evidence. A refusal is receipted."""
+        """Admit a session by its evidence, over the nonce in ``Affiant-Admission-Nonce``. A refusal is receipted."""
         body = b""
         try:
             require_media_type(request.scope, ADMISSION_TYPE)
-            async with _stranger(service, request, limit=MAX_ADMISSION) as body:
-                return json_response(await service.admit(body), 201)
+            nonce = service.admissions.require_nonce(header(request.scope, ADMISSION_NONCE))
+            async with (
+                _stranger(service, request, limit=MAX_ADMISSION) as body,
+                service.appraising.turn(request.scope),
+            ):
+                return json_response(await service.admit(body, nonce), 201)
         except JournalUnavailable as error:
             return error_response(error)
         except AffiantError as error:

@@ -28,13 +28,14 @@ from affiant.gateway.sessions.recorder import Recorded, Recorder
 from affiant.gateway.sessions.sessions import Session, SessionState, SessionTable
 from affiant.gateway.upstream.model_routing import Upstreams
 from affiant.gateway.wire.bodies import Bodies
-from affiant.gateway.wire.errors import Busy
+from affiant.gateway.wire.connections import Turns
 from affiant.gateway.wire.errors_http import error_body, status_of
 from affiant.steady_clock import ClockStepped
 
 __all__ = ["Service"]
 
-_QUOTES_AT_ONCE = 8
+_AT_ONCE = 8
+_WAITING = 56
 
 
 @dataclass(slots=True)
@@ -72,7 +73,10 @@ class Service:
     tools: ToolOffers | None = None
     """The servers of tools, if the configuration names any."""
     draining: bool = False
-    _quoting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_QUOTES_AT_ONCE))
+    quoting: Turns = field(default_factory=lambda: Turns(_AT_ONCE, _WAITING))
+    """Who asks for evidence of this gateway."""
+    appraising: Turns = field(default_factory=lambda: Turns(_AT_ONCE, _WAITING))
+    """Who asks to be admitted."""
 
     @property
     def ready(self) -> bool:
@@ -87,22 +91,19 @@ class Service:
         """Fresh evidence over a caller's nonce (43 characters).
 
         Raises:
-            EncodingError: not 32 bytes. Busy: too many callers at once.
+            EncodingError: not 32 bytes.
         """
         from_b64u(nonce, size=32)
-        if self._quoting.locked():
-            raise Busy("too many requests for evidence at once")
-        async with self._quoting:
-            return await asyncio.to_thread(self.keyset.evidence_for, nonce)
+        return await asyncio.to_thread(self.keyset.evidence_for, nonce)
 
-    async def admit(self, body: bytes) -> Mapping[str, object]:
+    async def admit(self, body: bytes, nonce: str) -> Mapping[str, object]:
         """Admit a session; see :class:`~.admissions.Admissions`."""
         if self.draining:
             raise UnreachableError("the gateway is being stopped", code="gateway.draining")
         self.require_clock()
         self.log.require()
         await self.log.require_witnessed()
-        return await self.admissions.admit(body)
+        return await self.admissions.admit(body, nonce)
 
     async def restrict(self, session: Session, body: bytes) -> Mapping[str, object]:
         """Restrict a session's profile; see :class:`~.restrict.Restrictions`."""

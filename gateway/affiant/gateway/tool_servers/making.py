@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from affiant.attestation.statements.gateway_config import MCPServerConfig
+from affiant.gateway.config.config import socket_of
 from affiant.gateway.tool_gate.gate import ToolGate
 from affiant.gateway.tool_gate.link import Opener
 from affiant.gateway.tool_gate.path_copies import PathCopies
 from affiant.gateway.tool_servers.http_server import http_opener
-from affiant.gateway.tool_servers.sockets import socket_of
 from affiant.gateway.tool_servers.stdio_server import stdio_opener
 from affiant.gateway.upstream.openai_upstream import Credentials
 from affiant.secrets.names.value import SecretValue

@@ -27,7 +27,7 @@ from typing import Final
 
 from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.errors import AffiantError, ConfigurationError
-from affiant.gateway.tool_servers.sockets import socket_of
+from affiant.gateway.config.config import socket_of
 from affiant.gateway.tool_servers.stdio_users import ToolUsers
 from affiant.printable import printable
 from affiant.sandbox.base.exposure import Need

@@ -18,6 +18,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -25,7 +27,7 @@ from typing import Final, Self
 from affiant.errors import MalformedError, UnreachableError
 from affiant.gateway.wire.http_request import ClientGone, Receive, Scope, header
 
-__all__ = ["MAX_ADMISSION", "Bodies", "Body", "Memory", "Share", "drop_rest", "least_memory"]
+__all__ = ["MAX_ADMISSION", "Bodies", "Body", "Crowd", "Memory", "Share", "drop_rest", "least_memory"]
 
 MAX_ADMISSION: Final = 1 << 20
 """Bytes of the evidence that a session asks to be admitted by."""
@@ -59,9 +61,24 @@ class Memory:
         """Bytes that can be taken now."""
         return self._left if self._within is None else min(self._left, self._within.left)
 
-    def share(self) -> Share:
-        """What one request takes of it."""
-        return Share(self)
+    def share(self, whose: str = "") -> Share:
+        """What one request takes of it; ``whose``: the address that it comes from, where that counts."""
+        return Share(self, whose)
+
+    def lend(self, share: Share, size: int) -> None:
+        """Take ``size`` bytes for ``share``; as :meth:`take`."""
+        self.take(size)
+        share.held += size
+
+    def end(self, share: Share) -> None:
+        """Take back what ``share`` holds."""
+        self.give_back(share.held)
+        share.held = 0
+
+    @contextlib.contextmanager
+    def interruptible(self, share: Share, interrupt: Callable[[], None]) -> Iterator[None]:  # noqa: ARG002
+        """While a body arrives for ``share``; ``interrupt`` is for a memory that takes from one for another."""
+        yield
 
     def take(self, size: int) -> None:
         """Take ``size`` bytes.
@@ -70,11 +87,7 @@ class Memory:
             ``gateway.memory``: so many are not left; nothing was taken.
         """
         if size > self._left:
-            raise UnreachableError(
-                "too many large requests at once",
-                hint="Send it again, or fewer at a time",
-                code="gateway.memory",
-            )
+            raise _no_memory()
         if self._within is not None:
             self._within.take(size)
         self._left -= size
@@ -86,14 +99,68 @@ class Memory:
             self._within.give_back(size)
 
 
+class Crowd(Memory):
+    """The memory of callers that are not known: no address holds more than half of it, and who is slow gives way.
+
+    Where there is too little, the bodies that have not come to their end are ended, the oldest first, of the address
+    that holds most: so a body that comes at once is read, however many others have begun and stalled.
+    """
+
+    __slots__ = ("_arriving", "_held")
+
+    def __init__(self, size: int, *, within: Memory) -> None:
+        super().__init__(size, within=within)
+        self._arriving: dict[Share, Callable[[], None]] = {}
+        self._held: Counter[str] = Counter()
+
+    def lend(self, share: Share, size: int) -> None:
+        """As :meth:`Memory.lend`, after others were ended."""
+        while self._held[share.whose] + size > max(self.size // 2, MAX_ADMISSION):
+            self._interrupt(share.whose, but=share)
+        while size > self.left:
+            self._interrupt(max(self._held, key=lambda whose: self._held[whose], default=""), but=share)
+        super().lend(share, size)
+        self._held[share.whose] += size
+
+    def end(self, share: Share) -> None:
+        """As :meth:`Memory.end`."""
+        self._held[share.whose] -= share.held
+        if not self._held[share.whose]:
+            del self._held[share.whose]
+        super().end(share)
+
+    @contextlib.contextmanager
+    def interruptible(self, share: Share, interrupt: Callable[[], None]) -> Iterator[None]:
+        """As :meth:`Memory.interruptible`."""
+        self._arriving[share] = interrupt
+        try:
+            yield
+        finally:
+            self._arriving.pop(share, None)
+        if share.interrupted:
+            raise _no_memory()
+
+    def _interrupt(self, whose: str, *, but: Share) -> None:
+        slow = (each for each in self._arriving if each.whose == whose and each.held and each is not but)
+        share = next(slow, None)
+        if share is None:
+            raise _no_memory()
+        interrupt = self._arriving.pop(share)
+        share.interrupted = True
+        share.give_back()
+        interrupt()
+
+
 class Share:
     """What one request holds of a memory; given back when the block ends."""
 
-    __slots__ = ("_memory", "held")
+    __slots__ = ("_memory", "held", "interrupted", "whose")
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, whose: str) -> None:
         self._memory = memory
+        self.whose = whose
         self.held = 0
+        self.interrupted = False
 
     def __enter__(self) -> Self:
         return self
@@ -105,13 +172,19 @@ class Share:
 
     def take(self, size: int) -> None:
         """As :meth:`Memory.take`."""
-        self._memory.take(size)
-        self.held += size
+        self._memory.lend(self, size)
 
     def give_back(self) -> None:
         """Give all of it back."""
-        self._memory.give_back(self.held)
-        self.held = 0
+        self._memory.end(self)
+
+    def interruptible(self, interrupt: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
+        """While its body arrives: ``interrupt`` ends the reading, if another's needs the memory.
+
+        Raises:
+            ``gateway.memory``: it was interrupted.
+        """
+        return self._memory.interruptible(self, interrupt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +221,7 @@ class Bodies:
 
     def __init__(self, *, memory: int, seconds: float) -> None:
         self.memory = Memory(memory)
-        self.strangers = Memory(memory // _STRANGERS, within=self.memory)
+        self.strangers = Crowd(memory // _STRANGERS, within=self.memory)
         """For callers that are not known yet: they cannot take what sessions need."""
         self._seconds = seconds
 
@@ -163,9 +236,12 @@ class Bodies:
         if length is not None and int(length) > _HASHED_BEYOND * limit:
             raise _too_large(limit, found=f"{length} bytes")
         try:
-            async with asyncio.timeout(self._seconds):
-                return await _read(receive, share, limit)
+            async with asyncio.timeout(self._seconds) as deadline:
+                with share.interruptible(lambda: deadline.reschedule(0)):
+                    return await _read(receive, share, limit)
         except TimeoutError as error:
+            if share.interrupted:
+                raise _no_memory() from error
             raise UnreachableError(
                 "the body did not come in time", expected=f"{self._seconds:g} s", code="request.timeout"
             ) from error
@@ -218,6 +294,12 @@ async def drop_rest(receive: Receive) -> None:
                     message = await receive()
                 dropped += len(message.get("body", b""))
                 more = message.get("more_body", False)
+
+
+def _no_memory() -> UnreachableError:
+    return UnreachableError(
+        "too many large requests at once", hint="Send it again, or fewer at a time", code="gateway.memory"
+    )
 
 
 def _too_large(limit: int, *, found: str | None) -> MalformedError:

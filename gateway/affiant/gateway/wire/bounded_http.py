@@ -16,6 +16,8 @@ from typing import ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from affiant.gateway.wire.connections import connection_of
+
 __all__ = ["BoundedHTTP", "taken_bytes"]
 
 _MAX_HEAD: Final = 64 << 10
@@ -57,12 +59,16 @@ class BoundedHTTP(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """As uvicorn's."""
         super().connection_made(transport)
+        if (connection := connection_of({"state": self.app_state})) is not None:
+            connection.end = transport.abort
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """As uvicorn's, which reports only to the last of the requests that were sent ahead that its client is gone."""
         self._arrived()
         self._unwatch()
+        if (connection := connection_of({"state": self.app_state})) is not None:
+            connection.leave()
         for cycle in self._unanswered:
             if not cycle.response_complete:
                 cycle.disconnected = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import ssl
 from pathlib import Path
 
@@ -162,3 +163,57 @@ def test_a_finished_connection_is_used_again_and_an_unfinished_one_is_not(leaf: 
         return counts
 
     assert asyncio.run(whole()) == [1, 1, 1, 2]
+
+
+# -- what is tried again, because the gateway did nothing yet ---------------------------------------------------------
+
+
+BUSY = b'{"error": {"message": "m", "type": "t", "code": "gateway.busy", "param": null}}'
+
+
+async def posted(client: GatewayClient):
+    reply, data = await client.post("/v1/x", (), b"body", limit=1000)
+    return reply.status, data
+
+
+def test_a_gateway_that_is_busy_is_asked_again_before_the_admission(leaf: Path) -> None:
+    count = itertools.count()
+
+    def script(received):
+        return answer(b"{}") if next(count) == 2 else answer(BUSY, status=b"429 Too Many Requests")
+
+    found, server = ask(script, leaf, scenario=posted)
+    assert found == (200, b"{}")
+    assert [request.body for request in server.received] == [b"body"] * 3
+
+
+@pytest.mark.parametrize("status", [400, 403, 503])
+def test_any_other_refusal_is_final(leaf: Path, status: int) -> None:
+    refused = BUSY.replace(b"gateway.busy", b"log.unwitnessed")
+    found, server = ask(lambda received: answer(refused, status=b"%d No" % status), leaf, scenario=posted)
+    assert found == (status, refused) and len(server.received) == 1
+
+
+def test_a_connection_that_ends_before_its_handshake_is_made_again(leaf: Path) -> None:
+    """So a crowded gateway, which ends the oldest of an address, fails no call: nothing was sent."""
+
+    async def run() -> int:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(leaf)
+        seen: list[int] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            seen.append(1)
+            if len(seen) <= 2:
+                writer.transport.abort()
+                return
+            await writer.start_tls(context)
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            client = GatewayClient(f"https://127.0.0.1:{port}", spki=spki_of(leaf), timing=Timing(connect=5))
+            connection = await client.connection()
+            await connection.close()
+            return len(seen)
+
+    assert asyncio.run(run()) == 3

@@ -16,6 +16,7 @@ from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.chain import Head
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.statements.evidence import (
+    ADMISSION_NONCE,
     Admission,
     Evidence,
     evidence_digest,
@@ -77,7 +78,7 @@ async def fetch_nonce(client: GatewayClient) -> str:
     Raises:
         GatewayUnreachable, AdmissionError: none was given.
     """
-    members = await _answer(await client.request("POST", "/v1/sessions/nonce", (_JSON,), b"{}"))
+    members = _members(*await client.post("/v1/sessions/nonce", (_JSON,), b"{}", limit=_MAX_ANSWER))
     nonce = members.get("nonce")
     if not isinstance(nonce, str):
         raise GatewayUnreachable("the gateway gives no nonce", expected="a member 'nonce'")
@@ -133,7 +134,8 @@ async def admit(
         GatewayUnreachable: no answer.
     """
     body = wrap_admission(Admission(identity.evidence, launch.policy.normal_form, launch.signature))
-    members = await _answer(await client.request("POST", "/v1/sessions", (ADMISSION_TYPE,), body))
+    nonce = (ADMISSION_NONCE.encode("ascii"), str(identity.statement.nonce).encode("ascii"))
+    members = _members(*await client.post("/v1/sessions", (ADMISSION_TYPE, nonce), body, limit=_MAX_ANSWER))
     start = members.get("start")
     if members.get("ksd") != gateway.keyset_digest or not isinstance(start, str):
         raise NotAuthenticError(
@@ -164,12 +166,8 @@ def _check_start(record: VerifiedReceipt, launch: Launch, identity: SessionIdent
             )
 
 
-async def _answer(reply: GatewayReply) -> Mapping[str, object]:
+def _members(reply: GatewayReply, data: bytes) -> Mapping[str, object]:
     """The members of a JSON answer; a refusal of the gateway's is raised as one."""
-    try:
-        data = await reply.body(_MAX_ANSWER)
-    finally:
-        await reply.close()
     try:
         members = parse_object(data, strict_form=False)
     except JSONError as error:

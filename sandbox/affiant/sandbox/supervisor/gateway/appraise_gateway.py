@@ -66,11 +66,8 @@ async def fetch_gateway_evidence(client: GatewayClient, *, nonce: bytes) -> tupl
         GatewayUnreachable: no answer, or none that is evidence.
     """
     body = canonical({"nonce": b64u(nonce)})
-    reply = await client.request("POST", _ATTEST, ((b"Content-Type", b"application/json"),), body)
-    try:
-        data = await reply.body(_MAX_EVIDENCE)
-    finally:
-        await reply.close()
+    json_body = ((b"Content-Type", b"application/json"),)
+    reply, data = await client.post(_ATTEST, json_body, body, limit=_MAX_EVIDENCE)
     if reply.status != 200:
         raise GatewayUnreachable("the gateway gives no evidence", found=f"status {reply.status}")
     evidence = parse_object(data, strict_form=False).get("evidence")

@@ -4,7 +4,9 @@ The gateway's certificate is made in its TD at start; the SHA-256 of its public 
 that a quote binds. A connection whose peer shows another key is closed before a byte of a request goes out. The
 first connection, on which the gateway is appraised, has no pin yet: it gives its peer's key to be compared.
 
-Requests are never repeated here: whether a second attempt is harmless only the caller knows.
+Requests are never repeated here: whether a second attempt is harmless only the caller knows. Two things are tried again
+for a while, because the gateway did nothing yet: a connection that ended before its handshake, and a request before the
+admission that the gateway is too busy for (:meth:`GatewayClient.post`).
 """
 
 from __future__ import annotations
@@ -33,6 +35,12 @@ __all__ = ["GatewayClient", "GatewayConnection", "GatewayReply", "Timing"]
 _PIECE: Final = 64 * 1024
 _NOTICED_S: Final = 5.0
 """Within so many seconds a gateway has noticed, and recorded, that an answer is read no more."""
+_PATIENCE_S: Final = 10.0
+"""How long a gateway that is too busy to begin is asked again."""
+_PAUSE_S: Final = 0.25
+_ATTEMPTS: Final = 8
+_BUSY: Final = (b'"gateway.busy"', b'"gateway.memory"')
+"""Codes of a gateway that has done nothing of what it was asked."""
 _MAX_WHOLE: Final = 1 << 20
 """Bytes of an answer that is taken whole; a bundle comes in pieces."""
 
@@ -225,6 +233,29 @@ class GatewayClient:
             await connection.close()
             raise
 
+    async def post(
+        self, target: str, headers: Sequence[HeaderField], body: bytes, *, limit: int
+    ) -> tuple[GatewayReply, bytes]:
+        """Send a request before the session is admitted; the whole answer. Sent again while the gateway is busy.
+
+        Args:
+            limit: bytes of the answer.
+
+        Raises:
+            GatewayUnreachable, GatewayNotTheOne: as :meth:`request`.
+        """
+        began = time.monotonic()
+        while True:
+            reply = await self.request("POST", target, headers, body)
+            try:
+                data = await reply.body(limit)
+            finally:
+                await reply.close()
+            busy = reply.status in {429, 503} and any(code in data for code in _BUSY)
+            if not busy or time.monotonic() - began >= _PATIENCE_S:
+                return reply, data
+            await asyncio.sleep(_PAUSE_S)
+
     async def connection(self) -> GatewayConnection:
         """A connection to the pinned peer, perhaps a kept one."""
         while self._idle:
@@ -257,14 +288,25 @@ class GatewayClient:
     async def _connect(self) -> GatewayConnection:
         try:
             async with asyncio.timeout(self._timing.connect):
-                reader, writer = await asyncio.open_connection(
-                    self._host, self._port, ssl=self._context, server_hostname="", limit=4 * _PIECE
-                )
+                reader, writer = await self._open()
         except (OSError, TimeoutError) as error:
             raise GatewayUnreachable(
                 "the gateway does not answer", where=f"{self._host}:{self._port}"
             ) from error
         return GatewayConnection(reader, writer, f"{self._host}:{self._port}")
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        attempts = _ATTEMPTS
+        while True:
+            try:
+                return await asyncio.open_connection(
+                    self._host, self._port, ssl=self._context, server_hostname="", limit=4 * _PIECE
+                )
+            except (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError):  # a crowded gateway ended it
+                attempts -= 1
+                if not attempts:
+                    raise
+                await asyncio.sleep(_PAUSE_S)
 
 
 def _context() -> ssl.SSLContext:
