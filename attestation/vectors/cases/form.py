@@ -102,5 +102,12 @@ CASES = (
     _members("short-nonce", "A nonce of 22 characters where 32 bytes belong.", put(eat_nonce="A" * 22)),
     _members("control-character", "A terminal escape in a name.", put(mdl__id="echo\x1b[31m")),
     _members("empty-text", "A name without a character.", put(mdl__id="")),
+    _members("model-answered-empty", "An answer's model without a character.", put(mdl__ans="")),
+    _members("model-answered-number", "An answer's model that is a number.", put(mdl__ans=7)),
+    _members(
+        "model-answered-control",
+        "A terminal escape in the name of an answer's model.",
+        put(mdl__ans="\x1b[2J"),
+    ),
     _members("outside-the-set", "An end that the profile does not list.", put(res__end="finished")),
 )

@@ -10,6 +10,7 @@ from vectors.making.documents import identifier
 from vectors.making.encoding import b64u, canonical
 from vectors.making.faults import put
 from vectors.making.keys import ORDER, jwk, p256_key, seeded, sign_der, thumbprint
+from vectors.making.stories import model_answers
 from vectors.making.story import Story
 
 __all__ = ["CASES"]
@@ -104,6 +105,14 @@ CASES = (
         "The payload says another status, canonical and well-formed; the signature is of the old one.",
         {"sent:inference": jws_part(1, as_bytes(swap(b'"st":200', b'"st":201')))},
         _INVALID,
+    ),
+    one(
+        "signature/model-answered-changed",
+        "An answer's model is replaced by the one that was asked for; the signature is of the old name.",
+        {"sent:inference-1": jws_part(1, as_bytes(swap(b'"ans":"Echo"', b'"ans":"echo"')))},
+        _INVALID,
+        base="valid/model-answered-other",
+        script=model_answers("echo", "Echo", "echo-latest"),
     ),
     one(
         "signature/alg-none",

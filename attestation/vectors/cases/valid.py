@@ -6,7 +6,7 @@ from typing import Any
 
 from vectors.making import tree
 from vectors.making.case import Case, told
-from vectors.making.documents import identifier, with_tool_servers, with_turns
+from vectors.making.documents import identifier, with_model_aliases, with_tool_servers, with_turns
 from vectors.making.encoding import b64u, sha256_name
 from vectors.making.faults import put
 from vectors.making.keys import ed25519_key, seeded
@@ -25,7 +25,7 @@ from vectors.making.scripts import (
     session,
     start,
 )
-from vectors.making.stories import actions, epochs, tool_gate, two_sessions
+from vectors.making.stories import actions, epochs, model_answers, tool_gate, two_sessions
 from vectors.making.story import Story
 
 __all__ = ["CASES"]
@@ -156,6 +156,31 @@ CASES = (
         "valid/turns",
         "A gateway whose configuration says how many requests its upstream is asked at once.",
         told({"document:config": with_turns}),
+        trust="trust-any-configuration.json",
+        warnings=("rfs.accepted", "conf.accepted"),
+    ),
+    Case(
+        "valid/model-answered",
+        "Answers that name the model that was asked for, and one that names none (`mdl.ans`).",
+        told(script=model_answers("echo", None)),
+        warnings=("rfs.accepted",),
+        stored_from="valid/inference",
+    ),
+    Case(
+        "valid/model-answered-other",
+        "An answer that names another model than was asked for, by one character, and one that names an alias that no "
+        "configuration has.",
+        told(script=model_answers("echo", "Echo", "echo-latest")),
+        warnings=("rfs.accepted", "model.answered"),
+        stored_from="valid/inference",
+    ),
+    Case(
+        "valid/model-aliases",
+        "The gateway's configuration explains the names of the answers: aliases of the model that was asked for.",
+        told(
+            {"document:config": with_model_aliases},
+            script=model_answers("echo", "echo-2026-11-20", "echo-latest"),
+        ),
         trust="trust-any-configuration.json",
         warnings=("rfs.accepted", "conf.accepted"),
     ),

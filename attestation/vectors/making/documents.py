@@ -32,6 +32,7 @@ __all__ = [
     "reference_values",
     "session_events",
     "session_statement",
+    "with_model_aliases",
     "with_tool_servers",
     "with_turns",
 ]
@@ -143,6 +144,11 @@ def with_tool_servers(config: dict[str, Any]) -> dict[str, Any]:
         **limits,
     }
     return config | {"mcp_servers": [remote, local]}
+
+
+def with_model_aliases(config: dict[str, Any]) -> dict[str, Any]:
+    """The same, where the upstream answers as one model under other names."""
+    return config | {"model_aliases": {"echo": ["echo-2026-11-20", "echo-latest"]}}
 
 
 def with_turns(config: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ ROWS: Mapping[str, tuple[str | None, tuple[str, ...]]] = {
     "conf.bound": ("L4", ("key.evidence",)),
     "pol.bound": ("L4", ("key.evidence", "session.start")),
     "session.sealed": ("L1", ("session.order", "pol.bound")),
+    "model.answered": ("L1", ("sig.receipts",)),
     "apr.bound": ("L4", ("session.order", "pol.bound")),
     "tee.appraisal": ("L4", ("key.bound", "conf.bound", "pol.bound")),
     "tee.class": ("L4", ("tee.appraisal",)),

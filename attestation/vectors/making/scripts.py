@@ -91,9 +91,13 @@ def inference(
     response: bytes = RESPONSE,
     events: tuple[bytes, ...] = (),
     how: str = "complete",
+    answered: Members | None = None,
     more: Members | None = None,
 ) -> None:
-    """One answer; ``events``: of a stream. A prefix has the root over the events that were handed out."""
+    """One answer; ``events``: of a stream. A prefix has the root over the events that were handed out.
+
+    ``answered``: the member ``ans``, which older records lack.
+    """
     res: Members = {"dig": sha256_name(response), "len": len(response)}
     if events:
         res |= {"evs": len(events), "evr": b64u(tree.root([tree.leaf_hash(event) for event in events]))}
@@ -103,7 +107,7 @@ def inference(
         {
             "req": dict(CHAT),
             "res": {"end": how, "st": 200},
-            "mdl": {"id": "echo"},
+            "mdl": {"id": "echo", **(answered or {})},
             "use": {},
             "pol": story.policy(told),
             "up": [{"bind": "none", "host": "echo.invalid", "id": "echo", "res": "ok"}],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from vectors.making.encoding import sha256_name
 from vectors.making.records import Session
 from vectors.making.scripts import CHAT, boot, execute, finish, ids, inference, start
 from vectors.making.story import Story
 
-__all__ = ["actions", "epochs", "two_sessions"]
+__all__ = ["actions", "epochs", "model_answers", "two_sessions"]
 
 
 def epochs(story: Story) -> None:
@@ -158,3 +160,16 @@ def two_sessions(story: Story) -> None:
     execute(story, other)
     finish(story, one)
     finish(story, other)
+
+
+def model_answers(*answers: str | None) -> Callable[[Story], None]:
+    """A session in which the model ``echo`` is asked for, and answers under these names."""
+
+    def script(story: Story) -> None:
+        boot(story)
+        told = start(story)
+        for at, name in enumerate(answers):
+            inference(story, told, step=f"inference-{at}", cseq=at, answered={"ans": name})
+        finish(story, told, cseq=len(answers) - 1)
+
+    return script

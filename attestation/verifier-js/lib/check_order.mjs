@@ -9,6 +9,7 @@ import { checkEvidence, checkExpiry, checkKeyBound, checkPeerBound, checkResults
 import { checkAuthority, checkHolds } from "./erasure_checks.mjs";
 import { checkConsistency, checkInclusion } from "./log_checks.mjs";
 import { checkAppraisal, checkClass } from "./measurement_checks.mjs";
+import { checkAnswered } from "./model_checks.mjs";
 import { checkPeer } from "./peer_links.mjs";
 import {
   checkConfigAccepted,
@@ -59,6 +60,7 @@ export const CHECKS = Object.freeze([
   ["conf.bound", "L4", checkConfigBound],
   ["pol.bound", "L4", checkPolicyBound],
   ["session.sealed", "L1", checkSealed],
+  ["model.answered", "L1", checkAnswered],
   ["apr.bound", "L4", checkApprovals],
   ["tee.appraisal", "L4", checkAppraisal],
   ["tee.class", "L4", checkClass],

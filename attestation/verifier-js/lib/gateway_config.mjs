@@ -31,6 +31,7 @@ const MCP_SERVER = {
     folders: { array: { pattern: "(?:/(?!\\.\\.?(?:/|$))[A-Za-z0-9._@+-]{1,255}){1,16}" }, least: 1, most: 8 },
   },
 };
+const MODEL = { pattern: "[\\x21-\\x7e]{1,200}" };
 const CONFIG = {
   object: {
     typ: { const: "affiant-gateway-config/1" },
@@ -45,6 +46,7 @@ const CONFIG = {
   },
   optional: {
     mcp_servers: { array: MCP_SERVER, least: 1, most: 16 },
+    model_aliases: { map: { array: MODEL, least: 1, most: 16 }, name: MODEL.pattern, most: 64 },
     witnesses: { array: { text: 4096 }, least: 1, most: 256 },
     erasure_authorities: { array: JWK, least: 1, most: 16 },
     profile_signers: { any: true },

@@ -130,7 +130,7 @@ def test_the_generator_imports_the_standard_library_and_cryptography_alone() -> 
 
 def test_the_collection_is_of_reasonable_size_and_names_only_what_it_has() -> None:
     files = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*") if path.is_file()}
-    assert sum((FOLDER / name).stat().st_size for name in files) < 10_700_000
+    assert sum((FOLDER / name).stat().st_size for name in files) < 10_900_000
     named = {value for case in CASES.values() for value in case["files"].values()}
     named |= {
         case[name] for case in CASES.values() for name in ("trust", "request", "response") if name in case
@@ -205,6 +205,7 @@ def test_the_rows_of_the_vectors_are_those_of_the_verifier() -> None:
 def test_every_row_that_can_be_refused_is_refused_by_a_case() -> None:
     refused = {row for case in CASES.values() for row in case["expect"]["refused"]}
     never_refused = {"kinds.judged", "chain.coverage", "chain.gaps", "session.supervisor", "pol.private"}
+    never_refused |= {"model.answered"}  # a warning
     no_case_yet = {"time.sigstore"}  # tests/attestation/verifier/test_sigstore_anchors.py
     assert refused == CODES - never_refused - no_case_yet
 

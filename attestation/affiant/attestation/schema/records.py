@@ -16,7 +16,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from affiant.attestation.schema.shapes import Array, Const, Enum, Int, MapOf, Obj, Pattern, Shape, Text
+from affiant.attestation.schema.shapes import (
+    Array,
+    Const,
+    Enum,
+    Int,
+    MapOf,
+    Nullable,
+    Obj,
+    Pattern,
+    Shape,
+    Text,
+)
 
 __all__ = [
     "CONCEALING",
@@ -81,7 +92,8 @@ _RES: Final = Obj(
 )
 _MDL: Final = Obj(
     {"id": Text()},
-    {"dig": _SHA256},
+    # ``id`` was asked for; ``ans`` is what the answer names, null where it names none. Older records lack it.
+    {"dig": _SHA256, "ans": Nullable(Text())},
     sd=1,
     # No name begins with `_`: `_sd` in a disclosed value would be digests of its own to every reader of SD-JWTs.
     hidden={"prm": MapOf("[a-z][a-z_]{0,39}", Text(64), most=16)},

@@ -12,7 +12,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from affiant.attestation.schema.records import KINDS, PROFILES, Kind, shape_of
-from affiant.attestation.schema.shapes import Array, Const, Enum, Int, MapOf, Obj, Pattern, Shape, Text
+from affiant.attestation.schema.shapes import (
+    Array,
+    Const,
+    Enum,
+    Int,
+    MapOf,
+    Nullable,
+    Obj,
+    Pattern,
+    Shape,
+    Text,
+)
 
 __all__ = ["record_table"]
 
@@ -69,6 +80,8 @@ def _as_json(shape: Shape) -> dict[str, object]:
             return {"const": value}
         case Enum(values):
             return {"enum": list(values)}
+        case Nullable(inner):
+            return {"nullable": _as_json(inner)}
         case Int(least, most):
             return {"int": [least, most]}
         case Array(item, least, most):

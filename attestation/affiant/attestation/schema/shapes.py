@@ -19,7 +19,19 @@ from typing import Final, Protocol
 from affiant.attestation.encoding.canonical import MAX_INTEGER
 from affiant.errors import MalformedError
 
-__all__ = ["Array", "Const", "Enum", "Int", "MapOf", "Obj", "Pattern", "Shape", "ShapeMismatch", "Text"]
+__all__ = [
+    "Array",
+    "Const",
+    "Enum",
+    "Int",
+    "MapOf",
+    "Nullable",
+    "Obj",
+    "Pattern",
+    "Shape",
+    "ShapeMismatch",
+    "Text",
+]
 
 
 _FullMatch = Callable[[str], re.Match[str] | None]
@@ -125,6 +137,20 @@ class Int:
 
     def describe(self) -> str:
         return f"integer, at least {self.least}"
+
+
+@dataclass(frozen=True, slots=True)
+class Nullable:
+    """Null, or a value of one shape."""
+
+    inner: Shape
+
+    def check(self, value: object, where: str) -> None:
+        if value is not None:
+            self.inner.check(value, where)
+
+    def describe(self) -> str:
+        return f"null or {self.inner.describe()}"
 
 
 @dataclass(frozen=True, slots=True)

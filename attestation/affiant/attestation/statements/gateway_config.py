@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -92,6 +92,7 @@ _MCP_SERVER: Final = Obj(
         ),
     },
 )
+_MODEL: Final = Pattern(r"[\x21-\x7e]{1,200}", "a model's name")
 _SHAPE: Final = Obj(
     {
         "typ": Const("affiant-gateway-config/1"),
@@ -118,6 +119,7 @@ _SHAPE: Final = Obj(
     },
     {
         "mcp_servers": Array(_MCP_SERVER, least=1, most=16),
+        "model_aliases": MapOf(_MODEL.pattern, Array(_MODEL, least=1, most=16), most=64),
         "witnesses": Array(Text(4096), least=1, most=256),
         "erasure_authorities": Array(
             Obj({"crv": Const("P-256"), "kty": Const("EC"), "x": Text(43), "y": Text(43)}), least=1, most=16
@@ -128,6 +130,7 @@ _SHAPE: Final = Obj(
 )
 
 
+_NO_ALIASES: Final[Mapping[str, Sequence[str]]] = {}
 _AS_THEY_STAND: Final = ("iss", "cls", "origin", "reference", "epoch_s", "session_max_s", "body_max")
 
 
@@ -203,6 +206,8 @@ class GatewayConfig:
     """Servers of tools; none: there is no tool gate."""
     floor: str | None = None
     """Digest of the baseline policy that each session's profile must contain; None: any profile."""
+    model_aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Model that is asked for -> other names under which its upstream answers as that same model."""
 
     @property
     def digest(self) -> str:
@@ -243,6 +248,7 @@ def make_gateway_config(
     profile_signers: Sequence[AcceptedSigner] = (),
     mcp_servers: Sequence[MCPServerConfig] = (),
     floor: str | None = None,
+    model_aliases: Mapping[str, Sequence[str]] = _NO_ALIASES,
 ) -> GatewayConfig:
     """A configuration from its parts, checked like one that was read.
 
@@ -264,6 +270,7 @@ def make_gateway_config(
                 **({"profile_signers": signers_document(profile_signers)} if profile_signers else {}),
                 **({"mcp_servers": [server.to_json() for server in mcp_servers]} if mcp_servers else {}),
                 **({} if floor is None else {"floor": floor}),
+                **({"model_aliases": _aliases(model_aliases)} if model_aliases else {}),
                 "typ": "affiant-gateway-config/1",
                 "iss": iss,
                 "cls": cls,
@@ -296,6 +303,7 @@ def local_gateway_config(
     profile_signers: Sequence[AcceptedSigner] = (),
     mcp_servers: Sequence[MCPServerConfig] = (),
     floor: str | None = None,
+    model_aliases: Mapping[str, Sequence[str]] = _NO_ALIASES,
 ) -> GatewayConfig:
     """The configuration of the gateway that ``affiant run`` starts: the same bytes for the same arguments, so
     that a trust file can name its digest before it runs."""
@@ -310,6 +318,7 @@ def local_gateway_config(
         profile_signers=profile_signers,
         mcp_servers=mcp_servers,
         floor=floor,
+        model_aliases=model_aliases,
     )
 
 
@@ -320,6 +329,11 @@ def local_log_origin(roots: Iterable[str]) -> str:
     """
     names = "\n".join(sorted(roots)).encode("ascii")
     return f"{hashlib.sha256(names).hexdigest()[:32]}.affiant.invalid"
+
+
+def _aliases(aliases: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+    """As the document has them: one meaning, one digest."""
+    return {model: sorted(set(names)) for model, names in aliases.items()}
 
 
 def _upstream(upstream: UpstreamConfig) -> Mapping[str, object]:
@@ -347,6 +361,7 @@ def parse_gateway_config(raw: bytes) -> GatewayConfig:
         profile_signers=parse_signers(value["profile_signers"]) if "profile_signers" in value else (),
         mcp_servers=_mcp_servers(value.get("mcp_servers", ())),
         floor=value.get("floor"),
+        model_aliases={model: tuple(names) for model, names in value.get("model_aliases", {}).items()},
     )
 
 

@@ -28,9 +28,9 @@ from affiant.attestation.schema.shapes import (
     Enum,
     Int,
     MapOf,
+    Nullable,
     Obj,
     Pattern,
-    Shape,
     ShapeMismatch,
     Text,
 )
@@ -62,18 +62,6 @@ _STRENGTH: Final[Mapping[str, int]] = {"none": 0, "bwrap-landlock": 1, "gvisor":
 _FLOORS: Final[Mapping[str, int]] = {"namespace": 1, "userspace-kernel": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class _Nullable:
-    inner: Shape
-
-    def check(self, value: object, where: str) -> None:
-        if value is not None:
-            self.inner.check(value, where)
-
-    def describe(self) -> str:
-        return f"null or {self.inner.describe()}"
-
-
 _MANIFEST: Final = Obj(
     {
         "typ": Const("affiant-manifest/1"),
@@ -81,7 +69,7 @@ _MANIFEST: Final = Obj(
         "profile": Obj({"dig": _SHA384, "fil": _SHA256}),
         "supervisor": _SHA256,
         "rootfs": Pattern("host-usr|sha256:[0-9a-f]{64}", "`host-usr` or a SHA-256 name"),
-        "runtime": _Nullable(_SHA256),
+        "runtime": Nullable(_SHA256),
         "isolation_floor": Enum(("userspace-kernel", "namespace")),
         "gateway": Obj(
             {
@@ -91,7 +79,7 @@ _MANIFEST: Final = Obj(
                 "cls": Enum(("hardware", "simulated")),
             }
         ),
-        "vault": _Nullable(Obj({"address": Text(), "ca": _SHA256})),
+        "vault": Nullable(Obj({"address": Text(), "ca": _SHA256})),
         "hosts": MapOf(_HOST, Array(Text(64), least=1, most=8)),
         "upstream_roots": Array(_SHA256, most=16),
     }
@@ -101,12 +89,12 @@ _ACTIVATION: Final = Obj(
         "typ": Const("affiant-activation/1"),
         "ses": _ID,
         "agent": _LINK,
-        "inp": _Nullable(_SHA256),
+        "inp": Nullable(_SHA256),
         "iso": Enum(ISOLATIONS),
         "challenge": _LINK,
         "exp": Int(),
         "starter": Obj({"iss": Text(), "method": Text(32), "sub": _LINK}),
-        "openings": _Nullable(_LINK),
+        "openings": Nullable(_LINK),
     }
 )
 

@@ -18,6 +18,7 @@ _BY_AREA: Final = {
     "conf": "bound accepted",
     "pol": "bound accepted private",
     "apr": "bound",
+    "model": "answered",
     "tee": "appraisal class",
     "peer": "bound ear",
     "iso": "floor",

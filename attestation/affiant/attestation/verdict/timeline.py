@@ -174,7 +174,7 @@ def _flat(name: str, value: object) -> Iterator[tuple[str, str]]:
         for index, each in enumerate(value):
             yield from _flat(f"{name}[{index}]", each)
     else:
-        yield name, str(value)
+        yield name, "not named" if value is None else str(value)
 
 
 def _list(value: object) -> Sequence[object]:
