@@ -137,3 +137,19 @@ def test_a_trust_file_asks_for_them(tmp_path):
     )
     assert refused.exit_code == 1
     assert "asks nobody" in refused.output
+
+
+def test_aliases_of_models_are_bound_and_without_any_the_digest_is_the_old_one(tmp_path):
+    command = ("config", "--home", str(tmp_path / "home"), "--upstream", URL)
+    plain = invoke(gateway, *command).output.splitlines()
+    options = ("--model-alias", "gpt-4o=gpt-4o-2024-08-06", "--model-alias", "gpt-4o=gpt-4o-2024-05-13")
+    digest, raw = invoke(gateway, *command, *options).output.splitlines()
+    assert digest != plain[0] and "model_aliases" not in plain[1]
+    expected = {"gpt-4o": ("gpt-4o-2024-05-13", "gpt-4o-2024-08-06")}
+    assert parse_gateway_config(raw.encode()).model_aliases == expected
+    turned = (*options[2:], *options[:2])
+    assert invoke(gateway, *command, *turned).output.splitlines()[0] == digest
+    for value in ("gpt-4o", "=x", "gpt-4o="):
+        assert invoke(gateway, *command, "--model-alias", value).exit_code == 2
+    refused = invoke(gateway, *command, "--model-alias", "gpt-4o=a b")
+    assert refused.exit_code == 1 and "gateway.settings" in refused.output

@@ -296,7 +296,9 @@ def scripted(
     with (
         scripted_upstream(script) as upstream,
         serving_gateway(
-            tmp_path_factory.mktemp("scripted"), platform_home, "--upstream", upstream.url
+            tmp_path_factory.mktemp("scripted"),
+            platform_home,
+            *("--upstream", upstream.url, "--model-alias", "gpt-4o=gpt-4o-2024-08-06"),
         ) as running,
     ):
         yield running, upstream, script
@@ -408,6 +410,152 @@ def test_what_is_no_trace_is_neither_recorded_nor_passed_on_and_no_error(
     assert b"traceparent" not in sent.head.lower() and b"x-priority" not in sent.head.lower()
     record = record_of(session, answer)
     assert record.disclosed.get("trc") is None and len(record.member("_sd")) == 1
+
+
+LISTING = b"""
+agent_configs:
+  tester:
+    tools: []
+    models: [gpt-4o, small]
+"""
+_OMITTED = object()
+
+
+def answered_by(*models: object, stream: bool = False) -> list[Step]:
+    """An answer that names these models, a stream one in each event."""
+
+    def named(document: dict, model: object) -> dict:
+        return {name: value for name, value in (document | {"model": model}).items() if value is not _OMITTED}
+
+    if not stream:
+        (model,) = models
+        return whole(named(completion(), model))
+    events = [json.loads(event(f"part {at}")[6:]) for at in range(len(models))]
+    shown = [named(each, model) for each, model in zip(events, models, strict=True)]
+    return streamed(*(b"data: " + json.dumps(each).encode() + b"\n\n" for each in shown), DONE)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_receipt_names_the_model_that_answered_beside_the_one_that_was_asked_for(
+    told: tuple[SessionClient, ScriptedUpstream, Script], stream: bool
+) -> None:
+    """An upstream that answers a request for ``gpt-4o`` with a small local model, and says so."""
+    session, _, script = told
+    script.answer = answered_by("tiny-model-q4", stream=stream)
+    answer = session.chat({"model": "gpt-4o", "messages": [], "stream": stream})
+    assert answer.status == 200 and b"tiny-model-q4" in answer.body
+    record = record_of(session, answer)
+    assert record.member("res", "end") == "complete"
+    assert (record.member("mdl", "id"), record.member("mdl", "ans")) == ("gpt-4o", "tiny-model-q4")
+
+
+@pytest.mark.parametrize(
+    ("named", "recorded"),
+    [
+        *((_OMITTED, None), (None, None), ("", None), (7, "\ufffd"), ({"a": 1}, "\ufffd")),
+        *(
+            ("m\x1b[31m", "m\ufffd[31m"),
+            ("m\ud800", "m\ufffd"),
+            ("\u202em", "\ufffdm"),
+            ("x" * 900, "x" * 256),
+        ),
+    ],
+)
+def test_a_receipt_can_hold_whatever_an_answer_calls_its_model(
+    told: tuple[SessionClient, ScriptedUpstream, Script], named: object, recorded: str | None
+) -> None:
+    session, _, script = told
+    script.answer = answered_by(named)
+    record = record_of(session, session.chat({"model": "m", "messages": []}))
+    assert record.payload["mdl"]["ans"] == recorded and record.member("res", "end") == "complete"
+
+
+def test_a_streams_receipt_names_the_model_of_its_first_event_that_names_one(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+) -> None:
+    session, _, script = told
+    script.answer = answered_by("", "first", "second", stream=True)
+    record = record_of(session, session.chat({"model": "m", "messages": [], "stream": True}))
+    assert record.member("mdl", "ans") == "first"
+
+
+def test_a_request_without_an_answer_names_no_model_that_answered(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+) -> None:
+    session, _, script = told
+    for script.answer in ([], whole({"model": "x", "error": {"message": "no"}}, status="500 Oops")):
+        record = record_of(session, session.chat({"model": "m", "messages": []}))
+        assert record.payload["mdl"] == {**record.payload["mdl"], "id": "m", "ans": None}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("named", ["tiny-model-q4", "gpt-4o-mini", "GPT-4o", 7])
+def test_an_answer_from_a_model_that_the_profile_does_not_list_is_stopped(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+    scripted: tuple[Running, ScriptedUpstream, Script],
+    platform: PlatformClient,
+    named: object,
+    stream: bool,
+) -> None:
+    _, _, script = told
+    session = SessionClient.start(scripted[0].gateway, platform, profile=LISTING)
+    script.answer = answered_by(named, stream=stream)
+    answer = session.chat({"model": "gpt-4o", "messages": [], "stream": stream})
+    assert (
+        b"model.answer_not_allowed" in answer.body and b"hi" not in answer.body and b"part" not in answer.body
+    )
+    record = record_of(session, answer)
+    assert (record.member("res", "end"), record.member("pol", "dec")) == ("policy_stop", "deny")
+    assert record.member("mdl", "ans") == (named if isinstance(named, str) else "\ufffd")
+
+
+def test_a_stream_whose_later_events_name_another_model_is_stopped_where_models_are_listed(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+    scripted: tuple[Running, ScriptedUpstream, Script],
+    platform: PlatformClient,
+) -> None:
+    _, _, script = told
+    session = SessionClient.start(scripted[0].gateway, platform, profile=LISTING)
+    script.answer = answered_by("gpt-4o", "tiny-model-q4", stream=True)
+    answer = session.chat({"model": "gpt-4o", "messages": [], "stream": True})
+    assert b"model.answer_not_allowed" in answer.body and b"part 1" not in answer.body
+    record = record_of(session, answer)
+    assert record.member("res", "end") == "policy_stop" and record.member("mdl", "ans") == "gpt-4o"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("named", ["gpt-4o", "gpt-4o-2024-08-06", "small", _OMITTED])
+def test_an_answer_from_the_model_asked_for_its_alias_or_another_listed_one_passes(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+    scripted: tuple[Running, ScriptedUpstream, Script],
+    platform: PlatformClient,
+    named: object,
+    stream: bool,
+) -> None:
+    _, _, script = told
+    session = SessionClient.start(scripted[0].gateway, platform, profile=LISTING)
+    script.answer = answered_by(named, stream=stream)
+    answer = session.chat({"model": "gpt-4o", "messages": [], "stream": stream})
+    record = record_of(session, answer)
+    assert record.member("res", "end") == "complete"
+    assert record.payload["mdl"]["ans"] == (None if named is _OMITTED else named)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_readers_could_take_for_another_models_is_refused_where_models_are_listed(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+    scripted: tuple[Running, ScriptedUpstream, Script],
+    platform: PlatformClient,
+    stream: bool,
+) -> None:
+    _, _, script = told
+    session = SessionClient.start(scripted[0].gateway, platform, profile=LISTING)
+    document = (json.loads(event("x")[6:]) if stream else completion()) | {"model": "gpt-4o", "Model": "tiny"}
+    data = json.dumps(document).encode()
+    script.answer = streamed(b"data: " + data + b"\n\n", DONE) if stream else whole(data)
+    answer = session.chat({"model": "gpt-4o", "messages": [], "stream": stream})
+    assert b"upstream.answer" in answer.body and b"tiny" not in answer.body
+    assert record_of(session, answer).member("res", "end") == "upstream_abort"
 
 
 def test_tools_that_the_profile_does_not_list_are_taken_out(

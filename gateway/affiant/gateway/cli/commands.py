@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
@@ -113,6 +114,13 @@ _mcp_servers = click.option(
     metavar="FILE",
     help="Servers of tools that agents reach at /mcp, as JSON; needs affiant[mcp].",
 )
+_model_aliases = click.option(
+    "--model-alias",
+    multiple=True,
+    metavar="MODEL=NAME",
+    help="An answer that names NAME is from MODEL, which was asked for: gpt-4o=gpt-4o-2024-08-06. May be repeated. "
+    "Other names are a warning in the verdict, and end the answer where the profile lists models.",
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -134,6 +142,7 @@ def gateway() -> None:
 @_signers
 @_floor
 @_mcp_servers
+@_model_aliases
 @click.option(
     "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
 )
@@ -190,6 +199,7 @@ def serve(
     profile_signers: Path | None,
     floor: Path | None,
     mcp_servers: Path | None,
+    model_alias: tuple[str, ...],
     ready_fd: int | None,
     user: int | None,
     body_memory: int,
@@ -214,6 +224,7 @@ def serve(
       affiant gateway serve --decisions gateway-decisions.jsonl --decisions-keep 30
       affiant gateway serve --profile-signers signers.json
       affiant gateway serve --mcp-servers tools.json
+      affiant gateway serve --upstream https://llm.example.com/v1 --model-alias gpt-4o=gpt-4o-2024-08-06
       AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... affiant gateway serve --log-objects s3://bucket/prefix
 
     \b
@@ -236,6 +247,7 @@ def serve(
         floor=floor,
         log_objects=log_objects,
         mcp_servers=mcp_servers,
+        model_aliases=_aliases(model_alias),
         decisions=None if decisions is None else decisions.absolute(),
         rotation=Rotation(decisions_size << 20, decisions_keep),
     )
@@ -253,6 +265,7 @@ def serve(
 @_signers
 @_floor
 @_mcp_servers
+@_model_aliases
 @_json
 def config(
     *,
@@ -266,6 +279,7 @@ def config(
     profile_signers: Path | None,
     floor: Path | None,
     mcp_servers: Path | None,
+    model_alias: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Print the name and the bytes of the configuration that `serve` would run with; starts nothing.
@@ -287,6 +301,7 @@ def config(
         profile_signers=profile_signers,
         floor=floor,
         mcp_servers=mcp_servers,
+        model_aliases=_aliases(model_alias),
     )
     if as_json:
         print_json({"digest": made.digest, "config": json.loads(made.raw)})
@@ -422,6 +437,16 @@ def _choices(
         UpstreamChoice(url, key, root, most)
         for url, key, root, most in zip_longest(urls, keys, roots, concurrent)
     )
+
+
+def _aliases(given: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
+    aliases: dict[str, list[str]] = {}
+    for text in given:
+        model, sign, name = text.partition("=")
+        if not (sign and model and name):
+            raise click.UsageError(f"--model-alias needs MODEL=NAME: {text[:64]!a}")
+        aliases.setdefault(model, []).append(name)
+    return aliases
 
 
 def _ask(folder: Path, target: str, *, accept: tuple[int, ...] = (200,)) -> bytes:

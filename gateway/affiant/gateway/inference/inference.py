@@ -26,7 +26,7 @@ from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.openai.chat import ChatRequest, parse_chat, without_tools
-from affiant.gateway.openai.relay import Relay, Step, usage_in, usage_of
+from affiant.gateway.openai.relay import AnsweredModels, Relay, Step, usage_in, usage_of
 from affiant.gateway.openai.tool_filter import Judge, ToolCall, judge_answer, judge_error, read_answer
 from affiant.gateway.requests.account import Account, RequestDecision
 from affiant.gateway.requests.authentication import Authenticator
@@ -37,6 +37,7 @@ from affiant.gateway.requests.policy_gate import (
     judge_of,
     may_offer,
     own_origin,
+    require_answered,
 )
 from affiant.gateway.requests.request_run import NOTHING, RefusalBudget, SessionRequest
 from affiant.gateway.service.tool_offers import ToolOffers
@@ -50,6 +51,7 @@ from affiant.gateway.upstream.slots import estimated_cost
 from affiant.gateway.upstream.upstream import Upstream, UpstreamResponse
 from affiant.gateway.wire.bodies import Bodies, Share
 from affiant.gateway.wire.errors import (
+    ModelAnswerError,
     RequestMalformed,
     ToolNotAllowedError,
 )
@@ -85,6 +87,7 @@ class ChatCompletions:
         draining: whether the gateway is being stopped. seconds: a clock that never goes back, for limits.
         tools: the servers of tools, for where an offered tool comes from.
         decisions: takes what policy decides, if there is a decision log.
+        model_aliases: of the configuration: names under which an upstream answers as the model that was asked for.
     """
 
     recorder: Recorder
@@ -98,6 +101,7 @@ class ChatCompletions:
     draining: Callable[[], bool]
     decisions: GatewayDecisions
     seconds: Callable[[], float]
+    model_aliases: Mapping[str, Sequence[str]]
     tools: ToolOffers | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,6 +132,7 @@ class InferenceRequest(SessionRequest):
         self._upstreams = route.upstreams
         self._tools = route.tools
         self._decisions = route.decisions
+        self._aliases = route.model_aliases
         self._origin_of: OriginOf = own_origin
         self._relay: Relay | None = None
         self._guard = _NO_KEY
@@ -240,8 +245,10 @@ class InferenceRequest(SessionRequest):
             value = read_answer(body)
             if not taken:
                 judge_error(value)
-            elif calls := judge_answer(value, judge):
-                await self._record_calls(calls)
+            else:
+                self._models().take(value)
+                if calls := judge_answer(value, judge):
+                    await self._record_calls(calls)
             self._account.usage = usage_in(value)
         else:
             self._account.usage = usage_of(body)
@@ -255,7 +262,7 @@ class InferenceRequest(SessionRequest):
 
     async def _relay_stream(self, answer: UpstreamResponse) -> None:
         require_plain(answer, _EVENTS)
-        self._relay = relay = Relay(self._judge())
+        self._relay = relay = Relay(self._judge(), self._models())
         await self._client.start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
         terminal = b""
         while not terminal:
@@ -287,6 +294,22 @@ class InferenceRequest(SessionRequest):
         made = [self._account.tool(call) for call in calls]
         await asyncio.gather(*(recorded.durable for recorded in made))
 
+    def _models(self) -> AnsweredModels:
+        assert self._account.session is not None
+        listed = self._account.session.admitted.policy.policy.models is not None
+        return AnsweredModels(self._take_model, listed=listed)
+
+    def _take_model(self, name: str) -> None:
+        """The record names the first model that the answer names; each of them must be one that may answer."""
+        account = self._account
+        assert account.session is not None
+        assert account.request is not None
+        if account.answered_model is None:
+            account.answered_model = name
+        sink = self._decisions.of(account.session)
+        policy = account.session.admitted.policy
+        require_answered(policy, account.request.model, name, self._aliases, sink=sink)
+
     def _judge(self) -> Judge | None:
         assert self._account.session is not None
         assert self._account.request is not None
@@ -315,7 +338,7 @@ class InferenceRequest(SessionRequest):
         if isinstance(error, LimitReached):
             fired = () if account.decided is None else account.decided.rules
             account.decided = RequestDecision("deny", (*fired, *error.rules))
-        elif isinstance(error, ToolNotAllowedError) and account.decided is not None:
+        elif isinstance(error, (ModelAnswerError, ToolNotAllowedError)) and account.decided is not None:
             account.decided = RequestDecision("deny", account.decided.rules)
         if not account.forwarding:
             return account.refusal(error, body)

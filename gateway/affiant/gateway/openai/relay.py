@@ -8,18 +8,26 @@ API's own error form ends a stream that cannot be completed.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.merkle import Accumulator
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.openai.chat import parse_json
-from affiant.gateway.openai.sse import EventSplitter, event_data, is_terminal
-from affiant.gateway.openai.tool_filter import Judge, StreamFilter, ToolCall
+from affiant.gateway.openai.sse import EventSplitter, event_data, is_terminal, require_fields
+from affiant.gateway.openai.strict_json import folded, inexact
+from affiant.gateway.openai.tool_filter import Judge, StreamFilter, ToolCall, read_answer
 from affiant.gateway.wire.errors import RequestMalformed, UpstreamCut
 from affiant.gateway.wire.errors_http import error_body
 
-__all__ = ["Relay", "Step", "Usage", "usage_in", "usage_of"]
+__all__ = ["AnsweredModels", "Relay", "Step", "Usage", "usage_in", "usage_of"]
+
+_MODEL: Final = folded("model")
+_LONGEST_NAME: Final = 256
+"""Characters of a model's name that a record holds; no request names one as long."""
+_UNREADABLE: Final = "\ufffd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +65,85 @@ class Step:
     terminal: bytes = b""
 
 
+class AnsweredModels:
+    """Which models one answer says it is from, a whole one or a stream.
+
+    Args:
+        require: called with each name once, before anything that names it goes on; raises of one that may not answer.
+        listed: whether the profile lists models. Every event is then read, strictly; else those up to the first name.
+    """
+
+    __slots__ = ("_listed", "_names", "_require")
+
+    def __init__(self, require: Callable[[str], None], *, listed: bool) -> None:
+        self._require = require
+        self._listed = listed
+        self._names: set[str] = set()
+
+    def take(self, value: object) -> None:
+        """Take in a whole answer, or an event's value.
+
+        Raises:
+            ``upstream.answer``: models are listed, and a member is almost named ``model``.
+            AffiantError: as ``require``.
+        """
+        if not isinstance(value, dict):
+            return
+        if self._listed and inexact(value, _MODEL) is not None:
+            raise MalformedError(
+                "a member's name differs from a known one only in case or separators",
+                expected="model",
+                where="model",
+                hint="Readers would differ",
+                code="upstream.answer",
+            )
+        found = value.get("model")
+        if found is None or found == "":
+            return
+        name = _as_recorded(found)
+        if name not in self._names and (self._listed or not self._names):
+            self._names.add(name)
+            self._require(name)
+
+    def take_event(self, event: bytes) -> None:
+        """Take in an event of a stream that nothing else reads.
+
+        Raises:
+            As :meth:`take`. ``upstream.answer``: models are listed, and readers could read the event differently.
+        """
+        if not self._listed and self._names:
+            return
+        if self._listed:
+            require_fields(event)
+        data = event_data(event)
+        if data is None or not data.strip():
+            return
+        try:
+            self.take(read_answer(data))
+        except MalformedError:
+            if self._listed:
+                raise
+
+
+def _as_recorded(name: object) -> str:
+    """A model's name of an answer as text that a record can hold; what was changed in it is like no name asked for."""
+    if not isinstance(name, str):
+        return _UNREADABLE
+    return "".join(char if char.isprintable() else _UNREADABLE for char in name[:_LONGEST_NAME])
+
+
 class Relay:
     """The state of one stream.
 
     Args:
-        judge: decides about tools; None: the profile restricts none, and nothing is parsed.
+        judge: decides about tools; None: the profile restricts none.
+        models: takes in which models its events name; None: nobody asks.
     """
 
-    def __init__(self, judge: Judge | None) -> None:
+    def __init__(self, judge: Judge | None, models: AnsweredModels | None = None) -> None:
+        self._models = models or AnsweredModels(lambda _: None, listed=False)
         self._splitter = EventSplitter()
-        self._filter = None if judge is None else StreamFilter(judge)
+        self._filter = None if judge is None else StreamFilter(judge, self._models.take)
         self._hash = hashlib.sha256()
         self._tree = Accumulator()
         self._usage_event = b""
@@ -136,6 +213,7 @@ class Relay:
             if b'"usage"' in event:
                 self._usage_event = event
             if self._filter is None:
+                self._models.take_event(event)
                 passed.append(event)
             else:
                 step = self._filter.feed(event)

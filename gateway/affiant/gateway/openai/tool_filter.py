@@ -91,12 +91,17 @@ class _Call:
 
 
 class StreamFilter:
-    """Judges the events of one stream."""
+    """Judges the events of one stream.
 
-    __slots__ = ("_allowed", "_calls", "_finished", "_held", "_held_size", "read")
+    Args:
+        seen: called with the value of each event before anything else in it is judged; may raise.
+    """
 
-    def __init__(self, allowed: Judge) -> None:
+    __slots__ = ("_allowed", "_calls", "_finished", "_held", "_held_size", "_seen", "read")
+
+    def __init__(self, allowed: Judge, seen: Callable[[object], None] = lambda _: None) -> None:
         self._allowed = allowed
+        self._seen = seen
         self._calls: dict[tuple[int, int], _Call] = {}
         self._finished: set[int] = set()
         self._held: list[bytes] = []
@@ -151,6 +156,7 @@ class StreamFilter:
         if not isinstance(value, dict):
             raise MalformedError("the upstream's answer is no object", code="upstream.answer")
         self.read = event, value
+        self._seen(value)
         require_calls_in_place(value)
         for place, choice in enumerate(_choices(value)):
             where = _index(choice, place)

@@ -117,6 +117,7 @@ class Launch:
         rotation: when that file is set aside, and how many such are kept. Not of the configuration, which is measured.
         log_objects: where the log's copy is kept, ``s3://bucket/prefix`` or ``file:///folder``; None: nowhere.
         mcp_servers: the file of tool servers; None: there is no tool gate.
+        model_aliases: model that is asked for -> names under which its upstream answers as that same model.
     """
 
     home: Path
@@ -133,6 +134,7 @@ class Launch:
     floor: Path | None = None
     log_objects: str | None = None
     mcp_servers: Path | None = None
+    model_aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
     decisions: Path | None = None
     rotation: Rotation = field(default_factory=Rotation)
 
@@ -192,6 +194,7 @@ def planned_config(
     profile_signers: Path | None = None,
     floor: Path | None = None,
     mcp_servers: Path | None = None,
+    model_aliases: Mapping[str, Sequence[str]] | None = None,
 ) -> GatewayConfig:
     """The configuration that a gateway of this state folder would serve with; nothing is started.
 
@@ -202,7 +205,15 @@ def planned_config(
     own = own_witness(home, random_bytes=random_bytes) if witnesses == "self" else None
     named = read_named(erasure_authorities, profile_signers, floor)
     tools = _tool_servers(mcp_servers).configs
-    return _config(parse_reference_values(reference), choices, witnesses, own, named, tools=tools)
+    return _config(
+        parse_reference_values(reference),
+        choices,
+        witnesses,
+        own,
+        named,
+        tools=tools,
+        model_aliases=model_aliases or {},
+    )
 
 
 def _tool_servers(path: Path | None) -> ToolServers:
@@ -226,9 +237,10 @@ def _config(
     named: Named,
     *,
     tools: Sequence[MCPServerConfig],
+    model_aliases: Mapping[str, Sequence[str]],
 ) -> GatewayConfig:
     if isinstance(witnesses, Path):
-        return _config_under(reference, choices, witnesses, named, tools=tools)
+        return _config_under(reference, choices, witnesses, named, tools=tools, model_aliases=model_aliases)
     policy = None if own is None else own.policy
     try:
         return local_gateway_config(
@@ -239,14 +251,15 @@ def _config(
             profile_signers=named.signers,
             floor=None if named.floor is None else named.floor.digest,
             mcp_servers=tools,
+            model_aliases=model_aliases,
         )
     except (ShapeMismatch, JSONError) as error:
-        raise _servers_error(error) or error from error
+        raise _entries_error(error) or error from error
 
 
-def _servers_error(error: AffiantError) -> ConfigurationError | None:
-    """What is wrong with a tool server, in the operator's words; None where that is not what is wrong."""
-    if not str(error.where).startswith("config.mcp_servers"):
+def _entries_error(error: AffiantError) -> ConfigurationError | None:
+    """What is wrong with a tool server or an alias, in the operator's words; None where that is not what is wrong."""
+    if not str(error.where).startswith(("config.mcp_servers", "config.model_aliases")):
         return None
     return ConfigurationError(
         error.message, where=error.where, expected=error.expected, found=error.found, code="gateway.settings"
@@ -260,6 +273,7 @@ def _config_under(
     named: Named,
     *,
     tools: Sequence[MCPServerConfig],
+    model_aliases: Mapping[str, Sequence[str]],
 ) -> GatewayConfig:
     text = _witness_text(witnesses)
     try:
@@ -271,9 +285,10 @@ def _config_under(
             profile_signers=named.signers,
             floor=None if named.floor is None else named.floor.digest,
             mcp_servers=tools,
+            model_aliases=model_aliases,
         )
     except ShapeMismatch as error:
-        refused = _servers_error(error)
+        refused = _entries_error(error)
         if refused is not None:
             raise refused from error
         if not str(error.where).startswith("config.witnesses"):
@@ -325,7 +340,15 @@ def launch_gateway(launch: Launch) -> int:
     owners = policy_owners(os.geteuid(), os.environ)
     named = read_named(launch.erasure_authorities, launch.profile_signers, launch.floor, owners=owners)
     tools = _tool_servers(launch.mcp_servers)
-    config = _config(reference, launch.upstreams, launch.witnesses, own, named, tools=tools.configs)
+    config = _config(
+        reference,
+        launch.upstreams,
+        launch.witnesses,
+        own,
+        named,
+        tools=tools.configs,
+        model_aliases=launch.model_aliases,
+    )
     environments = _environments(launch, config)
     settings = Settings(
         store=store,

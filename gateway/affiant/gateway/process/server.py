@@ -83,6 +83,7 @@ def gateway_app(service: Service, decisions: DecisionFile | None = None) -> Gate
         refusals=service.refusals,
         draining=lambda: service.draining,
         seconds=service.seconds,
+        model_aliases=service.config.model_aliases,
         tools=service.tools,
         decisions=log,
     )

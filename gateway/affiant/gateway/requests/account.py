@@ -82,6 +82,7 @@ class Account:
         forwarding: set before it is: from there on the record is an ``inference``.
         reservation: what it has taken of its session's limits.
         answered: the status of the upstream's answer, 0: none.
+        answered_model: the model that the answer names; None where it names none, or there is none.
         complete: the answer came to its end, and was passed on.
         formed: what its record will say in any case, formed before anything goes upstream.
     """
@@ -106,6 +107,7 @@ class Account:
     usage: Usage = field(default_factory=Usage)
     reservation: Reservation | None = None
     answered: int = 0
+    answered_model: str | None = None
     complete: bool = False
     recorded: Recorded | None = None
     formed: Formed | None = None
@@ -210,7 +212,14 @@ class Account:
             use["in"] = self.usage.prompt
         if self.usage.completion is not None:
             use["out"] = self.usage.completion
-        members = {**clear, "res": {"st": status, "end": end}, "up": _entries(self.attempts), "use": {}}
+        assert self.request is not None
+        members = {
+            **clear,
+            "res": {"st": status, "end": end},
+            "mdl": {"id": self.request.model, "ans": self.answered_model},
+            "up": _entries(self.attempts),
+            "use": {},
+        }
         concealed = {**secret, "res": hidden, "use": use}
         if self.decided is not decided:  # it was cut short by policy
             assert self.session is not None
@@ -226,7 +235,7 @@ class Account:
         admitted = self.session.admitted
         members = {
             "req": self._req(),
-            "mdl": {"id": self.request.model},
+            "mdl": {"id": self.request.model, "ans": None},
             "pol": policy_members(self.session, self.decided.decision),
             "att": {"ses": {"ear": admitted.ear_digest, "tier": admitted.tier}},
             **self._nonce(),

@@ -6,7 +6,7 @@ One function judges every call of a tool, whether a model makes it in an answer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from affiant.errors import NotAllowedError
@@ -14,14 +14,23 @@ from affiant.gateway.openai.chat import ChatRequest, Offered
 from affiant.gateway.openai.tool_filter import Judge
 from affiant.gateway.requests.account import Account, RequestDecision
 from affiant.gateway.sessions.decisions import SILENT, DecisionSink
-from affiant.gateway.wire.errors import ToolNotAllowedError
+from affiant.gateway.wire.errors import ModelAnswerError, ToolNotAllowedError
 from affiant.policy.canonical.tool_origin import Origin
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.decide import Decision, Effect
 from affiant.policy.decision.questions import ModelQuestion, ToolQuestion
 from affiant.policy.decision_log.record import NAMELESS
 
-__all__ = ["OriginOf", "decide_call", "decide_model", "decide_tools", "judge_of", "may_offer", "own_origin"]
+__all__ = [
+    "OriginOf",
+    "decide_call",
+    "decide_model",
+    "decide_tools",
+    "judge_of",
+    "may_offer",
+    "own_origin",
+    "require_answered",
+]
 
 _UNKNOWN: Final = Origin()
 
@@ -121,6 +130,35 @@ def decide_model(
             code="model.not_allowed",
         )
     raise NotAllowedError(decision.text, found=model[:64], code="model.not_allowed")
+
+
+def require_answered(
+    policy: CompiledPolicy,
+    asked: str,
+    answered: str,
+    aliases: Mapping[str, Sequence[str]],
+    *,
+    sink: DecisionSink = SILENT,
+) -> None:
+    """Return if a model that an answer names may answer a request for the model ``asked``, which is allowed.
+
+    Args:
+        aliases: of the gateway's configuration: names under which an upstream answers as the model that was asked for.
+
+    Raises:
+        ModelAnswerError: the profile lists models, and not this one.
+    """
+    if answered == asked or answered in aliases.get(asked, ()):
+        return
+    decision = policy.decide_model(answered, attested=False)
+    sink(ModelQuestion(answered), decision)
+    if not decision.allowed:
+        raise ModelAnswerError(
+            "the answer is from a model that the profile does not allow",
+            expected=asked[:64],
+            found=ascii(answered[:64]),
+            hint="If it is the same model under another name, let the operator add --model-alias to the gateway",
+        )
 
 
 def decide_tools(

@@ -20,6 +20,7 @@ __all__ = [
     "JournalUnavailable",
     "LogDamaged",
     "LogUnavailable",
+    "ModelAnswerError",
     "QueueError",
     "RequestAbandoned",
     "RequestMalformed",
@@ -47,6 +48,12 @@ class EntryErased(JournalMalformed):
     """An entry of the journal was erased by order."""
 
     code = "journal.erased"
+
+
+class ModelAnswerError(NotAllowedError):
+    """The answer names a model that the profile does not list, and no alias of the configuration explains the name."""
+
+    code = "model.answer_not_allowed"
 
 
 class ToolNotAllowedError(NotAllowedError):
