@@ -83,12 +83,15 @@ def test_a_held_secret_is_a_placeholder_inside_and_its_value_is_nowhere(warm, tm
     kept = affiant("secret", "set", "GITHUB_TOKEN", home=warm.home, stdin=value.encode())
     assert kept.returncode == 0, kept.stderr
     try:
-        done = warm.run("sh", "-c", "echo $GITHUB_TOKEN; env", options=("--bundle", str(tmp_path / "b.json")))
+        out = ("--bundle", str(tmp_path / "b.json"), "--json", str(tmp_path / "summary.json"))
+        done = warm.run("sh", "-c", "echo $GITHUB_TOKEN; env", options=out)
     finally:
         (warm.home / "secrets").rename(warm.home / "elsewhere")
         (warm.home / "secrets").mkdir(mode=0o700)
     assert done.stdout.startswith(b"affiant-ph-"), done.stdout + done.stderr
     assert value.encode() not in done.stdout + done.stderr
+    locked = json.loads((tmp_path / "summary.json").read_bytes())["memory_locked"]
+    assert locked is (b"memory is not locked" not in done.stderr)
     options = ("--secret-store", str(warm.home / "elsewhere"))
     assert warm.run("sh", "-c", "echo $GITHUB_TOKEN", options=options).stdout.startswith(b"affiant-ph-")
     assert warm.run("sh", "-c", 'echo "[$GITHUB_TOKEN]"').stdout == b"[]\n"

@@ -51,6 +51,11 @@ def memory_holds(pid: int, needle: bytes) -> bool:
     return False
 
 
+def locked(status: str) -> bool:
+    """Whether the kernel says that memory of a process is locked."""
+    return int(re.search(r"VmLck:\s+([0-9]+) kB", status)[1]) > 0
+
+
 def test_the_broker_has_no_environment_no_core_and_is_not_dumpable(harness, serve) -> None:
     server = serve(lambda _: answer(b"ok"))
     harness.grant("TOKEN", VALUE, server.port)
@@ -64,6 +69,7 @@ def test_the_broker_has_no_environment_no_core_and_is_not_dumpable(harness, serv
         assert re.search(r"Max core file size +0 +0 ", limits)
         shown = proc(pid, "status").decode()
         assert "NoNewPrivs:\t1" in shown
+        assert status.memory_locked == locked(shown)
         assert os.readlink(f"/proc/{pid}/cwd") == "/"
         descriptors = {os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}
         assert not any(str(harness.folder) in target for target in descriptors), "the store is closed again"
@@ -89,6 +95,7 @@ def test_as_root_the_broker_becomes_another_user_and_still_works(harness, serve)
         assert re.search(r"Groups:\s*\n", status)
         assert re.search(r"CapEff:\s0+\n", status)
         assert harness.resolution.status.uid == BROKER_UID
+        assert harness.resolution.status.memory_locked == locked(status)
         got = await fetched(client, request_to(server.port, bearer(placeholder), uses=USE))
         assert placeholder.encode() in got.body
 

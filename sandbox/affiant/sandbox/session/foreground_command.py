@@ -48,6 +48,12 @@ _STEPS: Final = {
 }
 
 
+_NOT_LOCKED: Final = (
+    "warning: the broker's memory is not locked, so that the values of this session's secrets may be written to swap. "
+    "Allow it with 'ulimit -l unlimited' (systemd: LimitMEMLOCK=infinity), run as root, or turn swap off"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """How one command is run, beside what the session is.
@@ -80,6 +86,8 @@ class RunOutcome:
     bundle: Path | None = None
     timed_out: bool = False
     changes: Mapping[str, object] | None = None
+    memory_locked: bool | None = None
+    """Whether the broker's memory stays out of swap; None: it holds no secret."""
 
     def to_json(self) -> Mapping[str, object]:
         """The summary that ``--json`` writes."""
@@ -188,7 +196,14 @@ async def _run(request: SessionRequest, command: Sequence[str], options: RunOpti
 async def _in_session(
     request: SessionRequest, command: Sequence[str], options: RunOptions, signals: _Signals
 ) -> RunOutcome:
+    memory_locked: bool | None = None
+
     def progress(step: str, detail: Mapping[str, object]) -> None:
+        nonlocal memory_locked
+        if step == "secrets" and detail.get("held"):
+            memory_locked = detail.get("memory_locked") is True
+            if not memory_locked:
+                _say(_NOT_LOCKED)
         if step == "narrowed":  # the starter sees what another command did to the session
             _say(f"the profile was restricted (change {detail.get('epoch')}): {detail.get('digest')}")
         if options.show_progress and (line := _line(step, detail)) is not None:
@@ -221,6 +236,7 @@ async def _in_session(
         bundle=session.bundle_path if options.bundle is None else options.bundle,
         timed_out=result.timed_out,
         changes=None if session.output is None else changes_to_json(session.output.changes),
+        memory_locked=memory_locked,
     )
 
 

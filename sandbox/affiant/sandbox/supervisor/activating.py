@@ -260,7 +260,12 @@ async def _configured_broker(
         os.close(descriptor)
     held = PlaceholderTable(grant.binding for grant in grants).restricted_to(resolution.resolved)
     missing = {name: refusal.code for name, refusal in resolution.refused.items()}
-    await opening.progress("secrets", {"held": [binding.name for binding in held], "missing": missing})
+    facts = {
+        "held": [binding.name for binding in held],
+        "missing": missing,
+        "memory_locked": resolution.status.memory_locked,
+    }
+    await opening.progress("secrets", facts)
     return held, resolution.resolved
 
 

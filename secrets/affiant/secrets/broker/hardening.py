@@ -7,7 +7,8 @@
 4. its pages stay out of swap, if the machine's limits allow it;
 5. no environment, no working folder, no descriptor that it was not given.
 
-What could not be done and must be is a refusal; locking memory alone is best effort, and said.
+What could not be done and must be is a refusal. Locking memory alone is best effort: the status says whether it
+worked, and the launcher tells the user.
 """
 
 from __future__ import annotations
@@ -88,9 +89,24 @@ def _allow_locking() -> None:
 
 
 def _lock_memory(libc: ctypes.CDLL) -> bool:
-    """Lock all pages as they are used. Only without a limit: else a later allocation would fail."""
+    """Lock all pages as they are used. Only without a limit: else a later allocation would fail.
+
+    Returns what the kernel says of it afterwards, not what was asked for.
+    """
     if os.geteuid() == 0:
         _allow_locking()
-    if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY or sys.platform != "linux":
+    hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard, hard))
+    if hard != resource.RLIM_INFINITY or sys.platform != "linux":
         return False
-    return bool(libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0)
+    return bool(libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0) and _locked_kib() > 0
+
+
+def _locked_kib() -> int:
+    """``VmLck`` of proc(5); 0 where it cannot be read."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            found = [line.split()[1] for line in status if line.startswith("VmLck:")]
+    except (OSError, ValueError):
+        return 0
+    return int(found[0]) if found else 0
