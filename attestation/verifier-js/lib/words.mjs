@@ -1,4 +1,4 @@
-// The words that a verdict has for records, uses, ends and checks: those of the first verifier.
+// What a verdict calls records, uses, ends and checks; written by scripts/verifier_words.py.
 
 export const WORDS = Object.freeze({
   titles: {
@@ -114,6 +114,10 @@ export const WORDS = Object.freeze({
     "key.evidence": ["every signing key is in a TDX quote", "Ask for a bundle with its evidence."],
     "key.bound": ["each quote names the key that signed", "Do not rely on the records of that key."],
     "key.not_after": ["no key signed after its end", "Do not rely on the later records of that key."],
+    "model.answered": [
+      "the model that was asked for is the one that answered",
+      "Ask the operator about the other model, or name it as an alias in the gateway's configuration (`--model-alias`).",
+    ],
     "conf.bound": ["the gateway ran with the configuration in the bundle", "Ask for the gateway's configuration."],
     "conf.accepted": [
       "the gateway's configuration is one that you accept",

@@ -53,4 +53,4 @@ def test_both_verifiers_have_the_same_words() -> None:
     done = subprocess.run(
         [node(), "--input-type=module", "-e", script], check=True, capture_output=True, timeout=30
     )
-    assert json.loads(done.stdout) == json.loads(FILE.read_text())
+    assert json.loads(done.stdout) == json.loads(FILE.read_text()), "run scripts/verifier_words.py"

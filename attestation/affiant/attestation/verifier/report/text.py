@@ -47,7 +47,7 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     if first.state is State.REFUSED and not any(
         check.state in (State.HELD, State.REFUSED) for check in others
     ):
-        yield f"REFUSED  {verdict.bundle} is no bundle: [{first.reason}] {printable(first.detail)}"
+        yield from wrapped("REFUSED  ", f"no bundle: [{first.reason}] {first.detail} ({verdict.bundle})")
         return
     yield from head_lines(verdict)
     yield ""
