@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.sandbox.isolation.conftest import FOUND
 
+from affiant.attestation.release.measured_files import installed_portions
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
-ROOT = Path(__file__).resolve().parents[3]
 PYTHON = "/usr/bin/python3"
 USER = 54321
 
@@ -53,7 +53,7 @@ asyncio.run(go())
 
 
 @pytest.fixture
-def session_dir(tmp_path):
+def reachable(tmp_path):
     """A folder that an ordinary user can reach: the test's own, opened on the way for the test's time."""
     ours = [
         path for path in (tmp_path, *tmp_path.parents) if path.name.startswith(("popen-", "pytest-", "test_"))
@@ -75,9 +75,14 @@ def session_dir(tmp_path):
 @pytest.mark.skipif(
     sys.version_info[:2] < (3, 11) or not Path(PYTHON).exists(), reason="needs the system's Python 3.11"
 )
-def test_an_ordinary_user_gets_the_same_sandbox(session_dir):
+def test_an_ordinary_user_gets_the_same_sandbox(reachable):
+    session_dir = reachable / "session"
+    session_dir.mkdir()
     os.chown(session_dir, USER, USER)
-    roots = [str(ROOT / name) for name in ("attestation", "policy", "secrets", "sandbox", "gateway")]
+    roots = []
+    for portion in installed_portions():  # copied: the checkout may lie where only root can enter
+        roots.append(str(reachable / "code" / portion.parent.name))
+        shutil.copytree(portion, Path(roots[-1], "affiant"), ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(
         [
             "setpriv",
