@@ -9,7 +9,9 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 SOURCE: Final = ROOT / "attestation/affiant/attestation/verdict/words.json"
 MODULE: Final = ROOT / "attestation/verifier-js/lib/words.mjs"
-_HEAD: Final = "// What a verdict calls records, uses, ends and checks; written by scripts/verifier_words.py.\n"
+_HEAD: Final = (
+    "// What a verdict calls records, uses, ends and checks; written by scripts/verifier_words.py.\n"
+)
 _WIDTH: Final = 112
 
 

@@ -89,8 +89,10 @@ class Running:
 
 
 @contextmanager
-def serving_gateway(home: Path, platform_home: Path, *arguments: str) -> Iterator[Running]:
-    command = [sys.executable, "-m", "affiant", "gateway", "serve", "--home", str(home)]
+def serving_gateway(
+    home: Path, platform_home: Path, *arguments: str, python: str | Path = sys.executable
+) -> Iterator[Running]:
+    command = [str(python), "-m", "affiant", "gateway", "serve", "--home", str(home)]
     command += ["--platform", str(platform_socket(platform_home)), *arguments]
     with process(command) as (child, ready):
         yield Running(Gateway(ready["url"], ready["spki"]), child, home, ready)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from affiant.attestation.simulated.served.confinement import PLATFORM_USER
 from affiant.sandbox.base.privileges import (
     BROKER_USER,
     GATEWAY_USER,
-    PLATFORM_USER,
     SUPERVISOR_USER,
     WITNESS_USER,
 )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from affiant.attestation.release.measured_files import installed_portions
 from affiant.attestation.simulated.served.client import PlatformClient
 
 STRANGER = 64_902
@@ -34,11 +37,33 @@ class Served:
         return self.process.wait(10)
 
 
+def closed_installation(folder: Path) -> Path:
+    """A Python whose ``affiant`` is a copy of this tree in ``folder``, which only its owner can enter."""
+    folder.mkdir(mode=0o700)
+    roots = []
+    for portion in installed_portions():
+        shutil.copytree(portion, folder / portion.parent.name / "affiant")
+        roots.append(folder / portion.parent.name)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    (packages,) = (folder / "venv").glob("lib/python*/site-packages")
+    lines = [*roots, sysconfig.get_path("purelib")]
+    (packages / "copied.pth").write_text("".join(f"{line}\n" for line in lines))
+    return folder / "venv" / "bin" / "python"
+
+
+def users_of(pid: int) -> set[int]:
+    """The real, effective, saved and file system user ids of a process."""
+    (line,) = (
+        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("Uid:")
+    )
+    return {int(each) for each in line.split()[1:]}
+
+
 @contextmanager
-def serving(home: Path, *options: str) -> Iterator[Served]:
+def serving(home: Path, *options: str, python: str | Path = sys.executable) -> Iterator[Served]:
     """``affiant platform serve`` until the block ends; entered when it listens."""
     reading, writing = os.pipe()
-    command = [sys.executable, "-m", "affiant", "platform", "serve", "--home", str(home)]
+    command = [str(python), "-m", "affiant", "platform", "serve", "--home", str(home)]
     with open(reading, "rb") as ready:
         process = subprocess.Popen(
             [*command, "--ready-fd", str(writing), *options], pass_fds=[writing], stderr=subprocess.PIPE

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.attestation.simulated.served_platform import closed_installation, needs_root, users_of
 from tests.gateway.conftest import Running, serving_gateway
 from tests.gateway.journal_reader import entries_of, records_of
 from tests.gateway.session_client import SessionClient
@@ -23,6 +24,7 @@ from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.simulated.served.socket_path import platform_socket
 from affiant.gateway.store.journal import hold_store
 from affiant.gateway.wire.errors import StoreLocked
+from affiant.sandbox.base.privileges import GATEWAY_USER
 
 NOT_AT_START = {
     "email_validator",
@@ -143,6 +145,24 @@ def test_a_stop_lets_what_is_under_way_end(
         assert answers[0].status == 200
     records = records_of(entries_of(tmp_path / "gateway")[-1])
     assert [r["kind"] for r in records][-3:] == ["inference", "session-close", "end"]
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize("closed", [False, True], ids=["open installation", "closed installation"])
+def test_started_as_root_the_server_is_a_user_of_its_own(
+    platform: PlatformClient, platform_home: Path, tmp_path: Path, closed: bool
+) -> None:
+    """State folder and installation may both lie where only root can enter."""
+    python = closed_installation(tmp_path / "closed") if closed else Path(sys.executable)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    with serving_gateway(home, platform_home, python=python) as running:
+        assert users_of(running.ready["pid"]) == {GATEWAY_USER}
+        session = SessionClient.start(running.gateway, platform)
+        assert session.say("hi").status == 200
+        assert session.close().status == 200
+        assert running.stop() == 0
 
 
 def test_a_killed_launcher_takes_its_server_along(

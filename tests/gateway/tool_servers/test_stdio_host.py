@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from tests.raising import raises_code
 
+from affiant.attestation.simulated.served.confinement import PLATFORM_USER
 from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.config.config import socket_of
 from affiant.gateway.tool_servers.stdio_host import command_of, served_commands
 from affiant.sandbox.base.privileges import (
     BROKER_USER,
     GATEWAY_USER,
-    PLATFORM_USER,
     SUPERVISOR_USER,
     WITNESS_USER,
     is_root,

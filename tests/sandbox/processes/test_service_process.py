@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from tests.raising import raises_code
 
+from affiant.attestation.simulated.served.confinement import PLATFORM_USER
 from affiant.sandbox.base.exposure import Need
-from affiant.sandbox.base.privileges import GATEWAY_USER, PLATFORM_USER
+from affiant.sandbox.base.privileges import GATEWAY_USER
 from affiant.sandbox.processes import service_process
 from affiant.sandbox.processes.service_process import (
     READY_FD,

@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,13 +227,14 @@ def reference_values(release: Release, root_spki_der: bytes) -> bytes:
 # -- the manifest beside the code -------------------------------------------------------------------------------
 
 
-def load_release() -> Release:
-    """The release that is installed, from the manifest beside its code.
+def load_release(portions: Iterable[Path] | None = None) -> Release:
+    """The release that is installed, from the manifest beside its code; ``portions`` as :func:`installed_image`.
 
     Raises:
         ReleaseMissingError: there is none. ReleaseMalformedError, JSONError: it is none.
     """
-    path = _manifest_file()
+    own = _manifest_file()
+    path = next((each / own.name for each in portions or () if (each / own.name).is_file()), own)
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
@@ -262,16 +263,19 @@ def images_of(files: Mapping[str, Path]) -> Mapping[Image, Sequence[str]]:
     return files_of_images({path: file.read_bytes for path, file in files.items()})
 
 
-def installed_image(image: Image) -> Mapping[str, bytes]:
+def installed_image(image: Image, portions: Iterable[Path] | None = None) -> Mapping[str, bytes]:
     """The bytes, as they are now, of each file that the release manifest lists for ``image``.
+
+    Args:
+        portions: where the files are; default: everything that ``affiant`` imports from.
 
     Raises:
         ReleaseMissingError, ReleaseMalformedError: no manifest, or none to rely on.
         InstalledFileError: a file is gone, or cannot be read.
     """
-    found = find_files()
+    found = find_files(portions)
     content = {}
-    for path, _ in load_release().images[image].files:
+    for path, _ in load_release(portions).images[image].files:
         if path not in found:
             raise InstalledFileError("a file of an image is not installed", found=path)
         content[path] = read_file(found[path])

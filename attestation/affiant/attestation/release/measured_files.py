@@ -25,6 +25,7 @@ __all__ = [
     "InstalledFileError",
     "MeasuredFile",
     "find_files",
+    "held_portions",
     "installed_portions",
     "measure",
     "measure_files",
@@ -46,6 +47,15 @@ MeasuredFile = tuple[str, str]
 def installed_portions() -> tuple[Path, ...]:
     """The folders named ``affiant`` from which this process imports: one of a wheel, five of a source tree."""
     return tuple(dict.fromkeys(Path(entry).resolve() for entry in affiant.__path__))
+
+
+def held_portions() -> tuple[Path, ...]:
+    """The same folders, held open by this process for good, as paths that no folder above them can close to it.
+
+    For a process that is about to become a user who may not enter those above (proc_pid_fd(5)).
+    """
+    descriptors = [os.open(each, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for each in installed_portions()]
+    return tuple(Path(f"/proc/self/fd/{descriptor}") for descriptor in descriptors)
 
 
 def find_files(portions: Iterable[Path] | None = None) -> Mapping[str, Path]:

@@ -27,6 +27,7 @@ from affiant.gateway.process.launch import (
 )
 from affiant.gateway.upstream.priority_band import CONCURRENT
 from affiant.policy.decision_log.rotation import MAX_SIZE, Rotation
+from affiant.sandbox.base.privileges import GATEWAY_USER, is_root
 from affiant.unix_http import OPERATOR_SOCKET, request
 
 __all__ = ["default_home", "gateway"]
@@ -147,7 +148,9 @@ def gateway() -> None:
     "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
 )
 @click.option(
-    "--user", type=click.IntRange(min=1), help="User id that the server runs as, when started as root."
+    "--user",
+    type=click.IntRange(min=1),
+    help=f"User id that the server runs as, when started as root. Default: {GATEWAY_USER}.",
 )
 @click.option(
     "--body-memory",
@@ -239,7 +242,7 @@ def serve(
         port=port,
         upstreams=_choices(upstream, upstream_key_ref, upstream_ca, upstream_concurrency),
         ready=ready_fd,
-        user=user,
+        user=user or (GATEWAY_USER if is_root() else None),
         bodies_max=body_memory << 20,
         witnesses=witnesses,
         erasure_authorities=erasure_authority,

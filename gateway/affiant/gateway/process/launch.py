@@ -60,6 +60,8 @@ from affiant.gateway.tool_servers.stdio_host import served_commands
 from affiant.gateway.upstream.openai_upstream import Credentials
 from affiant.policy.decision_log.rotation import Rotation
 from affiant.policy.loading.policy_file import policy_owners
+from affiant.sandbox.base.exposure import Need
+from affiant.sandbox.processes.service_process import as_user
 from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.names.source import parse_reference
 from affiant.secrets.names.value import SecretValue
@@ -107,7 +109,8 @@ class Launch:
         home: the state folder that holds ``gateway/`` and ``secrets/``.
         platform: the platform's socket.
         ready: a descriptor that gets one line of JSON; passed on to the server.
-        user: the user id that the server runs as, when this half is root; the store becomes that user's.
+        user: the user id that the server runs as, when this half is root; the store becomes that user's, and the server
+            reaches it wherever it lies. None: this half's.
         bodies_max: bytes that all request bodies together may hold.
         witnesses: who must cosign the log.
         erasure_authorities: files with the public keys of those whose orders to erase and to hold are carried out.
@@ -404,7 +407,7 @@ def _server(
         td = platform.create_td(image=Image.GATEWAY, mrconfigid=settings.config.mrconfigid)
         stack.callback(os.close, td)
         document = stack.enter_context(_descriptor_with(encode_settings(settings)))
-        return _start(td, document, launch, decisions)
+        return _start(td, document, launch, decisions, copies=settings.path_copies)
 
 
 def _log_files_of_others(folder: Path, user: int) -> Iterator[Path]:
@@ -466,9 +469,9 @@ def _descriptor_with(data: bytes) -> Iterator[int]:
 
 
 def _start(
-    td: int, document: int, launch: Launch, decisions: DecisionHandover | None
+    td: int, document: int, launch: Launch, decisions: DecisionHandover | None, *, copies: Path | None
 ) -> subprocess.Popen[bytes]:
-    ready, user = launch.ready, launch.user
+    ready = launch.ready
     log = () if decisions is None else decisions.descriptors
     passed = tuple(each for each in (td, document, ready, *log) if each is not None)
     arguments = [*first_program(Image.GATEWAY, td), "affiant.gateway.process.server"]
@@ -478,21 +481,29 @@ def _start(
     if log:
         arguments += ["--decisions-fd", str(log[0]), "--decisions-link-fd", str(log[1])]
     try:
-        server = subprocess.Popen(
-            arguments,
-            pass_fds=passed,
-            stdin=subprocess.DEVNULL,
-            env=_environment(),
-            user=user,
-            group=user,
-            extra_groups=None if user is None else (),
-        )
+        with _as_its_user(arguments, launch, copies) as (command, more):
+            server = subprocess.Popen(
+                command, pass_fds=(*passed, *more), stdin=subprocess.DEVNULL, env=_environment()
+            )
     finally:
         if ready is not None:
             os.close(ready)
     if decisions is not None:
         decisions.served()
     return server
+
+
+@contextmanager
+def _as_its_user(
+    arguments: Sequence[str], launch: Launch, copies: Path | None
+) -> Iterator[tuple[Sequence[str], tuple[int, ...]]]:
+    """The command that runs the server as the user that the launch names, and the descriptors it needs for that."""
+    if launch.user is None:
+        yield arguments, ()
+        return
+    shown = [path for path in (launch.home / "gateway", copies) if path is not None]
+    with as_user(arguments, launch.user, [Need(str(path), writable=True) for path in shown]) as command:
+        yield command
 
 
 def _environment() -> Mapping[str, str]:

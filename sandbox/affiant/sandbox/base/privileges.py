@@ -18,7 +18,6 @@ from affiant.errors import StateError
 __all__ = [
     "BROKER_USER",
     "GATEWAY_USER",
-    "PLATFORM_USER",
     "SUPERVISOR_USER",
     "WITNESS_USER",
     "Owner",
@@ -28,13 +27,13 @@ __all__ = [
     "is_root",
 ]
 
-PLATFORM_USER: Final = 61781
 GATEWAY_USER: Final = 61782
 SUPERVISOR_USER: Final = 61783
 BROKER_USER: Final = 61784
 WITNESS_USER: Final = 61785
 """User and group ids of the services of a development machine, as root starts them: above what accounts are
-given by adduser(8) and systemd, below the 16-bit overflow id. None needs an entry in ``/etc/passwd``."""
+given by adduser(8) and systemd, below the 16-bit overflow id. None needs an entry in ``/etc/passwd``. The number before
+these is the simulated platform's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
@@ -39,6 +39,7 @@ __all__ = [
     "READY_FD",
     "ServiceProcess",
     "ServiceSpec",
+    "as_user",
     "clean_environment",
     "code_needs",
     "drop_privileges",
@@ -130,18 +131,14 @@ def start_service(spec: ServiceSpec, *, echo: bool = False) -> ServiceProcess:
     """
     own_view = is_root() and spec.own_view
     needs = (*code_needs(), *spec.needs) if own_view else ()
-    plan = {
-        "death_signal": spec.death_signal,
-        "must_read": [need.path for need in needs if not need.writable] if spec.user is not None else [],
-        "parent": os.getpid(),
-        "steps": [step_to_json(step) for step in exposure_plan(needs, _facts())],
-        "user": spec.user,
-    }
     ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
-    plan_fd = os.memfd_create("affiant-service-plan", os.MFD_CLOEXEC)
     try:
-        os.write(plan_fd, json.dumps(plan).encode())
-        os.lseek(plan_fd, 0, os.SEEK_SET)
+        plan_fd = _plan_descriptor(needs, user=spec.user, death_signal=spec.death_signal)
+    except BaseException:  # closed whatever happened, and raised again
+        os.close(ready_read)
+        os.close(ready_write)
+        raise
+    try:
         argv = [str(ready_write) if argument == READY_FD else argument for argument in spec.argv]
         process = subprocess.Popen(
             [*_python(spec), "affiant.sandbox.processes.service_stage", "--plan-fd", str(plan_fd), *argv],
@@ -159,6 +156,41 @@ def start_service(spec: ServiceSpec, *, echo: bool = False) -> ServiceProcess:
         os.close(plan_fd)
         os.close(ready_write)
     return ServiceProcess(spec, process, ready_read, own_user=is_root() and spec.user is not None, echo=echo)
+
+
+@contextmanager
+def as_user(
+    program: Sequence[str], user: int, needs: Sequence[Need]
+) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
+    """How to run ``program`` as ``user``, in a view that has this installation and its ``needs`` in it. Root only.
+
+    The first value is the argument list, the second the descriptors that it must inherit beside the program's own. The
+    program takes the place of what runs before it (execve(2)), so its process id is known from the start.
+
+    Raises:
+        ``service.unreadable``: no plan leads to what it needs.
+    """
+    plan_fd = _plan_descriptor((*code_needs(), *needs), user=user, death_signal=None)
+    try:
+        stage = (sys.executable, "-I", "-m", "affiant.sandbox.processes.service_stage")
+        yield (*stage, "--plan-fd", str(plan_fd), "--exec", *program), (plan_fd,)
+    finally:
+        os.close(plan_fd)
+
+
+def _plan_descriptor(needs: Sequence[Need], *, user: int | None, death_signal: signal.Signals | None) -> int:
+    """A memory file with what ``service_stage`` is to do before the service runs."""
+    plan = {
+        "death_signal": death_signal,
+        "must_read": [need.path for need in needs if not need.writable] if user is not None else [],
+        "parent": os.getpid(),
+        "steps": [step_to_json(step) for step in exposure_plan(needs, _facts())],
+        "user": user,
+    }
+    descriptor = os.memfd_create("affiant-service-plan", os.MFD_CLOEXEC)
+    os.write(descriptor, json.dumps(plan).encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def _python(spec: ServiceSpec) -> tuple[str, ...]:

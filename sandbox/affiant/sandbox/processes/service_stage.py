@@ -4,6 +4,8 @@
 takes the steps of ``exposure`` in a mount namespace of its own, becomes the service's user, and runs MODULE as
 ``python -m`` would, in this same process: an execve(2) would make it inspectable again (prctl(2),
 PR_SET_DUMPABLE). No code of the service runs before the privileges are gone.
+
+With ``--exec PROGRAM ARGUMENT...`` in place of the module it becomes that program, which confines itself, by execve(2).
 """
 
 from __future__ import annotations
@@ -126,12 +128,14 @@ def main(arguments: Sequence[str]) -> None:
     """Confine this process and run the module that ``arguments`` name."""
     option, descriptor, module, *rest = arguments
     if option != "--plan-fd":
-        raise SystemExit("usage: service_stage --plan-fd N MODULE ARGUMENT...")
+        raise SystemExit("usage: service_stage --plan-fd N (MODULE ARGUMENT... | --exec PROGRAM ARGUMENT...)")
     try:
         _settle(_read_plan(int(descriptor)))
     except AffiantError as error:
         sys.stderr.write(f"affiant: refused: {error} [{error.code}]\n")
         raise SystemExit(1) from error
+    if module == "--exec":
+        os.execv(rest[0], rest)  # noqa: S606 - an argument list, as Popen takes it
     sys.argv = [module, *rest]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

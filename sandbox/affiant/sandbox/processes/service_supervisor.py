@@ -28,9 +28,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from affiant.attestation.log.witness.embedded import own_witness
+from affiant.attestation.simulated.served.confinement import PLATFORM_USER
 from affiant.errors import AffiantError
 from affiant.sandbox.base.exposure import Need
-from affiant.sandbox.base.privileges import GATEWAY_USER, PLATFORM_USER, is_root
+from affiant.sandbox.base.privileges import GATEWAY_USER, is_root
 from affiant.sandbox.processes.home import Home, give_folder, lock, open_home, open_lock
 from affiant.sandbox.processes.service_process import READY_FD, ServiceProcess, ServiceSpec, start_service
 
@@ -91,8 +92,6 @@ def gateway_spec(home: Home, *, upstreams: Sequence[str]) -> ServiceSpec:
     """The gateway. Its launching half keeps our user, for it alone may ask the platform for a TD; the half that
     serves is its child, holds the keys, and gives the user up."""
     chosen = [argument for url in upstreams for argument in ("--upstream", url)]
-    if is_root():
-        chosen += ["--user", str(GATEWAY_USER)]
     return ServiceSpec(
         name="gateway",
         argv=("affiant", "gateway", "serve", "--home", str(home.path), *chosen, "--ready-fd", READY_FD),

@@ -14,7 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.attestation.simulated.served_platform import STRANGER, Served, as_user, needs_root, serving
+from tests.attestation.simulated.served_platform import (
+    STRANGER,
+    Served,
+    as_user,
+    closed_installation,
+    needs_root,
+    serving,
+    users_of,
+)
 from tests.raising import raises_code
 
 from affiant.attestation.release import start
@@ -27,10 +35,11 @@ from affiant.attestation.release.manifest import (
     mrtd_of,
     reference_values,
 )
-from affiant.attestation.release.measured_files import find_files, measure
+from affiant.attestation.release.measured_files import find_files, installed_portions, measure
 from affiant.attestation.simulated.platform.errors import PlatformUnreachableError
 from affiant.attestation.simulated.served import serve_command
 from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
+from affiant.attestation.simulated.served.confinement import PLATFORM_USER
 from affiant.attestation.simulated.served.store import open_store
 from affiant.attestation.statements.restriction import Narrowing, parse_narrowings
 from affiant.attestation.tdx.appraise.appraisal import Appraisal, appraise
@@ -297,6 +306,25 @@ def test_as_a_user_of_its_own_it_serves_and_is_closed_even_to_that_user(tmp_path
 
 @pytest.mark.root
 @needs_root
+def test_started_as_root_it_serves_as_a_user_of_its_own(tmp_path: Path) -> None:
+    with serving(tmp_path) as one:
+        assert users_of(one.process.pid) == {PLATFORM_USER}
+        with launch(one.client) as td:
+            assert td.report().mrconfigid == MRCONFIGID
+
+
+@pytest.mark.root
+@needs_root
+def test_as_that_user_it_measures_an_installation_that_only_root_can_enter(tmp_path: Path) -> None:
+    python = closed_installation(tmp_path / "closed")
+    with serving(tmp_path / "home", python=python) as one:
+        assert users_of(one.process.pid) == {PLATFORM_USER}
+        with launch(one.client) as td:
+            assert td.report().mrconfigid == MRCONFIGID
+
+
+@pytest.mark.root
+@needs_root
 def test_becoming_another_user_needs_root() -> None:
     from affiant.attestation.simulated.served.confinement import become_user
 
@@ -338,7 +366,7 @@ def test_a_disk_without_space_for_compiled_memory_keeps_no_td_from_starting(
 
     with open_store(tmp_path) as store:
         monkeypatch.setattr(type(store), "keep", full)
-        measuring = serve_command._Measuring(store)
+        measuring = serve_command._Measuring(store, installed_portions())
         first = measuring(Image.SESSION)
         assert measuring(Image.SESSION) == first
         assert list(store.path.glob("memory-*")) == []

@@ -16,6 +16,7 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import parse_strict
 from affiant.attestation.encoding.keys import public_key_of
 from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.simulated.served.confinement import PLATFORM_USER
 from affiant.attestation.simulated.served.serve_command import (
     ServeSettings,
     serve_platform,
@@ -85,7 +86,11 @@ platform.add_command(
 
 @platform.command()
 @_home
-@click.option("--user", type=click.IntRange(min=1), help="User id to serve as, when started as root.")
+@click.option(
+    "--user",
+    type=click.IntRange(min=1),
+    help=f"User id to serve as, when started as root. Default: {PLATFORM_USER}.",
+)
 @click.option(
     "--ready-fd",
     type=click.IntRange(min=3),
@@ -126,7 +131,7 @@ def serve(
 
     settings = ServeSettings(
         home=home.absolute(),
-        user=user,
+        user=user or (PLATFORM_USER if os.geteuid() == 0 else None),
         dangerous_revoke_pck=dangerous_revoke_pck,
         dangerous_revoke_session_pck=dangerous_revoke_session_pck,
     )

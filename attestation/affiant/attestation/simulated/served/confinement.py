@@ -1,7 +1,7 @@
 """Confines the serving process before it reads a key: Linux, prctl(2).
 
 No other process of the same user can attach to it or read its memory (PR_SET_DUMPABLE 0), no core file is
-written, and, if started as root with a user named, it goes on as that user. Root itself can still read
+written, and, if started as root, it goes on as a user of its own. Root itself can still read
 everything: a simulated platform protects against mistakes and other users, not against the machine's owner.
 """
 
@@ -14,7 +14,10 @@ from typing import Final
 
 from affiant.errors import ConfigurationError
 
-__all__ = ["ConfinementError", "become_user", "forbid_inspection"]
+__all__ = ["PLATFORM_USER", "ConfinementError", "become_user", "forbid_inspection"]
+
+PLATFORM_USER: Final = 61781
+"""Whom the platform becomes where root starts it and names no user; the other services have the numbers after it."""
 
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_NO_NEW_PRIVS: Final = 38

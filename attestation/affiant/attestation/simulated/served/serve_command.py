@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,6 +18,7 @@ from typing import Final
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.manifest import installed_image, load_release, reference_values
+from affiant.attestation.release.measured_files import held_portions
 from affiant.attestation.release.memory import LaunchedImage, launch_image
 from affiant.attestation.simulated.platform.pki import CertificateRole
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
@@ -78,6 +79,7 @@ def serve_platform(
         InstalledFileError: what is installed cannot be measured, perhaps not read by this user.
     """
     with open_store(settings.home) as store, store.serving(), _listening(store) as listener, _stop() as stop:
+        portions = held_portions()  # what is measured may lie where only root can enter
         if settings.user is not None:
             _rehearse(clock(), random_bytes)
             store.give_to(settings.user)
@@ -91,10 +93,10 @@ def serve_platform(
             sessions_on = platform.sibling()
             platform = replace(platform, also_revoked=(sessions_on.certificates.pck,))
         for image in Image:
-            installed_image(image)  # as this user: better refused now than at the first launch
+            installed_image(image, portions)  # as this user: better refused now than at the first launch
         host = PlatformHost(
             platform,
-            measure=_Measuring(store),
+            measure=_Measuring(store, portions),
             clock=clock,
             random_bytes=random_bytes,
             sessions_on=sessions_on,
@@ -170,12 +172,13 @@ def _empty(image: Image) -> LaunchedImage:
 class _Measuring:
     """Measures the installed files of an image; compiles them where that has not been done for the same bytes."""
 
-    def __init__(self, store: PlatformStore) -> None:
+    def __init__(self, store: PlatformStore, portions: Sequence[Path]) -> None:
         self._store = store
+        self._portions = portions
         self._known: dict[Image, bytes] = {}
 
     def __call__(self, image: Image) -> LaunchedImage:
-        return launch_image(image, installed_image(image), (self._read, self._write))
+        return launch_image(image, installed_image(image, self._portions), (self._read, self._write))
 
     def _read(self, image: Image) -> bytes | None:
         if image not in self._known:
