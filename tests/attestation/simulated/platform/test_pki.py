@@ -52,6 +52,24 @@ def test_each_chain_holds_link_by_link(platform: SimulatedPlatform, role: Certif
         certificate.verify_directly_issued_by(issuer)
 
 
+@pytest.mark.parametrize(
+    ("role", "path"),
+    [
+        (CertificateRole.ROOT, "/IntelSGXRootCA.der"),
+        (CertificateRole.PCK_ISSUER, "/IntelSGXRootCA.der"),
+        (CertificateRole.TCB_SIGNING, "/IntelSGXRootCA.der"),
+        (CertificateRole.PCK, "/sgx/certification/v4/pckcrl?ca=platform&encoding=der"),
+    ],
+)
+def test_each_certificate_names_its_issuers_list_as_intels_do_at_a_host_that_nobody_has(
+    platform: SimulatedPlatform, role: CertificateRole, path: str
+) -> None:
+    found = platform.certificates.of(role).extensions.get_extension_for_class(x509.CRLDistributionPoints)
+    assert not found.critical
+    ((name,),) = [point.full_name or () for point in found.value]
+    assert name.value == f"https://simulated-pcs.affiant.invalid{path}"
+
+
 def test_the_same_seed_gives_the_same_certificates() -> None:
     first = issue_certificates(bytes(32), created=NOW, machine=MachineIdentity())
     assert first == issue_certificates(bytes(32), created=NOW, machine=MachineIdentity())

@@ -4,7 +4,9 @@ Common names are Intel's, because verifiers tell roles apart by them; organisati
 subject. What makes the platform simulated is not its names but its root key, which is not Intel's.
 
 Source of the shape: Intel SGX PCK Certificate and CRL Profile Specification 1.5, section 1.3; and Intel's own
-certificates: serial number and key identifier are SHA-1 of the public key's point.
+certificates: serial number and key identifier are SHA-1 of the public key's point, and each names the list on which
+it would stand if it were revoked. No host has the name in those addresses (RFC 2606): a verifier that fetches lists
+is given them by whoever runs it, and nobody asks Intel for a simulated platform's.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from affiant.attestation.release.platform_identity import MachineIdentity
+from affiant.attestation.release.platform_identity import MachineIdentity, PCKIssuer
 from affiant.attestation.simulated.platform.keys import Role, derive_key
 from affiant.attestation.simulated.platform.sgx_extension import SGX_EXTENSION_OID, encode_sgx_extension
 
@@ -126,6 +128,7 @@ _COMMON_NAMES: Final = {
     CertificateRole.PCK: "Intel SGX PCK Certificate",
     CertificateRole.TCB_SIGNING: "Intel SGX TCB Signing",
 }
+_LISTS_AT: Final = "https://simulated-pcs.affiant.invalid"
 _ISSUERS: Final = {
     CertificateRole.ROOT: CertificateRole.ROOT,
     CertificateRole.PCK_ISSUER: CertificateRole.ROOT,
@@ -209,6 +212,7 @@ class _Issuing:
         )
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
         builder = builder.add_extension(authority, critical=False)
+        builder = builder.add_extension(self._revocation_list(role), critical=False)
         builder = builder.add_extension(identifier, critical=False)
         for extension, critical in (*self._constraints(role, form), *form.extensions):
             builder = builder.add_extension(extension, critical=critical)
@@ -232,6 +236,16 @@ class _Issuing:
         depth = _AUTHORITIES.get(role) if is_authority else None
         basic = x509.BasicConstraints(ca=is_authority, path_length=depth)
         return (_key_usage(signs_certificates=signs), True), (basic, True)
+
+    def _revocation_list(self, role: CertificateRole) -> x509.CRLDistributionPoints:
+        """Where the list of its issuer is: the root's for authorities and signers, a PCK authority's for its leaves."""
+        kind = "platform" if self.machine.issuer is PCKIssuer.PLATFORM else "processor"
+        leaf = f"sgx/certification/v4/pckcrl?ca={kind}&encoding=der"
+        path = leaf if role is CertificateRole.PCK else "IntelSGXRootCA.der"
+        point = x509.DistributionPoint(
+            [x509.UniformResourceIdentifier(f"{_LISTS_AT}/{path}")], None, None, None
+        )
+        return x509.CRLDistributionPoints([point])
 
     def _sgx_extension(self, role: CertificateRole, form: CertificateForm) -> bytes:
         if form.sgx_extension is not None:
