@@ -4,6 +4,7 @@
 #   swtpm        a TPM 2.0 in software, for the TPM client
 #   tpm2-tools   fills it, and is the second opinion
 #   versitygw    an S3 server over a folder, for the log's copy; named, not installed: it is built by Go
+#   go, cargo    build the programs in tests/readers, other projects' readers of our formats; named, not installed
 #   srt          Anthropic's sandbox-runtime, which reads the settings that policies are exported to; named, not installed
 #
 # Nothing that runs needs them, and the tests say that they are skipped without them: so that this never fails.
@@ -21,6 +22,9 @@ if [[ -z ${AFFIANT_SRT:-} && ! -d $kept/node_modules/@anthropic-ai/sandbox-runti
     say "exported settings are not read by srt without it" \
         "(npm install --prefix $kept @anthropic-ai/sandbox-runtime@0.0.83)"
 fi
+command -v go >/dev/null || [[ -x /usr/local/go/bin/go ]] || say "quotes are not held against go-tdx-guest without go"
+command -v cargo >/dev/null || [[ -x $HOME/.cargo/bin/cargo ]] ||
+    say "attestation results are not read by veraison's crate ear without cargo"
 missing=()
 command -v swtpm >/dev/null || missing+=(swtpm)
 command -v tpm2_createprimary >/dev/null || missing+=(tpm2-tools)

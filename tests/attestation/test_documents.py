@@ -9,6 +9,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -126,9 +127,17 @@ ABOUT = RESULT["submods"]["session"]
         {"submods": {"session": ABOUT, "gateway": ABOUT}},
         {"submods": [ABOUT]},
         {"submods": {"broker": ABOUT}},
-        {"submods": {"session": {**ABOUT, "ear.status": "great"}}},
+        {"submods": {"session": {**ABOUT, "ear_status": "great"}}},
+        {"submods": {"session": {**ABOUT, "ear.status": "none"}}},
         {"submods": {"session": {**ABOUT, "more": 1}}},
+        {"submods": {"session": {**ABOUT, "eat_profile": "tag:affiant.dev,2026:ear/1"}}},
+        {"submods": {"session": {**ABOUT, "ear_trustworthiness_vector": {}}}},
+        {"submods": {"session": {**ABOUT, "ear_trustworthiness_vector": {"luck": 2}}}},
+        {"submods": {"session": {**ABOUT, "ear_appraisal_policy_ids": []}}},
+        {"submods": {"session": {**ABOUT, "affiant.dev/appraisal": {}}}},
+        {"eat_profile": "tag:affiant.dev,2026:ear/1"},
         {"eat_profile": "tag:affiant.dev,2026:ear/2"},
+        {"eat_profile": "tag:ietf.org,2026:rats/ear#03"},
         {"more": 1},
     ],
 )
@@ -138,14 +147,69 @@ def test_a_result_of_another_form_is_refused_though_signed(change: dict[str, obj
         verify_ear(text, STORY.ear_signer.public_key)
 
 
-@pytest.mark.parametrize("change", [{"tier": "great"}, {"peer": "broker"}, {"evd": "short"}, {"cls": "soft"}])
+def test_a_result_has_the_names_of_the_draft_and_one_declared_extension() -> None:
+    assert RESULT["eat_profile"] == "tag:ietf.org,2026:rats/ear#04"
+    assert RESULT.keys() == {"eat_profile", "iss", "iat", "ear_verifier_id", "submods"}
+    assert ABOUT["eat_profile"] == "tag:affiant.dev,2026:ear/2"
+    assert ABOUT["ear_status"] == "none"
+    assert isinstance(ABOUT["affiant.dev/appraisal"], dict)
+    assert not [name for name in ABOUT if name.startswith("ear.")]
+
+
+def before(result: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    """The result in the form that was written before the draft's names."""
+    said = {
+        "ear.status": about["ear_status"],
+        "ear.trustworthiness-vector": about["ear_trustworthiness_vector"],
+        "ear.appraisal-policy-id": about["ear_appraisal_policy_ids"][0],
+        **{f"affiant.{name}": value for name, value in about["affiant.dev/appraisal"].items()},
+    }
+    return {
+        "eat_profile": "tag:affiant.dev,2026:ear/1",
+        **{name: result[name] for name in ("iss", "iat")},
+        "ear.verifier-id": result["ear_verifier_id"],
+        "submods": {"session": said},
+    }
+
+
+def test_a_result_of_an_earlier_release_says_the_same() -> None:
+    text = jws.sign(STORY.ear_signer, before(RESULT, ABOUT), typ="affiant-ear+jwt")
+    key = STORY.ear_signer.public_key
+    assert verify_ear(text, key) == verify_ear(STORY.ear, key)
+
+
+def test_a_result_of_two_forms_is_refused() -> None:
+    """Else two readers could take two statuses from one signed text."""
+    earlier = before(RESULT, ABOUT)
+    for mixed in (
+        earlier | {"eat_profile": RESULT["eat_profile"]},
+        RESULT | {"ear.verifier-id": earlier["ear.verifier-id"]},
+        RESULT | {"submods": {"session": {**ABOUT, **earlier["submods"]["session"]}}},
+        earlier | {"submods": RESULT["submods"]},
+    ):
+        text = jws.sign(STORY.ear_signer, mixed, typ="affiant-ear+jwt")
+        with pytest.raises(ShapeMismatch):
+            verify_ear(text, STORY.ear_signer.public_key)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tier": "great"},
+        {"peer": "broker"},
+        {"evd": "short"},
+        {"cls": "soft"},
+        {"vector": {}},
+        {"vector": {"luck": 2}},
+    ],
+)
 def test_no_result_of_another_form_is_issued(change: dict[str, str]) -> None:
     members = {
         "iss": "urn:gateway",
         "build": "build",
         "peer": "session",
         "tier": "none",
-        "vector": {},
+        "vector": {"hardware": 0},
         "policy": "sha256:" + "0" * 64,
         "evd": link("evd"),
         "col": link("col"),

@@ -30,14 +30,11 @@ LABELS = {
 OF_A_GATEWAY = {"quote", "eventlog", "statement"}
 OF_A_SESSION = OF_A_GATEWAY | {"manifest", "activation"}
 EAR_MEMBERS = {
-    "ear.status",
-    "ear.trustworthiness-vector",
-    "ear.appraisal-policy-id",
-    "affiant.evd",
-    "affiant.col",
-    "affiant.cls",
-    "affiant.tcb",
-    "affiant.until",
+    "eat_profile",
+    "ear_status",
+    "ear_trustworthiness_vector",
+    "ear_appraisal_policy_ids",
+    "affiant.dev/appraisal",
 }
 
 
@@ -251,13 +248,17 @@ def result(text: str, statements: list[dict[str, Any]]) -> dict[str, Any]:
         if key.get("kid") == kid and key["use"] == "ear"
     )
     payload = signed_by(text, key, "affiant-ear+jwt")
-    demand(set(payload) == {"eat_profile", "iss", "iat", "ear.verifier-id", "submods"}, "members of an EAR")
-    demand(payload["eat_profile"] == "tag:affiant.dev,2026:ear/1", "profile of an EAR")
-    demand(payload["ear.verifier-id"].keys() == {"developer", "build"}, "verifier-id")
+    demand(set(payload) == {"eat_profile", "iss", "iat", "ear_verifier_id", "submods"}, "members of an EAR")
+    demand(payload["eat_profile"] == "tag:ietf.org,2026:rats/ear#04", "profile of an EAR")
+    demand(payload["ear_verifier_id"].keys() == {"developer", "build"}, "verifier_id")
     ((peer, said),) = payload["submods"].items()
     demand(peer == "session" and said.keys() == EAR_MEMBERS, "submods")
-    demand(said["affiant.cls"] == "hardware" or said["ear.status"] == "none", "status")
-    demand(set(said["ear.trustworthiness-vector"].values()) <= {0, 2, 32}, "vector")
+    demand(said["eat_profile"] == "tag:affiant.dev,2026:ear/2", "profile of the submodule")
+    appraised = said["affiant.dev/appraisal"]
+    demand(appraised.keys() == {"evd", "col", "cls", "tcb", "until"}, "extension")
+    demand(appraised["cls"] == "hardware" or said["ear_status"] == "none", "status")
+    vector = said["ear_trustworthiness_vector"]
+    demand(vector and set(vector.values()) <= {0, 2, 32}, "vector")
     return dict(said)
 
 
@@ -363,16 +364,12 @@ def rests_on(
     """The attestation result that a record names, and the objects that it names in turn."""
     named_result = one.payload["att"]["ses"]
     said = result(maps["results"][named(named_result["ear"])].decode("ascii"), statements)
-    demand(said["ear.status"] == named_result["tier"], "tier")
-    demand(
-        said["affiant.evd"] == one.payload["agt"]["evd"] and said["affiant.evd"] in found.evidence,
-        "affiant.evd",
-    )
-    demand(named(said["affiant.col"]) in maps["endorsements"], "affiant.col")
-    demand(
-        strict(maps["policies"][said["ear.appraisal-policy-id"]])["typ"] == "affiant-reference-values/1",
-        "typ",
-    )
+    demand(said["ear_status"] == named_result["tier"], "tier")
+    appraised = said["affiant.dev/appraisal"]
+    demand(appraised["evd"] == one.payload["agt"]["evd"] and appraised["evd"] in found.evidence, "evd")
+    demand(named(appraised["col"]) in maps["endorsements"], "col")
+    (reference,) = said["ear_appraisal_policy_ids"]
+    demand(strict(maps["policies"][reference])["typ"] == "affiant-reference-values/1", "typ")
 
 
 def chains(found: Read) -> None:

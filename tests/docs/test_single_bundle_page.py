@@ -82,7 +82,7 @@ def test_it_finds_what_a_whole_session_holds() -> None:
     assert {"boot", "epoch", "session-start", "inference", "session-close", "exec", "end"} == set(kinds)
     assert kinds.count("boot") == 2
     assert sorted(found.proven.values()) == list(range(len(kinds)))
-    assert [said["ear.status"] for said in found.results] == ["none"]
+    assert [said["ear_status"] for said in found.results] == ["none"]
     assert found.closes == 1
     (inference,) = (one for one in found.receipts if one.payload["kind"] == "inference")
     assert inference.disclosed["agt.id"] == "implementer"

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from vectors.cases.edits import WITHOUT, one
-from vectors.making.documents import START, identifier, with_tool_servers, with_turns
+from vectors.making.documents import (
+    EAR_EXTENSION,
+    START,
+    ear_before,
+    identifier,
+    with_tool_servers,
+    with_turns,
+)
 from vectors.making.encoding import link
 from vectors.making.faults import Fault, put
 from vectors.making.keys import p256_key
@@ -24,10 +31,40 @@ def _result(**changes: Any) -> dict[str, Fault]:
     """The result's statement about the session, changed and signed."""
 
     def fault(payload: dict[str, Any]) -> dict[str, Any]:
-        payload["submods"]["session"] |= {name.replace("__", "."): value for name, value in changes.items()}
+        payload["submods"]["session"] |= changes
         return payload
 
     return {"document:session-ear": fault}
+
+
+def _appraised(**changes: Any) -> dict[str, Fault]:
+    """The extension of the result's statement, changed and signed."""
+
+    def fault(payload: dict[str, Any]) -> dict[str, Any]:
+        payload["submods"]["session"][EAR_EXTENSION] |= changes
+        return payload
+
+    return {"document:session-ear": fault}
+
+
+def _without(member: str) -> Fault:
+    """A result whose statement lacks a member."""
+
+    def fault(payload: dict[str, Any]) -> dict[str, Any]:
+        del payload["submods"]["session"][member]
+        return payload
+
+    return fault
+
+
+def _both_names(payload: dict[str, Any]) -> dict[str, Any]:
+    said = payload["submods"]["session"]
+    payload["submods"]["session"] = {**ear_before(payload)["submods"]["session"], **said}
+    return payload
+
+
+def _earlier_with_later_profile(payload: dict[str, Any]) -> dict[str, Any]:
+    return ear_before(payload) | {"eat_profile": payload["eat_profile"]}
 
 
 def _elsewhere(story: Story) -> None:
@@ -118,7 +155,7 @@ CASES = (
     one(
         "peer/tier-higher-than-evidence",
         "The result says affirming of simulated evidence.",
-        _result(ear__status="affirming"),
+        _result(ear_status="affirming"),
         _EAR,
     ),
     one(
@@ -131,25 +168,25 @@ CASES = (
         "peer/tier-higher-than-evidence-everywhere",
         "The result says affirming of simulated evidence, and every record repeats it.",
         {
-            **_result(ear__status="affirming"),
+            **_result(ear_status="affirming"),
             "members:start": put(att__ses__tier="affirming"),
             "members:inference": put(att__ses__tier="affirming"),
         },
         _EAR,
     ),
-    one("peer/result-class", "The result says hardware.", _result(affiant__cls="hardware"), _EAR),
-    one("peer/result-status", "The result has another TCB status.", _result(affiant__tcb="OutOfDate"), _EAR),
-    one("peer/result-evidence", "The result is of other evidence.", _result(affiant__evd=_OTHER), _EAR),
+    one("peer/result-class", "The result says hardware.", _appraised(cls="hardware"), _EAR),
+    one("peer/result-status", "The result has another TCB status.", _appraised(tcb="OutOfDate"), _EAR),
+    one("peer/result-evidence", "The result is of other evidence.", _appraised(evd=_OTHER), _EAR),
     one(
         "peer/result-policy",
         "The result was judged by other reference values.",
-        _result(**{"ear.appraisal-policy-id": _NAME}),
+        _result(ear_appraisal_policy_ids=[_NAME]),
         _EAR,
     ),
     one(
         "peer/result-expired",
         "The result had ended when the record was signed.",
-        _result(affiant__until=START - 1),
+        _appraised(until=START - 1),
         _EAR,
     ),
     one(
@@ -168,6 +205,58 @@ CASES = (
         "peer/result-profile",
         "A result of a profile that is not known.",
         _second_result({"document:second-ear": put(eat_profile="tag:affiant.dev,2026:ear/2")}),
+        {"peer.ear": "fmt.profile"},
+    ),
+    one(
+        "peer/result-of-an-earlier-draft",
+        "A result of the draft's revision before.",
+        _second_result({"document:second-ear": put(eat_profile="tag:ietf.org,2026:rats/ear#03")}),
+        {"peer.ear": "fmt.profile"},
+    ),
+    one(
+        "peer/result-extension-undeclared",
+        "A result with our extension, without the profile that declares it.",
+        _second_result({"document:second-ear": _without("eat_profile")}),
+        {"peer.ear": "fmt.profile"},
+    ),
+    one(
+        "peer/result-without-extension",
+        "A result that does not say which evidence it is of.",
+        _second_result({"document:second-ear": _without(EAR_EXTENSION)}),
+        {"peer.ear": "fmt.profile"},
+    ),
+    one(
+        "peer/result-of-two-names",
+        "A result that says the same under the draft's names and under the earlier ones.",
+        _second_result({"document:second-ear": _both_names}),
+        {"peer.ear": "fmt.profile"},
+    ),
+    one(
+        "peer/result-earlier-names-later-profile",
+        "A result with the earlier names that claims the draft's profile.",
+        _second_result({"document:second-ear": _earlier_with_later_profile}),
+        {"peer.ear": "fmt.profile"},
+    ),
+    one(
+        "peer/result-empty-vector",
+        "A result whose vector says nothing at all: the draft's grammar has no such vector.",
+        _second_result({"document:second-ear": put(submods__session__ear_trustworthiness_vector={})}),
+        {"peer.ear": "fmt.profile"},
+    ),
+    one(
+        "peer/result-unknown-claim",
+        "A result whose vector has a claim that AR4SI does not.",
+        _second_result(
+            {"document:second-ear": put(submods__session__ear_trustworthiness_vector={"luck": 2})}
+        ),
+        {"peer.ear": "fmt.profile"},
+    ),
+    one(
+        "peer/result-two-policies",
+        "A result that names two sets of reference values.",
+        _second_result(
+            {"document:second-ear": put(submods__session__ear_appraisal_policy_ids=[_NAME, _NAME])}
+        ),
         {"peer.ear": "fmt.profile"},
     ),
     one(

@@ -8,7 +8,7 @@ from typing import Any
 
 from vectors.cases.edits import one
 from vectors.making.authority import Machine
-from vectors.making.documents import START, identifier
+from vectors.making.documents import EAR_EXTENSION, START, identifier
 from vectors.making.encoding import canonical, link
 from vectors.making.faults import Fault, put
 from vectors.making.keys import ed25519_key, seeded
@@ -69,7 +69,7 @@ def _with_manifest(evidence: bytes) -> bytes:
 
 
 def _simulated(payload: dict[str, Any]) -> dict[str, Any]:
-    payload["submods"]["session"]["affiant.cls"] = "simulated"
+    payload["submods"]["session"][EAR_EXTENSION]["cls"] = "simulated"
     return payload
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from vectors.making import tree
 from vectors.making.case import Case, told
-from vectors.making.documents import identifier, with_model_aliases, with_tool_servers, with_turns
+from vectors.making.documents import ear_before, identifier, with_model_aliases, with_tool_servers, with_turns
 from vectors.making.encoding import b64u, sha256_name
 from vectors.making.faults import put
 from vectors.making.keys import ed25519_key, seeded
@@ -321,6 +321,13 @@ CASES = (
         "valid/padded-quote",
         "Seventy zero bytes after the quote, as clouds pad it: tolerated, and never read.",
         told({"quote:session": lambda quote: quote + bytes(70)}),
+        warnings=("rfs.accepted",),
+        stored_from="valid/inference",
+    ),
+    Case(
+        "valid/result-of-an-earlier-release",
+        "The attestation result in the form that gateways wrote before they took the draft's names.",
+        told({"document:session-ear": ear_before}),
         warnings=("rfs.accepted",),
         stored_from="valid/inference",
     ),

@@ -89,6 +89,7 @@ def certificate(
     machine: Machine | None = None,
     purpose: str | None = None,
     ends: int | None = None,
+    list_at: str | None = None,
 ) -> bytes:
     """One certificate, DER.
 
@@ -97,6 +98,7 @@ def certificate(
         machine: of a PCK certificate.
         purpose: the one extended key usage, critical; None: none.
         ends: instead of so many years after it begins.
+        list_at: address of the list on which it would stand if it were revoked; None: it names none.
     """
     authority = path_length is not None
     usage = der.bit_string(b"\x06", 1) if authority else der.bit_string(b"\xc0", 6)
@@ -108,6 +110,7 @@ def certificate(
     issued_by = der.sequence(b"\x80\x14" + _key_identifier(issuer_key))
     extensions = [
         _extension("2.5.29.35", issued_by),
+        *(() if list_at is None else (_extension("2.5.29.31", _distribution_point(list_at)),)),
         _extension("2.5.29.14", der.octets(_key_identifier(key))),
         _extension("2.5.29.15", usage, critical=True),
         _extension("2.5.29.19", basic, critical=True),
@@ -128,6 +131,12 @@ def certificate(
         der.explicit(3, der.sequence(*extensions)),
     )
     return der.sequence(tbs, _ECDSA_SHA256, der.bit_string(sign_der(issuer_key, tbs)))
+
+
+def _distribution_point(address: str) -> bytes:
+    """CRLDistributionPoints of one address (RFC 5280, section 4.2.1.13)."""
+    uri = der.implicit(6, address.encode("ascii"))
+    return der.sequence(der.sequence(der.explicit(0, der.explicit(0, uri))))
 
 
 def crl(

@@ -10,6 +10,7 @@ __all__ = [
     "enumerated",
     "explicit",
     "generalized_time",
+    "implicit",
     "implicit_set",
     "integer",
     "name",
@@ -109,6 +110,11 @@ def oid(dotted: str) -> bytes:
 def explicit(number: int, content: bytes) -> bytes:
     """A context-specific constructed tag."""
     return _tlv(0xA0 | number, content)
+
+
+def implicit(number: int, content: bytes) -> bytes:
+    """A context-specific primitive tag in place of the type's own."""
+    return _tlv(0x80 | number, content)
 
 
 def name(**attributes: str) -> bytes:

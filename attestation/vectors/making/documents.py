@@ -15,6 +15,7 @@ from vectors.making.tree import vkey
 
 __all__ = [
     "BUILD",
+    "EAR_EXTENSION",
     "ORIGIN",
     "POLICY",
     "START",
@@ -22,6 +23,7 @@ __all__ = [
     "boot_events",
     "configuration",
     "ear",
+    "ear_before",
     "endorsements",
     "evidence",
     "gateway_statement",
@@ -42,6 +44,7 @@ START = 1795262400
 ORIGIN = "vectors.affiant.invalid"
 ISSUER = "urn:affiant:gateway:vectors"
 BUILD = sha256_name(b"affiant vectors: a release manifest")
+EAR_EXTENSION = "affiant.dev/appraisal"
 POLICY = canonical({"semantics": "affiant.policy/1", "tools": []})
 PROFILES_FILE = b"affiant vectors: profiles.yaml"
 """The bytes of the file of profiles, as far as anybody needs them."""
@@ -281,21 +284,44 @@ def endorsements(collateral: bytes) -> bytes:
 
 
 def ear(*, reference: bytes, evd: str, col: str) -> dict[str, Any]:
-    """An attestation result's payload: simulated evidence is worth the tier none."""
+    """An attestation result's payload (draft-ietf-rats-ear-04): simulated evidence is worth the tier none."""
     session = {
-        "ear.status": "none",
-        "ear.trustworthiness-vector": {"instance-identity": 0},
-        "ear.appraisal-policy-id": sha256_name(reference),
-        "affiant.evd": evd,
-        "affiant.col": col,
-        "affiant.cls": "simulated",
-        "affiant.tcb": "UpToDate",
-        "affiant.until": START + 29 * _DAY,
+        "eat_profile": "tag:affiant.dev,2026:ear/2",
+        "ear_status": "none",
+        "ear_trustworthiness_vector": {"instance-identity": 0},
+        "ear_appraisal_policy_ids": [sha256_name(reference)],
+        EAR_EXTENSION: {
+            "evd": evd,
+            "col": col,
+            "cls": "simulated",
+            "tcb": "UpToDate",
+            "until": START + 29 * _DAY,
+        },
+    }
+    return {
+        "eat_profile": "tag:ietf.org,2026:rats/ear#04",
+        "iss": ISSUER,
+        "iat": START,
+        "ear_verifier_id": {"build": BUILD, "developer": "https://affiant.dev"},
+        "submods": {"session": session},
+    }
+
+
+def ear_before(payload: dict[str, Any]) -> dict[str, Any]:
+    """The same result in the form that gateways wrote before they took the draft's names."""
+    told = {
+        peer: {
+            "ear.status": said["ear_status"],
+            "ear.trustworthiness-vector": said["ear_trustworthiness_vector"],
+            "ear.appraisal-policy-id": said["ear_appraisal_policy_ids"][0],
+            **{f"affiant.{name}": value for name, value in said[EAR_EXTENSION].items()},
+        }
+        for peer, said in payload["submods"].items()
     }
     return {
         "eat_profile": "tag:affiant.dev,2026:ear/1",
-        "iss": ISSUER,
-        "iat": START,
-        "ear.verifier-id": {"build": BUILD, "developer": "https://affiant.dev"},
-        "submods": {"session": session},
+        "iss": payload["iss"],
+        "iat": payload["iat"],
+        "ear.verifier-id": payload["ear_verifier_id"],
+        "submods": told,
     }

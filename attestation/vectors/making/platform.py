@@ -32,6 +32,9 @@ _ROOT, _CA, _PCK, _TCB = (
     "Intel SGX PCK Certificate",
     "Intel SGX TCB Signing",
 )
+_LISTS_AT = "https://simulated-pcs.affiant.invalid"
+_ROOT_LIST = f"{_LISTS_AT}/IntelSGXRootCA.der"
+_PCK_LIST = f"{_LISTS_AT}/sgx/certification/v4/pckcrl?ca=platform&encoding=der"
 _QE_SIGNER = hashlib.sha256(b"affiant vectors: SIMULATED quoting enclave signer").digest()
 _QE_AUTH = b"affiant vectors, SIMULATED QE..."
 
@@ -135,11 +138,25 @@ class Platform:
         match role:
             case "root":
                 return certificate(
-                    _ROOT, root, issuer=_ROOT, issuer_key=root, begins=CREATED, years=31, path_length=1
+                    _ROOT,
+                    root,
+                    issuer=_ROOT,
+                    issuer_key=root,
+                    begins=CREATED,
+                    years=31,
+                    path_length=1,
+                    list_at=_ROOT_LIST,
                 )
             case "ca":
                 return certificate(
-                    _CA, key, issuer=_ROOT, issuer_key=root, begins=CREATED, years=15, path_length=0
+                    _CA,
+                    key,
+                    issuer=_ROOT,
+                    issuer_key=root,
+                    begins=CREATED,
+                    years=15,
+                    path_length=0,
+                    list_at=_ROOT_LIST,
                 )
             case "pck":
                 issuer_key = self.key(self.pck_issued_by)
@@ -151,9 +168,12 @@ class Platform:
                     begins=CREATED,
                     years=7,
                     machine=self.machine,
+                    list_at=_PCK_LIST,
                 )
             case _:
-                return certificate(_TCB, key, issuer=_ROOT, issuer_key=root, begins=CREATED, years=7)
+                return certificate(
+                    _TCB, key, issuer=_ROOT, issuer_key=root, begins=CREATED, years=7, list_at=_ROOT_LIST
+                )
 
     def _chain(self, *roles: str) -> bytes:
         return pem(*(self._certificate(role) for role in roles))

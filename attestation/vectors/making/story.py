@@ -113,7 +113,7 @@ class Story:
     def issue_ear(self, name: str, supervisor: Party) -> str:
         """An attestation result, by the gateway's key for results."""
         payload = docs.ear(reference=self.reference, evd=supervisor.evd, col=self.col)
-        payload["submods"]["session"]["affiant.cls"] = self.cls
+        payload["submods"]["session"][docs.EAR_EXTENSION]["cls"] = self.cls
         _, raw = self._document(name, payload)
         key = self.faults.through(f"key:{name}", p256_key(f"{self.gateway.label} ear"))
         header = self.faults.through(f"header:{name}", fixed_header("affiant-ear+jwt", thumbprint(key)))
