@@ -60,6 +60,17 @@ def test_ci_fails_on_what_it_asked_for(diff, new, fail_on, code):
     assert diff(OLD, new, "--fail-on", fail_on).exit_code == code
 
 
+def test_a_check_that_fails_says_why(diff):
+    other = OLD.replace("[DEPLOY_KEY]", "[{name: DEPLOY_KEY, ref: 'local:OTHER'}]")
+    done = diff(OLD, other, "--fail-on", "widen")
+    assert "0 wider, 0 narrower, 1 changed" in done.stdout
+    cannot = "1 difference cannot be ordered as wider or narrower"
+    assert done.stderr == f"--fail-on widen: {cannot}, so it fails too\n"
+    assert diff(OLD, WIDER, "--fail-on", "widen").stderr == "--fail-on widen: 2 differences allow more\n"
+    assert "allow less" in diff(OLD, NARROWER, "--fail-on", "any").stderr
+    assert diff(OLD, NARROWER, "--fail-on", "widen").stderr == ""
+
+
 def test_the_same_meaning_in_other_words_is_no_difference(diff):
     done = diff(OLD, OLD.replace("[small]", "[{name: small, upstream: any}]"))
     assert done.output == "no difference in what is allowed\n"

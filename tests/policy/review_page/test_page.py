@@ -338,11 +338,61 @@ def test_where_a_secret_flows_is_told_with_agent_host_and_requests(pair: Page) -
     assert "no rule of the profile reaches this host and port" in section[section.index("LOST") :]
 
 
-def test_a_line_of_the_source_is_the_line_that_a_refusal_would_show(page_of) -> None:
+def test_a_line_of_the_source_shows_every_value_whose_field_holds_no_secret(page_of) -> None:
     text = "# a comment\nagent_configs:\n  dev:\n    tools: [run]  # why\n    secrets_access: [MY_KEY]\n"
     page = page_of(text)
     lines = re.findall(r'<li id="n\d+"><code>(.*?)</code></li>', page.section("source"))
-    assert lines == ["", "agent_configs:", "  dev:", "    tools: [run]  ", "    secrets_access: [***"]
+    assert lines == ["", "agent_configs:", "  dev:", "    tools: [run]  ", "    secrets_access: [MY_KEY]"]
+
+
+def source_of(page: Page) -> str:
+    lines = re.findall(r'<li id="n\d+"><code>(.*?)</code></li>', page.section("source"))
+    return unescape("\n".join(lines))
+
+
+LITERAL = "aB3dE5gH7jK9mN1pQ3rS5tU7"
+"""It looks like a value; it is a version that a tool may be called with."""
+
+
+def test_approvers_and_what_arguments_may_be_are_shown_in_every_section(page_of) -> None:
+    key = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
+    tool = f"{{name: t, args: {{version: {{one_of: [{LITERAL}]}}, file: {{under: /w/{LITERAL}}}}}}}"
+    text = f"""\
+agent_configs:
+  dev:
+    tools: [{tool}]
+    filesystem_access: read:/w
+    network_egress: [{{host: a.com}}]
+    secrets_access: [{{name: K, hosts: [a.com], max_uses: 7, inject: {{header: x-k, format: "hunter2 {{}}"}}}}]
+    requires_human_approval: {{everything: true, approvers: [{key}]}}
+"""
+    page = page_of(text, text.replace(f", approvers: [{key}]", ""))
+    assert "hunter2" not in page.source
+    for section, shown in {
+        "changes": [f"approver {key}"],
+        "matrix": [LITERAL, "at most 7"],
+        "rules": [LITERAL, f"approver: {key}", "max_uses: 7"],
+        "source": [key, f"one_of: [{LITERAL}]", f"under: /w/{LITERAL}", "max_uses: 7", "format: ***"],
+    }.items():
+        found = source_of(page) if section == "source" else unescape(page.section(section))
+        assert [each for each in shown if each not in found] == [], section
+        assert "***" not in found.replace("format: ***", "").replace('"*** {}"', ""), section
+
+
+def test_a_long_list_hides_no_argument_of_its_rule(page_of) -> None:
+    long = ", ".join(f"value-number-{at}" for at in range(250))
+    args = f"a: {{one_of: [{long}]}}, b: {{const: {'x' * 1000}}}, zulu: {{under: /w/last}}"
+    page = page_of(f"agent_configs: {{dev: {{tools: [{{name: t, args: {{{args}}}}}]}}}}")
+    section = unescape(page.section("rules"))
+    assert "zulu: {under: /w/last}" in section
+    assert "... and" in section
+    assert "value-number-0" in section
+
+
+def test_a_long_literal_is_cut_in_the_middle(page_of) -> None:
+    literal = "begin-" + "x" * 500 + "-end"
+    page = page_of(f"agent_configs: {{dev: {{tools: [{{name: t, args: {{a: {{const: {literal}}}}}}}]}}}}")
+    assert re.search(r'"begin-x+\u2026x+-end"', unescape(page.section("matrix")))
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK])

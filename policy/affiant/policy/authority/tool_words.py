@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
 from affiant.policy.authority.tools import ToolAuthority
 from affiant.policy.authority.words import path_words
@@ -23,9 +23,12 @@ from affiant.policy.model.arguments import (
     Text,
     Under,
 )
-from affiant.policy.rendering.terminal import some
+from affiant.policy.rendering.terminal import middle_cut, some
 
 __all__ = ["call_words", "rate_words"]
+
+_LITERAL: Final = 80
+"""Characters of one value; the JSON document has all."""
 
 
 def rate_words(tool: ToolAuthority) -> str:
@@ -82,4 +85,4 @@ def _constraint(constraint: Constraint) -> str:
 
 
 def _json(value: str | int | Sequence[str]) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return middle_cut(json.dumps(value, ensure_ascii=False), most=_LITERAL)

@@ -13,6 +13,7 @@ __all__ = [
     "asks_for_a_part",
     "check_aws_name",
     "check_pointer",
+    "is_a_token",
     "is_aws_name",
     "is_pointer",
     "looks_like_a_value",
@@ -28,12 +29,13 @@ _PART: Final = re.compile(
 )
 """Not of an answer: ``Content-Range`` (of what is uploaded), ``x-amz-copy-source-range`` (of what the host copies)."""
 
-_LOOKS_LIKE_A_VALUE: Final = re.compile(
-    r"(?=.{20})(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])"
-    r"|(?:ghp|gho|ghs|ghu|ghr|github_pat|glpat|sk|pk|rk|xox[a-z])_.{16}"
+_TOKEN: Final = re.compile(
+    r"(?:ghp|gho|ghs|ghu|ghr|github_pat|glpat|sk|pk|rk|xox[a-z])_.{16}"
     r"|(?:AKIA|ASIA)[A-Z0-9]{16}\Z"
 )
-"""Long mixtures of cases and digits, and the beginnings of well-known tokens: pasted in a name's place."""
+"""The forms of well-known tokens."""
+_MIXTURE: Final = re.compile(r"(?=.{20})(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])")
+"""Long mixtures of cases and digits."""
 
 
 def asks_for_a_part(header: str) -> bool:
@@ -48,7 +50,12 @@ def asks_for_a_part(header: str) -> bool:
 
 def looks_like_a_value(text: str) -> bool:
     """Whether ``text`` reads like a secret rather than like any name; what does is repeated nowhere."""
-    return _LOOKS_LIKE_A_VALUE.match(text) is not None
+    return is_a_token(text) or _MIXTURE.match(text) is not None
+
+
+def is_a_token(text: str) -> bool:
+    """Whether ``text`` has the form of some service's tokens: a name that has it is one that was pasted."""
+    return _TOKEN.match(text) is not None
 
 
 def check_pointer(text: str) -> None:

@@ -20,6 +20,7 @@ from affiant.policy.diff.report import (
     difference_lines,
     difference_markdown,
     difference_sarif,
+    fail_reasons,
 )
 from affiant.policy.diff.restriction import restriction_digest, restriction_document
 from affiant.policy.editor.completion import complete_agents
@@ -111,6 +112,7 @@ def _fail(found: Sequence[Difference], fail_on: str | None) -> None:
     if (fail_on == "any" and found) or (
         fail_on == "widen" and any(each.direction.is_wider for each in found)
     ):
+        click.echo(f"--fail-on {fail_on}: {'; '.join(fail_reasons(found, fail_on))}", err=True)
         raise click.exceptions.Exit(EXIT_REFUSED)
 
 

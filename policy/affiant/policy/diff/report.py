@@ -17,12 +17,14 @@ from affiant.policy.diff.restriction import difference_members
 from affiant.policy.loading.profile_set import ProfileSet
 from affiant.policy.rendering.markup import markdown_page, markdown_table, markdown_text
 from affiant.policy.rendering.review_formats import sarif_location, sarif_log
+from affiant.policy.rendering.terminal import counted
 
 __all__ = [
     "difference_document",
     "difference_lines",
     "difference_markdown",
     "difference_sarif",
+    "fail_reasons",
 ]
 
 _LEVEL: Final = {Direction.WIDENS: "error", Direction.CHANGES: "error", Direction.NARROWS: "note"}
@@ -93,6 +95,21 @@ def difference_document(
             for found in differences
         ],
     }
+
+
+def fail_reasons(differences: Sequence[Difference], fail_on: str) -> Iterator[str]:
+    """Why a check of ``differences`` fails, by direction: those that cannot be ordered count as wider."""
+    counts = _counts(_together(differences))
+    widens, changes = counts[Direction.WIDENS], counts[Direction.CHANGES]
+    if widens:
+        yield f"{counted(widens, 'difference')} allow{'s' * (widens == 1)} more"
+    if changes:
+        cannot = "cannot be ordered as wider or narrower"
+        yield f"{counted(changes, 'difference')} {cannot}" + (
+            ", so it fails too" if fail_on == "widen" else ""
+        )
+    if counts[Direction.NARROWS] and fail_on == "any":
+        yield f"{counted(counts[Direction.NARROWS], 'difference')} allow less"
 
 
 def _file(profiles: ProfileSet) -> Mapping[str, str]:

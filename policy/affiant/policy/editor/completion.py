@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from affiant.command_line import printable
 from affiant.errors import AffiantError
-from affiant.policy.editor.rule_text import text_by_id
+from affiant.policy.editor.rule_text import texts_by_id
 from affiant.policy.loading.policy_file import read_agent_names, read_one_profile
 from affiant.policy.loading.shown_lines import without_values
 
@@ -54,8 +54,8 @@ def complete_rules(context: click.Context, _parameter: click.Parameter, typed: s
     if profile is None:
         return []
     given = context.params.get("ids") or ()
-    policy = profile.policy
-    return _begun(((rule, text_by_id(policy, rule)) for rule in profile.places if rule not in given), typed)
+    text_of = texts_by_id(profile.policy)
+    return _begun(((rule, text_of(rule)) for rule in profile.places if rule not in given), typed)
 
 
 def _path(context: click.Context, name: str) -> Path | None:

@@ -16,7 +16,7 @@ from affiant.command_line import print_json, printable
 from affiant.errors import ConfigurationError
 from affiant.policy.canonical.errors import excerpt
 from affiant.policy.editor.completion import complete_agents, complete_rules
-from affiant.policy.editor.rule_text import text_by_id
+from affiant.policy.editor.rule_text import texts_by_id
 from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.loading.profile_set import Profile, ProfileSet
 from affiant.policy.rendering.terminal import floor_option
@@ -115,4 +115,4 @@ def _find(profile: Profile, rule: str) -> _Found:
             found=excerpt(rule),
             hint="'affiant policy show FILE AGENT' lists them all",
         )
-    return _Found(profile.name, rule, str(profile.places[rule]), text_by_id(profile.policy, rule))
+    return _Found(profile.name, rule, str(profile.places[rule]), texts_by_id(profile.policy)(rule))

@@ -33,15 +33,17 @@ from affiant.policy.model.profile import (
 )
 from affiant.policy.normal_form.argument_members import constraint_members
 from affiant.policy.normal_form.digest import inject_members
+from affiant.policy.rendering.terminal import middle_cut
 
 __all__ = [
     "approval_text",
+    "brief_rule_text",
     "egress_members",
     "flow",
     "limits_text",
     "resources_text",
     "rule_text",
-    "text_by_id",
+    "texts_by_id",
 ]
 
 _PLAIN: Final = re.compile(r"[A-Za-z/_](?:[A-Za-z0-9_./-]*[A-Za-z0-9_/-])?(?:/\*\*)?\Z")
@@ -55,6 +57,8 @@ def flow(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
+    if isinstance(value, _Verbatim):
+        return str(value)
     if isinstance(value, str):
         plain = _PLAIN.match(value) is not None and value.lower() not in _WORDS
         return value if plain else json.dumps(value, ensure_ascii=not value.isprintable())
@@ -64,35 +68,75 @@ def flow(value: object) -> str:
     return "[" + ", ".join(flow(each) for each in value) + "]"
 
 
-def text_by_id(policy: Policy, rule: str) -> str:
-    """The rule of an arranged ``policy`` that has the id ``rule``, or the limit of that name, as a profile says it."""
-    section, _, name = rule.partition("/")
-    if section == "limits":
-        return limits_text(replace(NO_LIMITS, **{name: getattr(policy.limits, name)}))
-    return rule_text(policy.rules[rule])
+def texts_by_id(policy: Policy) -> Callable[[str], str]:
+    """For the id of a rule of an arranged ``policy``, or of a limit, what a profile says there."""
+    rules = policy.rules
+
+    def text(rule: str) -> str:
+        section, _, name = rule.partition("/")
+        if section == "limits":
+            return limits_text(replace(NO_LIMITS, **{name: getattr(policy.limits, name)}))
+        return rule_text(rules[rule])
+
+    return text
 
 
 def rule_text(rule: Rule) -> str:
     """``rule`` as an entry of its section."""
+    return flow(_members(rule))
+
+
+def brief_rule_text(rule: Rule, *, most: int) -> str:
+    """:func:`rule_text` in about ``most`` characters: parts of long lists and texts are left out, visibly.
+
+    So every argument and every member is named, however long another is.
+    """
+    members = _members(rule)
+    shown = flow(members)
+    for entries, characters in ((32, 160), (8, 80), (2, 40)):
+        if len(shown) > most:
+            shown = flow(_brief(members, entries, characters))
+    return shown
+
+
+def _brief(value: object, entries: int, characters: int) -> object:
+    if isinstance(value, str):
+        return middle_cut(value, most=characters)
+    if isinstance(value, Mapping):
+        return {name: _brief(each, entries, characters) for name, each in value.items()}
+    if not isinstance(value, (list, tuple)):
+        return value
+    more = len(value) - entries
+    shown = [_brief(each, entries, characters) for each in value[:entries]]
+    return shown + ([_Verbatim(f"... and {more} more")] if more > 0 else [])
+
+
+class _Verbatim(str):
+    """A note among values, which is none: it is written without quotes."""
+
+    __slots__ = ()
+
+
+def _members(rule: Rule) -> object:
     match rule:
         case ToolRule():
             members = _tool(rule)
-            return flow(rule.name if len(members) == 1 else members)
+            return rule.name if len(members) == 1 else members
         case ProviderTool(name):
-            return flow(name)
+            return name
         case ToolDenial(name) | ProviderToolDenial(name):
-            return flow({"deny": name})
+            return {"deny": name}
         case PathGrant(path, mode):
-            return flow({"path": path, "mode": mode.value})
+            return {"path": path, "mode": mode.value}
         case EgressRule():
-            return flow(egress_members(rule))
+            return egress_members(rule)
         case EgressDenial():
-            return flow(_written(deny=rule.host, port=rule.port, methods=rule.methods, paths=rule.paths))
+            return _written(deny=rule.host, port=rule.port, methods=rule.methods, paths=rule.paths)
         case SecretGrant():
-            return flow(_secret(rule))
+            return _secret(rule)
         case ModelRule(name, attested, most):
             model = _written(name=name, upstream="attested" if attested else None, max_tokens=most)
-            return flow(name if len(model) == 1 else model)
+            return name if len(model) == 1 else model
         case _:
             assert_never(rule)
 

@@ -8,7 +8,9 @@ is shown because it looks harmless; a value is shown where its place says what i
 2. it does not read like a secret itself (``looks_like_a_value``);
 3. it begins and ends on this line.
 
-All other values are ``***``, whatever their length; comments are left out. Of a document that is not YAML as we read
+All other values are ``***``, whatever their length; comments are left out. A file that loads has no such mistake: of it
+every value is shown whose field holds no secret, and not the forms of secrets' placeholders and headers, which are free
+text (``loaded``). Of a document that is not YAML as we read
 it, no place is known, and of a line only keys of the format are shown. Characters beyond printable ASCII are escaped.
 
 >>> shown = ShownDocument(b"agent_configs: {dev: {tolos: [hunter2]}}").line(1, 23)
@@ -27,11 +29,11 @@ from typing import Final
 
 from affiant.errors import AffiantError
 from affiant.line_excerpt import LineExcerpt
-from affiant.policy.canonical.request_names import looks_like_a_value
+from affiant.policy.canonical.request_names import is_a_token, looks_like_a_value
 from affiant.policy.canonical.strict_yaml import ListNode, Node, ScalarNode, compose
 from affiant.policy.normal_form.format_keys import EVERY_KEY, KEYS, VALUES_NOT_SHOWN
 
-__all__ = ["ShownDocument", "show_line", "without_values"]
+__all__ = ["ShownDocument", "show_line", "without_tokens", "without_values"]
 
 _AGENTS: Final = 1
 _RULES: Final = 3
@@ -48,6 +50,8 @@ _REPEATING: Final = frozenset(
 """Refusals that repeat the value; among secrets even a host may be one, pasted on the wrong line."""
 
 _MASK: Final = "***"
+_FREE_TEXT: Final = frozenset({"format", "shape"})
+"""Keys of a secret whose values are free text: a value of the secret may have been pasted into it."""
 _STRUCTURE: Final = frozenset(" []{},:-")
 _KEY: Final = re.compile(r"([a-z_]+): *")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\Z")
@@ -78,10 +82,15 @@ class _Token:
 
 
 class ShownDocument:
-    """The lines of a document, as they may be shown. It is read when a line is first asked for."""
+    """The lines of a document, as they may be shown. It is read when a line is first asked for.
 
-    def __init__(self, data: bytes) -> None:
+    Args:
+        loaded: it was loaded, so that each value is of the type of its field: that says whether it is shown.
+    """
+
+    def __init__(self, data: bytes, *, loaded: bool = False) -> None:
         self._data = data
+        self._walk = _walk_loaded if loaded else _walk
         self._lines = data.decode("utf-8", "replace").split("\n")
         self._tokens: Mapping[int, list[_Token]] | None = None
         self._read = False
@@ -122,7 +131,7 @@ class ShownDocument:
             except AffiantError:
                 return None
             self._tokens = {}
-            for token in () if root is None else _walk(root):
+            for token in () if root is None else self._walk(root):
                 self._tokens.setdefault(token.node.mark.line, []).append(token)
         return self._tokens
 
@@ -150,6 +159,29 @@ def show_line(error: AffiantError, documents: Mapping[str, ShownDocument]) -> No
 def without_values(text: str) -> str:
     """``text`` with *** in place of each word that reads like a secret."""
     return _WORD.sub(lambda word: _MASK if looks_like_a_value(word.group()) else word.group(), text)
+
+
+def without_tokens(text: str) -> str:
+    """``text`` with *** in place of each word that has the form of some service's tokens."""
+    return _WORD.sub(lambda word: _MASK if is_a_token(word.group()) else word.group(), text)
+
+
+def _walk_loaded(node: Node, path: tuple[str, ...] = ()) -> Iterator[_Token]:
+    """Every key and value of a file that loads, in the order of the text; ``path``: the keys above."""
+    if isinstance(node, ScalarNode):
+        if not node.empty:
+            free = path[2:3] == ("secrets_access",) and path[-1] in _FREE_TEXT
+            approval = "requires_human_approval" in (path[:1] + path[2:3])
+            shown = not free and (approval or without_tokens(node.text) == node.text)
+            yield _Token(node, shown, private=free)
+    elif isinstance(node, ListNode):
+        for item in node.items:
+            yield from _walk_loaded(item, path)
+    else:
+        for member in node.members:
+            if not member.key.empty:
+                yield _Token(member.key, without_tokens(member.key.text) == member.key.text, private=False)
+            yield from _walk_loaded(member.value, (*path, member.key.text))
 
 
 def _walk(node: Node, *, shown: bool = True, depth: int = 0) -> Iterator[_Token]:

@@ -22,6 +22,7 @@ __all__ = [
     "counted",
     "entry_lines",
     "floor_option",
+    "middle_cut",
     "print_lines",
     "some",
 ]
@@ -67,6 +68,13 @@ def some(names: Sequence[str], *, most: int = 8) -> str:
     """The first ``most`` of ``names``, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def middle_cut(text: str, *, most: int, mark: str = "\u2026") -> str:
+    """``text`` with ``mark`` for its middle, if it is longer than ``most`` and the mark: texts differ at their ends."""
+    if len(text) <= most + len(mark):
+        return text
+    return f"{text[: most - most // 2]}{mark}{text[len(text) - most // 2 :]}"
 
 
 def bounded(lines: Iterable[str], *, most: int, what: str = "more") -> Iterator[str]:

@@ -8,7 +8,7 @@ from itertools import groupby
 from affiant.policy.diff.difference_groups import DifferenceGroup
 from affiant.policy.diff.differences import Direction
 from affiant.policy.review.edition import Edition
-from affiant.policy.review.page_text import Link
+from affiant.policy.review.page_text import Link, PublicText
 from affiant.policy.review.review import Review
 
 __all__ = ["changes"]
@@ -42,7 +42,7 @@ def _row(review: Review, group: DifferenceGroup) -> Mapping[str, object]:
         "look": "bad" if direction.is_wider else "good",
         "tag": _TAGS[direction],
         "what": _what(group),
-        "example": group.requests,
+        "example": PublicText(group.requests) if group.first.plane == "approval" else group.requests,
         "secrets": group.first.secrets,
         "where": _where(review.new, review.old, group),
     }

@@ -1,7 +1,8 @@
 """Texts of the review page before they are HTML: what a reader sees of a name, and links to lines.
 
-Every string that a template prints goes through :func:`plain` first, which masks what reads like a secret and shows
-control and reordering characters as escapes.
+Every string that a template prints goes through :func:`plain` first, which masks what has the form of a service's
+tokens and shows control and reordering characters as escapes. What is free text in a place for secrets is left out
+before: its field's type says so, not its looks.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.command_line import printable
-from affiant.policy.loading.shown_lines import without_values
+from affiant.policy.loading.shown_lines import without_tokens
+from affiant.policy.rendering.terminal import middle_cut
 
-__all__ = ["MAX_TEXT", "Link", "LongText", "plain", "shortened"]
+__all__ = ["MAX_TEXT", "Link", "LongText", "PublicText", "plain", "shortened"]
 
 MAX_TEXT: Final = 400
-"""Characters of one string; more are cut off, visibly."""
+"""Characters of one string; of a longer one the middle is left out, visibly."""
 _MAX_LONG_TEXT: Final = 2000
 _MARKS: Final = 2
 """Combining characters on one letter; more would climb over other lines."""
@@ -25,6 +27,12 @@ _MARKS: Final = 2
 
 class LongText(str):
     """A text that may have 2000 characters."""
+
+    __slots__ = ()
+
+
+class PublicText(LongText):
+    """A long text of fields that hold no secret, such as approvers: nothing of it is masked."""
 
     __slots__ = ()
 
@@ -40,17 +48,14 @@ class Link:
 def plain(value: str) -> str:
     """``value`` on one line, harmless to look at, and bounded: :class:`LongText` by more than other strings."""
     limit = _MAX_LONG_TEXT if isinstance(value, LongText) else MAX_TEXT
-    shown = printable(without_values(value), limit=limit).replace("\n", "\\n")
+    text = str(value) if isinstance(value, PublicText) else without_tokens(value)
+    shown = printable(middle_cut(text, most=limit, mark="..."), limit=limit + 3).replace("\n", "\\n")
     return shown if shown.isascii() else "".join(_unstacked(shown))
 
 
 def shortened(value: str, most: int) -> str:
     """:func:`plain` without its middle, if it is longer: names differ in their beginning or end."""
-    shown = plain(value)
-    if len(shown) <= most:
-        return shown
-    kept = most - 1
-    return f"{shown[: kept - kept // 2]}\u2026{shown[len(shown) - kept // 2 :]}"
+    return middle_cut(plain(value), most=most - 1)
 
 
 def _unstacked(shown: str) -> Iterable[str]:

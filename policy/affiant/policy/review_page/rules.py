@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from affiant.policy.authority.authority import Authority
 from affiant.policy.authority.words import place_words, settings_lines
-from affiant.policy.editor.rule_text import rule_text
+from affiant.policy.editor.rule_text import brief_rule_text
 from affiant.policy.model.profile import Rule, SecretGrant
-from affiant.policy.review.page_text import LongText
+from affiant.policy.review.page_text import LongText, PublicText
 from affiant.policy.review.review import Review
 from affiant.policy.review.summary import in_short
 
 __all__ = ["rules"]
+
+_MOST: Final = 1900
+"""Characters of one rule, below the bound of a long text."""
 
 
 def rules(review: Review) -> Sequence[Mapping[str, object]]:
@@ -23,7 +27,7 @@ def rules(review: Review) -> Sequence[Mapping[str, object]]:
             "agent": each.agent,
             "says": in_short(each),
             "rules": list(_rows(review, each)),
-            "rest": [LongText(line) for line in settings_lines(each)],
+            "rest": [PublicText(line) for line in settings_lines(each)],
         }
         for each in review.new.agents
     ]
@@ -48,4 +52,4 @@ def _written(rule: Rule) -> LongText:
         if place_words(inject) != place_words(inject, formats=False):
             inject = replace(inject, format="*** {}")
         rule = replace(rule, inject=inject, shape=None)
-    return LongText(rule_text(rule))
+    return LongText(brief_rule_text(rule, most=_MOST))
