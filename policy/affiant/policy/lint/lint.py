@@ -177,12 +177,18 @@ def _egress(profile: Profile) -> Iterator[Finding]:
             "host_unrestricted": rule.methods is None and rule.paths is None and rule.tls is TLSMode.INSPECT,
             "host_shared": _is_one_of(rule, SHARED_HOSTS) or _stores(profile, rule),
             "host_wildcard": is_wildcard(rule.host),
+            "upstream_resolves": _upstream_resolves(profile, rule),
             "tls_passthrough": rule.tls is TLSMode.PASSTHROUGH,
             "scheme_http": rule.scheme is Scheme.HTTP,
             "limit_without_effect": _as_wide_without_limits(profile, rule),
         }
         for code in (code for code, holds in found.items() if holds):
             yield _warn(profile, code, f"{rule.host}:{rule.port}", position)
+
+
+def _upstream_resolves(profile: Profile, rule: EgressRule) -> bool:
+    """Whether an agent may name URLs of a private host to a model: its server asks a name service of its own."""
+    return bool(rule.address) and "GET" in (rule.methods or ("GET",)) and profile.policy.models != ()
 
 
 def _as_wide_without_limits(profile: Profile, rule: EgressRule) -> bool:
