@@ -32,6 +32,11 @@ const MCP_SERVER = {
   },
 };
 const MODEL = { pattern: "[\\x21-\\x7e]{1,200}" };
+const CHAT_MEMBER = {
+  pattern:
+    "(?:request|message|part|function|response|choice|response_message|response_part|annotation|reasoning)" +
+    "\\.[\\x21-\\x7e]{1,64}",
+};
 const CONFIG = {
   object: {
     typ: { const: "affiant-gateway-config/1" },
@@ -47,6 +52,7 @@ const CONFIG = {
   optional: {
     mcp_servers: { array: MCP_SERVER, least: 1, most: 16 },
     model_aliases: { map: { array: MODEL, least: 1, most: 16 }, name: MODEL.pattern, most: 64 },
+    chat_members: { array: CHAT_MEMBER, least: 1, most: 64 },
     witnesses: { array: { text: 4096 }, least: 1, most: 256 },
     erasure_authorities: { array: JWK, least: 1, most: 16 },
     profile_signers: { any: true },

@@ -107,6 +107,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "request.content_type": ("MalformedError", "A body of another media type than the endpoint takes."),
     "request.timeout": ("UnreachableError", "A body did not come to its end in time."),
     "request.too_large": ("MalformedError", "A body is larger than the configuration allows."),
+    "request.unlisted": (
+        "ToolNotAllowedError",
+        "A member, a tool or a message part that the gateway's lists do not have, where the profile restricts tools.",
+    ),
     "session.closed": ("StateError", "The session has ended; nothing follows its close record."),
     "session.narrowing": (
         "UnreachableError",
@@ -150,6 +154,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "upstream.unauthorized": (
         "NotAuthenticError",
         "An upstream refused this gateway's own credential; its text is not passed on.",
+    ),
+    "upstream.unlisted": (
+        "ToolNotAllowedError",
+        "An answer holds an object that the gateway's lists do not have, where the profile restricts tools.",
     ),
     "upstream.unreachable": (
         "UnreachableError",

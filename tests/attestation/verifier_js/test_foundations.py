@@ -357,6 +357,32 @@ def test_folders_of_tool_servers_are_read_alike(probe: Probe) -> None:
     assert [("ok" in answer) for answer in answers] == [True] * len(good) + [False] * (len(bad) + 1)
 
 
+def test_members_of_chat_completions_are_read_alike(probe: Probe) -> None:
+    plain = make_gateway_config(
+        iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]
+    )
+    members = json.loads(plain.raw)
+    good = [["request.a"], ["part.a.b", "reasoning.\u0021"], [f"response_part.{'a' * 64}"], ["choice.a"] * 64]
+    bad = [
+        *(
+            [],
+            ["a"],
+            ["request"],
+            ["request."],
+            ["tool.a"],
+            ["request.a b"],
+            ["request.\u00e9"],
+            [" request.a"],
+        ),
+        *([f"request.{'a' * 65}"], ["choice.a"] * 65, "request.a", {}, None, [5]),
+    ]
+    files = [canonical({**members, "chat_members": each}) for each in (*good, *bad)]
+    answers = probe([question("config", data) for data in files])
+    for data, answer in zip(files, answers, strict=True):
+        assert answer == answered(lambda data=data: parse_gateway_config(data).digest), data
+    assert [("ok" in answer) for answer in answers] == [True] * len(good) + [False] * len(bad)
+
+
 def test_turns_at_upstreams_are_read_alike(probe: Probe) -> None:
     plain = make_gateway_config(
         iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]

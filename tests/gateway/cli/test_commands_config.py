@@ -14,6 +14,7 @@ from affiant.attestation.statements.gateway_config import parse_gateway_config
 from affiant.attestation.tlog.note_keys import CosignerKey, LogKey
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.gateway.cli.commands import gateway
+from affiant.gateway.openai.chat_members import EXTENSIBLE
 
 URL = "http://127.0.0.1:8000/v1"
 PROFILE = "sha384:" + "1" * 96
@@ -62,6 +63,19 @@ def test_how_many_requests_an_upstream_is_asked_at_once_is_bound(tmp_path):
     for values in (["0"], ["4097"], ["many"], ["1", "1", "1"]):
         options = [option for value in values for option in ("--upstream-concurrency", value)]
         assert invoke(gateway, *command, *options).exit_code == 2
+
+
+def test_added_members_are_part_of_the_configuration_and_none_leave_it_as_it_is(tmp_path):
+    command = ["config", "--home", str(tmp_path / "home")]
+    plain = invoke(gateway, *command).output.splitlines()
+    added = [f"{place}.x" for place in (*EXTENSIBLE, "request")]
+    options = [option for name in added for option in ("--chat-member", name)]
+    digest, raw = invoke(gateway, *command, *options).output.splitlines()
+    assert digest != plain[0] and "chat_members" not in plain[1]
+    assert list(parse_gateway_config(raw.encode()).chat_members) == sorted(set(added))
+    for wrong in ("thinking", "tool.x", "request.", "request.a b"):
+        result = invoke(gateway, *command, "--chat-member", wrong)
+        assert result.exit_code == 1 and "config.chat_members" in result.output
 
 
 def test_an_upstream_that_is_none_is_refused(tmp_path):

@@ -225,7 +225,8 @@ def test_no_member_but_model_says_which_model_answers_where_a_profile_lists_some
     record = record_of(session, answer)
     assert record.member("pol", "dec") == "deny" and record.member("up") is None
     anything = SessionClient.start(running.gateway, platform)
-    assert anything.chat({"model": "small", "messages": [], **member}).status == 200
+    refused = anything.chat({"model": "small", "messages": [], **member})
+    assert (refused.status, refused.code) == (403, "request.unlisted")
 
 
 def test_listed_models_are_those_the_profile_allows(
@@ -345,7 +346,7 @@ def test_the_very_bytes_are_forwarded_and_no_header_of_the_clients(
 ) -> None:
     session, upstream, script = told
     script.answer = whole(completion())
-    body = b'{ "model":"m" , "messages":[ ], "temperature":1.0, "x":"\\u00e9" }'
+    body = b'{ "model":"m" , "messages":[ ], "temperature":1.0, "user":"\\u00e9" }'
     headers = {
         "X-Gateway-Inference-Fairness-Id": "me",
         "Affiant-Receipt-Id": "forged",
@@ -563,9 +564,7 @@ def test_tools_that_the_profile_does_not_list_are_taken_out(
 ) -> None:
     session, upstream, script = told
     script.answer = whole(completion())
-    body = json.dumps(
-        {"model": "m", "messages": [], "tools": [tool("rm"), tool("read_file"), {"type": "web"}]}
-    )
+    body = json.dumps({"model": "m", "messages": [], "tools": [tool("rm"), tool("read_file")]})
     answer = session.chat(body.encode())
     (sent,) = upstream.received
     assert [entry["function"]["name"] for entry in sent.json["tools"]] == ["read_file"]
@@ -680,6 +679,13 @@ OTHERWISE: dict[str, tuple[Sequence[Step], bool]] = {
 }
 
 
+OTHER_CODES = {
+    "in another case": "upstream.unlisted",
+    "in a stream, in another case": "upstream.unlisted",
+    "with a status that clients take for success": "tool.not_allowed",
+}
+
+
 @pytest.mark.parametrize("name", OTHERWISE)
 def test_a_call_that_another_reader_would_find_does_not_reach_the_agent(
     told: tuple[SessionClient, ScriptedUpstream, Script], name: str
@@ -689,9 +695,7 @@ def test_a_call_that_another_reader_would_find_does_not_reach_the_agent(
     answer = session.chat({"model": "m", "messages": [], "stream": stream})
     assert b"evil" not in answer.body and b"[DONE]" not in answer.body
     code = json.loads(answer.body.removeprefix(b"data: "))["error"]["code"]
-    assert code == (
-        "upstream.answer" if name != "with a status that clients take for success" else "tool.not_allowed"
-    )
+    assert code == OTHER_CODES.get(name, "upstream.answer")
     assert record_of(session, answer).disclosed.get("res.dig") == sha(answer.body)
 
 

@@ -153,7 +153,7 @@ LINES = [
 
 @pytest.mark.parametrize("data", [*map(sse, SPELLINGS + PLACES + UNREADABLE), *LINES])
 def test_no_other_reading_of_a_stream_goes_on(data: bytes) -> None:
-    with raises_code("upstream.answer", "tool.not_allowed"):
+    with raises_code("upstream.answer", "upstream.unlisted", "tool.not_allowed"):
         streamed(data)
 
 
@@ -164,7 +164,7 @@ def test_no_other_reading_of_a_whole_answer_goes_on(text: str) -> None:
         text.replace('"delta"', '"message"').encode(),
         b"\xef\xbb\xbf" + text.encode(),
     ):
-        with raises_code("upstream.answer", "tool.not_allowed"):
+        with raises_code("upstream.answer", "upstream.unlisted", "tool.not_allowed"):
             judged(body, allowed)
 
 
@@ -185,11 +185,11 @@ def test_a_name_that_only_looks_alike_is_no_judged_member() -> None:
     for name in (
         "reasoning_content",
         "native_finish_reason",
-        "server_tool_use",
         "tool_call_id",
         "message_id",
     ):
-        assert streamed(sse(json.dumps({name: {"Name": [1]}, "choices": []})))
+        assert streamed(sse(json.dumps({name: "Name", "choices": []})))
+        assert streamed(sse(json.dumps({"usage": {name: {"Name": [1]}}, "choices": []})))
 
 
 # -- what real upstreams answer -----------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ STREAMS = {
                                "extra_content": {"google": {"thought_signature": "s"}}}]}, x_groq={"id": "r"}),
         chunk({"content": None, "audio": {"id": "a", "data": "AA==", "transcript": "t", "expires_at": 1}}),
         chunk({}, finish="tool_calls", metadata={"Name": "n", "Type": "t", "ID": "i"}, citations=["u"],
-              timings={"prompt_n": 1}, executed={"tool_calls": 0, "function_call": None}),
+              timings={"prompt_n": 1, "tool_calls": 0, "function_call": None}, executed=True),
     ],
 }  # fmt: skip
 

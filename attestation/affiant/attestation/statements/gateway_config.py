@@ -93,6 +93,11 @@ _MCP_SERVER: Final = Obj(
     },
 )
 _MODEL: Final = Pattern(r"[\x21-\x7e]{1,200}", "a model's name")
+_CHAT_MEMBER: Final = Pattern(
+    "(?:request|message|part|function|response|choice|response_message|response_part|annotation|reasoning)"
+    r"\.[\x21-\x7e]{1,64}",
+    "a place of chat completions, a dot and a name",
+)
 _SHAPE: Final = Obj(
     {
         "typ": Const("affiant-gateway-config/1"),
@@ -120,6 +125,7 @@ _SHAPE: Final = Obj(
     {
         "mcp_servers": Array(_MCP_SERVER, least=1, most=16),
         "model_aliases": MapOf(_MODEL.pattern, Array(_MODEL, least=1, most=16), most=64),
+        "chat_members": Array(_CHAT_MEMBER, least=1, most=64),
         "witnesses": Array(Text(4096), least=1, most=256),
         "erasure_authorities": Array(
             Obj({"crv": Const("P-256"), "kty": Const("EC"), "x": Text(43), "y": Text(43)}), least=1, most=16
@@ -208,6 +214,8 @@ class GatewayConfig:
     """Digest of the baseline policy that each session's profile must contain; None: any profile."""
     model_aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Model that is asked for -> other names under which its upstream answers as that same model."""
+    chat_members: tuple[str, ...] = ()
+    """What chat completions may hold beyond the gateway's lists, where a profile restricts tools: ``PLACE.NAME``."""
 
     @property
     def digest(self) -> str:
@@ -249,6 +257,7 @@ def make_gateway_config(
     mcp_servers: Sequence[MCPServerConfig] = (),
     floor: str | None = None,
     model_aliases: Mapping[str, Sequence[str]] = _NO_ALIASES,
+    chat_members: Sequence[str] = (),
 ) -> GatewayConfig:
     """A configuration from its parts, checked like one that was read.
 
@@ -271,6 +280,7 @@ def make_gateway_config(
                 **({"mcp_servers": [server.to_json() for server in mcp_servers]} if mcp_servers else {}),
                 **({} if floor is None else {"floor": floor}),
                 **({"model_aliases": _aliases(model_aliases)} if model_aliases else {}),
+                **({"chat_members": sorted(set(chat_members))} if chat_members else {}),
                 "typ": "affiant-gateway-config/1",
                 "iss": iss,
                 "cls": cls,
@@ -304,6 +314,7 @@ def local_gateway_config(
     mcp_servers: Sequence[MCPServerConfig] = (),
     floor: str | None = None,
     model_aliases: Mapping[str, Sequence[str]] = _NO_ALIASES,
+    chat_members: Sequence[str] = (),
 ) -> GatewayConfig:
     """The configuration of the gateway that ``affiant run`` starts: the same bytes for the same arguments, so
     that a trust file can name its digest before it runs."""
@@ -319,6 +330,7 @@ def local_gateway_config(
         mcp_servers=mcp_servers,
         floor=floor,
         model_aliases=model_aliases,
+        chat_members=chat_members,
     )
 
 
@@ -362,6 +374,7 @@ def parse_gateway_config(raw: bytes) -> GatewayConfig:
         mcp_servers=_mcp_servers(value.get("mcp_servers", ())),
         floor=value.get("floor"),
         model_aliases={model: tuple(names) for model, names in value.get("model_aliases", {}).items()},
+        chat_members=tuple(value.get("chat_members", ())),
     )
 
 

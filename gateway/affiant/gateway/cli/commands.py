@@ -122,6 +122,13 @@ _model_aliases = click.option(
     help="An answer that names NAME is from MODEL, which was asked for: gpt-4o=gpt-4o-2024-08-06. May be repeated. "
     "Other names are a warning in the verdict, and end the answer where the profile lists models.",
 )
+_chat_members = click.option(
+    "--chat-member",
+    multiple=True,
+    metavar="PLACE.NAME",
+    help="Lets chat completions hold a member or part that the gateway does not know, where profiles restrict tools: "
+    "request.thinking, part.web_page, response.search_results. It becomes part of the configuration. May be repeated.",
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -144,6 +151,7 @@ def gateway() -> None:
 @_floor
 @_mcp_servers
 @_model_aliases
+@_chat_members
 @click.option(
     "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
 )
@@ -203,6 +211,7 @@ def serve(
     floor: Path | None,
     mcp_servers: Path | None,
     model_alias: tuple[str, ...],
+    chat_member: tuple[str, ...],
     ready_fd: int | None,
     user: int | None,
     body_memory: int,
@@ -228,6 +237,7 @@ def serve(
       affiant gateway serve --profile-signers signers.json
       affiant gateway serve --mcp-servers tools.json
       affiant gateway serve --upstream https://llm.example.com/v1 --model-alias gpt-4o=gpt-4o-2024-08-06
+      affiant gateway serve --upstream http://127.0.0.1:8000/v1 --chat-member request.thinking
       AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... affiant gateway serve --log-objects s3://bucket/prefix
 
     \b
@@ -251,6 +261,7 @@ def serve(
         log_objects=log_objects,
         mcp_servers=mcp_servers,
         model_aliases=_aliases(model_alias),
+        chat_members=chat_member,
         decisions=None if decisions is None else decisions.absolute(),
         rotation=Rotation(decisions_size << 20, decisions_keep),
     )
@@ -269,6 +280,7 @@ def serve(
 @_floor
 @_mcp_servers
 @_model_aliases
+@_chat_members
 @_json
 def config(
     *,
@@ -283,6 +295,7 @@ def config(
     floor: Path | None,
     mcp_servers: Path | None,
     model_alias: tuple[str, ...],
+    chat_member: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Print the name and the bytes of the configuration that `serve` would run with; starts nothing.
@@ -305,6 +318,7 @@ def config(
         floor=floor,
         mcp_servers=mcp_servers,
         model_aliases=_aliases(model_alias),
+        chat_members=chat_member,
     )
     if as_json:
         print_json({"digest": made.digest, "config": json.loads(made.raw)})

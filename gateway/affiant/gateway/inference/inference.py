@@ -26,6 +26,7 @@ from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.openai.chat import ChatRequest, parse_chat, without_tools
+from affiant.gateway.openai.chat_members import DOCUMENTED, ChatMembers
 from affiant.gateway.openai.relay import AnsweredModels, Relay, Step, usage_in, usage_of
 from affiant.gateway.openai.tool_filter import Judge, ToolCall, judge_answer, judge_error, read_answer
 from affiant.gateway.requests.account import Account, RequestDecision
@@ -38,6 +39,7 @@ from affiant.gateway.requests.policy_gate import (
     may_offer,
     own_origin,
     require_answered,
+    require_listed,
 )
 from affiant.gateway.requests.request_run import NOTHING, RefusalBudget, SessionRequest
 from affiant.gateway.service.tool_offers import ToolOffers
@@ -86,6 +88,7 @@ class ChatCompletions:
         refusals: bounds the records of requests that belong to no session.
         draining: whether the gateway is being stopped. seconds: a clock that never goes back, for limits.
         tools: the servers of tools, for where an offered tool comes from.
+        members: what requests and responses may hold where a profile restricts tools.
         decisions: takes what policy decides, if there is a decision log.
         model_aliases: of the configuration: names under which an upstream answers as the model that was asked for.
     """
@@ -103,6 +106,7 @@ class ChatCompletions:
     seconds: Callable[[], float]
     model_aliases: Mapping[str, Sequence[str]]
     tools: ToolOffers | None = None
+    members: ChatMembers = DOCUMENTED
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; an ASGI application."""
@@ -131,6 +135,7 @@ class InferenceRequest(SessionRequest):
         super().__init__(route, scope, receive, send, account=account, share=share)
         self._upstreams = route.upstreams
         self._tools = route.tools
+        self._members = route.members
         self._decisions = route.decisions
         self._aliases = route.model_aliases
         self._origin_of: OriginOf = own_origin
@@ -157,7 +162,7 @@ class InferenceRequest(SessionRequest):
         body = self._request_body
         self._account.nonce = _nonce(header(self._scope, NONCE_HEADER))
         self._inline = _wants_inline(header(self._scope, "Affiant-Receipt"))
-        return parse_chat(body)
+        return parse_chat(body, self._members)
 
     async def _find_origins(self, tools: ToolOffers, session: Session, request: ChatRequest) -> None:
         """Ask the servers of tools what they serve, if a rule for an offered tool names one."""
@@ -172,6 +177,7 @@ class InferenceRequest(SessionRequest):
         body, policy = self._request_body, session.admitted.policy
         sink = self._decisions.of(session)
         rules = decide_model(policy, request, self._account, sink=sink)
+        require_listed(policy, request)
         decided = decide_tools(policy, request.tools, rules, self._origin_of, sink=sink)
         allowed = may_offer(policy, self._origin_of)
         forwarded = without_tools(body, allowed) if decided.decision == "redact" else body
@@ -247,7 +253,7 @@ class InferenceRequest(SessionRequest):
                 judge_error(value)
             else:
                 self._models().take(value)
-                if calls := judge_answer(value, judge):
+                if calls := judge_answer(value, judge, self._members):
                     await self._record_calls(calls)
             self._account.usage = usage_in(value)
         else:
@@ -262,7 +268,7 @@ class InferenceRequest(SessionRequest):
 
     async def _relay_stream(self, answer: UpstreamResponse) -> None:
         require_plain(answer, _EVENTS)
-        self._relay = relay = Relay(self._judge(), self._models())
+        self._relay = relay = Relay(self._judge(), self._models(), self._members)
         await self._client.start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
         terminal = b""
         while not terminal:
@@ -338,8 +344,10 @@ class InferenceRequest(SessionRequest):
         if isinstance(error, LimitReached):
             fired = () if account.decided is None else account.decided.rules
             account.decided = RequestDecision("deny", (*fired, *error.rules))
-        elif isinstance(error, (ModelAnswerError, ToolNotAllowedError)) and account.decided is not None:
+        elif isinstance(error, ModelAnswerError) and account.decided is not None:
             account.decided = RequestDecision("deny", account.decided.rules)
+        elif isinstance(error, ToolNotAllowedError):
+            account.decided = RequestDecision("deny", error.rules)
         if not account.forwarding:
             return account.refusal(error, body)
         return account.inference(end_of(error), status=status, hidden=hidden)

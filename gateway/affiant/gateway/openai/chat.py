@@ -16,9 +16,11 @@ from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 
+from affiant.gateway.openai.chat_members import DOCUMENTED, ChatMembers
 from affiant.gateway.openai.model_fallbacks import names_other_models
 from affiant.gateway.openai.passable_responses import ResponseBound, response_bound
 from affiant.gateway.openai.strict_json import folded, inexact
+from affiant.gateway.openai.unlisted import RequestMembers, read_members
 from affiant.gateway.wire.errors import RequestMalformed
 from affiant.policy.canonical.errors import ToolDefinitionRefused
 from affiant.policy.canonical.tool_origin import tool_digest
@@ -64,6 +66,13 @@ class Offered(NamedTuple):
     name: str | None
     body: Mapping[str, object] = {}
     """What holds its name."""
+    provider: str | None = None
+    """The name of a tool that the provider runs by itself; then it has no other."""
+
+    @property
+    def called(self) -> str | None:
+        """What a choice of tools calls it."""
+        return self.name or self.provider
 
     @property
     def schema(self) -> str | None:
@@ -90,12 +99,17 @@ class ChatRequest:
     parameters: Mapping[str, str]
     answer: ResponseBound
     """How long its answers may be."""
+    members: RequestMembers
+    """What of it the lists of chat completions do not have, and which tools of the provider's it asks for."""
     other_models: str | None = None
     """A member by which another model than ``model`` may answer."""
 
 
-def parse_chat(body: bytes) -> ChatRequest:
+def parse_chat(body: bytes, members: ChatMembers = DOCUMENTED) -> ChatRequest:
     """Read a request.
+
+    Args:
+        members: the lists that it is compared with.
 
     Raises:
         RequestMalformed: not strict JSON, or not a chat completion request.
@@ -119,6 +133,7 @@ def parse_chat(body: bytes) -> ChatRequest:
         tools=(*map(_tool, _array(value, "tools")), *map(_function, _array(value, "functions"))),
         parameters={name: _spelled(value[name]) for name in _PARAMETERS if value.get(name) is not None},
         answer=response_bound(value),
+        members=read_members(value, members),
         other_models=names_other_models(value),
     )
 
@@ -200,7 +215,7 @@ def _tool(entry: object) -> Offered:
         return _NAMELESS
     kind = entry.get("type", "function")
     if kind not in _FORMS:
-        return _NAMELESS
+        return Offered(None, provider=kind) if isinstance(kind, str) else _NAMELESS
     found = _function(entry.get(kind))
     others = [form for form in _FORMS if form != kind and entry.get(form) is not None]
     return _NAMELESS if others or entry.get("name", found.name) not in (None, found.name) else found
@@ -234,8 +249,8 @@ def _without(
         if name in members and bytes(members[name]) != b"null":
             entries = msgspec.json.decode(members[name], type=list[msgspec.Raw])
             offered = [(entry, read(parse_json(bytes(entry)))) for entry in entries]
-            kept = [(entry, tool) for entry, tool in offered if tool.name is not None and allowed(tool)]
-            names |= {tool.name for _, tool in kept}
+            kept = [(entry, tool) for entry, tool in offered if tool.called is not None and allowed(tool)]
+            names |= {tool.called for _, tool in kept}
             if kept:
                 members[name] = msgspec.Raw(b"[" + b",".join(bytes(entry) for entry, _ in kept) + b"]")
             else:
@@ -260,4 +275,4 @@ def _choice_stands(raw: msgspec.Raw | None, names: Collection[str | None]) -> bo
     choice = None if raw is None else parse_json(bytes(raw))
     if not isinstance(choice, dict):
         return True
-    return (_tool(choice) if "type" in choice else _function(choice)).name in names
+    return (_tool(choice) if "type" in choice else _function(choice)).called in names

@@ -16,6 +16,7 @@ from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.merkle import Accumulator
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.openai.chat import parse_json
+from affiant.gateway.openai.chat_members import DOCUMENTED, ChatMembers
 from affiant.gateway.openai.sse import EventSplitter, event_data, is_terminal, require_fields
 from affiant.gateway.openai.strict_json import folded, inexact
 from affiant.gateway.openai.tool_filter import Judge, StreamFilter, ToolCall, read_answer
@@ -138,12 +139,15 @@ class Relay:
     Args:
         judge: decides about tools; None: the profile restricts none.
         models: takes in which models its events name; None: nobody asks.
+        members: what events may hold where there is a judge.
     """
 
-    def __init__(self, judge: Judge | None, models: AnsweredModels | None = None) -> None:
+    def __init__(
+        self, judge: Judge | None, models: AnsweredModels | None = None, members: ChatMembers = DOCUMENTED
+    ) -> None:
         self._models = models or AnsweredModels(lambda _: None, listed=False)
         self._splitter = EventSplitter()
-        self._filter = None if judge is None else StreamFilter(judge, self._models.take)
+        self._filter = None if judge is None else StreamFilter(judge, self._models.take, members)
         self._hash = hashlib.sha256()
         self._tree = Accumulator()
         self._usage_event = b""

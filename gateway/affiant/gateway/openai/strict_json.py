@@ -20,7 +20,15 @@ from typing import Final, NoReturn
 
 from affiant.errors import MalformedError
 
-__all__ = ["CHAT_MEMBERS", "fold", "folded", "inexact", "require_calls_in_place", "require_no_calls"]
+__all__ = [
+    "CHAT_MEMBERS",
+    "fold",
+    "folded",
+    "inexact",
+    "is_call",
+    "require_calls_in_place",
+    "require_no_calls",
+]
 
 _LONGEST_KEPT: Final = 64
 _DOTLESS: Final = str.maketrans({"\u0131": "i"})
@@ -63,14 +71,16 @@ CHAT_MEMBERS: Final = folded(
 )
 """Members by which a client of chat completions finds a call: folded name -> exact name."""
 
-_CALLS: Final = frozenset(
-    map(_fold, ("tool_call", "tool_calls", "tool_use", "function_call", "function_calls", "custom_tool_call"))
-)
-"""Members, and values of ``type``, by which some interface of some model says a call."""
+_CALL_ENDINGS: Final = ("call", "calls", "tooluse")
+_NO_CALLS: Final = ("recall", "recalls")
 
 _OTHER: Final = "other"
+_USAGE: Final = "usage"
+_COUNTED: Final = (_USAGE, "servertooluse")
+"""OpenRouter counts there what its provider's tools did."""
 _NEXT: Final[Mapping[tuple[str, str], str]] = {
     ("answer", "choices"): "choice",
+    ("answer", "usage"): _USAGE,
     ("choice", "message"): "message",
     ("choice", "delta"): "message",
     ("message", "tool_calls"): "call",
@@ -79,6 +89,16 @@ _NEXT: Final[Mapping[tuple[str, str], str]] = {
     ("call", "custom"): "called",
 }
 """The one way to a call: an object's place, a member -> the place of what the member holds."""
+
+
+def is_call(name: str) -> bool:
+    """Whether a member, or a value of ``type``, is named as some interface of some model names a call.
+
+    >>> [name for name in ("mcp_call", "server_tool_use", "Tool-Calls", "recall", "tool_call_id") if is_call(name)]
+    ['mcp_call', 'server_tool_use', 'Tool-Calls']
+    """
+    found = fold(name)
+    return found.endswith(_CALL_ENDINGS) and not found.endswith(_NO_CALLS)
 
 
 def inexact(members: Mapping[str, object], known: Mapping[str, str]) -> str | None:
@@ -124,16 +144,16 @@ def _walk(answer: object, place: str) -> None:
 
 def _members(value: Mapping[str, object], place: str) -> list[tuple[object, str]]:
     """What ``value``, an object at ``place``, holds, each with its place."""
-    if place != _OTHER and (exact := inexact(value, CHAT_MEMBERS)) is not None:
+    if place not in (_OTHER, _USAGE) and (exact := inexact(value, CHAT_MEMBERS)) is not None:
         _reject("a member's name differs from a known one only in case or separators", exact)
     found: list[tuple[object, str]] = []
     for name, member in value.items():
         if isinstance(member, (dict, list)):
             following = _NEXT.get((place, name), _OTHER)
-            if following == _OTHER and member and fold(name) in _CALLS:
+            if following == _OTHER and member and is_call(name) and (place, fold(name)) != _COUNTED:
                 _reject("a call out of its place", CHAT_MEMBERS.get(fold(name)))
             found.append((member, following))
-        elif place != "call" and isinstance(member, str) and fold(name) == "type" and fold(member) in _CALLS:
+        elif place != "call" and isinstance(member, str) and fold(name) == "type" and is_call(member):
             _reject("a call out of its place", "type")
     return found
 

@@ -17,8 +17,10 @@ from typing import Final
 
 from affiant.errors import MalformedError
 from affiant.gateway.openai.chat import parse_json
+from affiant.gateway.openai.chat_members import DOCUMENTED, ChatMembers
 from affiant.gateway.openai.sse import event_data, require_fields
 from affiant.gateway.openai.strict_json import require_calls_in_place, require_no_calls
+from affiant.gateway.openai.unlisted import require_listed_response
 from affiant.gateway.wire.errors import RequestMalformed, ToolNotAllowedError
 
 __all__ = ["Judge", "Passed", "StreamFilter", "ToolCall", "judge_answer", "judge_error", "read_answer"]
@@ -53,17 +55,21 @@ class Passed:
     calls: tuple[ToolCall, ...] = ()
 
 
-def judge_answer(answer: object, allowed: Judge | None) -> tuple[ToolCall, ...]:
+def judge_answer(
+    answer: object, allowed: Judge | None, members: ChatMembers = DOCUMENTED
+) -> tuple[ToolCall, ...]:
     """The calls in a whole answer, as it was read, all of them allowed; without a judge, only that it is an object.
 
     Raises:
-        ToolNotAllowedError: one is not. ``upstream.answer``: the answer cannot be read.
+        ToolNotAllowedError: one is not, or something in it is not in the lists (``upstream.unlisted``).
+        ``upstream.answer``: the answer cannot be read.
     """
     calls: dict[tuple[int, int], _Call] = {}
     if not isinstance(answer, dict):
         raise MalformedError("the upstream's answer is no object", code="upstream.answer")
     if allowed is None:
         return ()
+    require_listed_response(answer, members)
     require_calls_in_place(answer)
     for place, choice in enumerate(_choices(answer)):
         for part in _parts(choice):
@@ -95,11 +101,18 @@ class StreamFilter:
 
     Args:
         seen: called with the value of each event before anything else in it is judged; may raise.
+        members: what an event may hold.
     """
 
-    __slots__ = ("_allowed", "_calls", "_finished", "_held", "_held_size", "_seen", "read")
+    __slots__ = ("_allowed", "_calls", "_finished", "_held", "_held_size", "_members", "_seen", "read")
 
-    def __init__(self, allowed: Judge, seen: Callable[[object], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        allowed: Judge,
+        seen: Callable[[object], None] = lambda _: None,
+        members: ChatMembers = DOCUMENTED,
+    ) -> None:
+        self._members = members
         self._allowed = allowed
         self._seen = seen
         self._calls: dict[tuple[int, int], _Call] = {}
@@ -113,7 +126,7 @@ class StreamFilter:
         """What may go on now that ``event`` has come; the terminal event is the caller's.
 
         Raises:
-            ToolNotAllowedError: a call is not allowed: none of what is held goes on.
+            ToolNotAllowedError: a call is not allowed, or something is not listed: none of what is held goes on.
             ``upstream.answer``: an event cannot be read, a call never ends, or there are too many choices.
         """
         self._read(event)
@@ -157,6 +170,7 @@ class StreamFilter:
             raise MalformedError("the upstream's answer is no object", code="upstream.answer")
         self.read = event, value
         self._seen(value)
+        require_listed_response(value, self._members)
         require_calls_in_place(value)
         for place, choice in enumerate(_choices(value)):
             where = _index(choice, place)

@@ -121,6 +121,7 @@ class Launch:
         log_objects: where the log's copy is kept, ``s3://bucket/prefix`` or ``file:///folder``; None: nowhere.
         mcp_servers: the file of tool servers; None: there is no tool gate.
         model_aliases: model that is asked for -> names under which its upstream answers as that same model.
+        chat_members: what chat completions may hold beyond the gateway's own lists.
     """
 
     home: Path
@@ -138,6 +139,7 @@ class Launch:
     log_objects: str | None = None
     mcp_servers: Path | None = None
     model_aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    chat_members: tuple[str, ...] = ()
     decisions: Path | None = None
     rotation: Rotation = field(default_factory=Rotation)
 
@@ -198,6 +200,7 @@ def planned_config(
     floor: Path | None = None,
     mcp_servers: Path | None = None,
     model_aliases: Mapping[str, Sequence[str]] | None = None,
+    chat_members: Sequence[str] = (),
 ) -> GatewayConfig:
     """The configuration that a gateway of this state folder would serve with; nothing is started.
 
@@ -216,6 +219,7 @@ def planned_config(
         named,
         tools=tools,
         model_aliases=model_aliases or {},
+        members=chat_members,
     )
 
 
@@ -241,9 +245,12 @@ def _config(
     *,
     tools: Sequence[MCPServerConfig],
     model_aliases: Mapping[str, Sequence[str]],
+    members: Sequence[str],
 ) -> GatewayConfig:
     if isinstance(witnesses, Path):
-        return _config_under(reference, choices, witnesses, named, tools=tools, model_aliases=model_aliases)
+        return _config_under(
+            reference, choices, witnesses, named, tools=tools, model_aliases=model_aliases, members=members
+        )
     policy = None if own is None else own.policy
     try:
         return local_gateway_config(
@@ -255,14 +262,15 @@ def _config(
             floor=None if named.floor is None else named.floor.digest,
             mcp_servers=tools,
             model_aliases=model_aliases,
+            chat_members=members,
         )
     except (ShapeMismatch, JSONError) as error:
         raise _entries_error(error) or error from error
 
 
 def _entries_error(error: AffiantError) -> ConfigurationError | None:
-    """What is wrong with a tool server or an alias, in the operator's words; None where that is not what is wrong."""
-    if not str(error.where).startswith(("config.mcp_servers", "config.model_aliases")):
+    """What is wrong with a tool server, an alias or a member, in the operator's words; else None."""
+    if not str(error.where).startswith(("config.mcp_servers", "config.model_aliases", "config.chat_members")):
         return None
     return ConfigurationError(
         error.message, where=error.where, expected=error.expected, found=error.found, code="gateway.settings"
@@ -277,6 +285,7 @@ def _config_under(
     *,
     tools: Sequence[MCPServerConfig],
     model_aliases: Mapping[str, Sequence[str]],
+    members: Sequence[str],
 ) -> GatewayConfig:
     text = _witness_text(witnesses)
     try:
@@ -289,6 +298,7 @@ def _config_under(
             floor=None if named.floor is None else named.floor.digest,
             mcp_servers=tools,
             model_aliases=model_aliases,
+            chat_members=members,
         )
     except ShapeMismatch as error:
         refused = _entries_error(error)
@@ -351,6 +361,7 @@ def launch_gateway(launch: Launch) -> int:
         named,
         tools=tools.configs,
         model_aliases=launch.model_aliases,
+        members=launch.chat_members,
     )
     environments = _environments(launch, config)
     settings = Settings(

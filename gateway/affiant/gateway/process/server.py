@@ -40,6 +40,7 @@ from affiant.errors import AffiantError, ConfigurationError
 from affiant.gateway.config.config import Settings, parse_settings
 from affiant.gateway.config.keyset import LIFETIME
 from affiant.gateway.inference.inference import ChatCompletions
+from affiant.gateway.openai.chat_members import with_members
 from affiant.gateway.process.confinement import confine
 from affiant.gateway.process.decision_follower import take_over
 from affiant.gateway.service.boot import Ambient, booted
@@ -86,6 +87,7 @@ def gateway_app(service: Service, decisions: DecisionFile | None = None) -> Gate
         model_aliases=service.config.model_aliases,
         tools=service.tools,
         decisions=log,
+        members=with_members(service.config.chat_members),
     )
     routes: dict[tuple[str, str], Application] = {("POST", "/v1/chat/completions"): chat}
     if service.tools is not None:

@@ -30,6 +30,7 @@ __all__ = [
     "may_offer",
     "own_origin",
     "require_answered",
+    "require_listed",
 ]
 
 _UNKNOWN: Final = Origin()
@@ -98,7 +99,7 @@ def judge_of(
 
 def may_offer(policy: CompiledPolicy, origin_of: OriginOf = own_origin) -> Callable[[Offered], bool]:
     """Whether a tool may be offered: it may then be called with some arguments."""
-    return lambda tool: policy.decide_tool(tool.name or "", origin_of(tool)).allowed
+    return lambda tool: tool.provider is None and policy.decide_tool(tool.name or "", origin_of(tool)).allowed
 
 
 def decide_model(
@@ -161,6 +162,31 @@ def require_answered(
         )
 
 
+def require_listed(policy: CompiledPolicy, request: ChatRequest) -> None:
+    """Return if ``request`` holds nothing by which a tool that the profile does not list could be reached.
+
+    Raises:
+        ``request.unlisted``: it has something that the lists of chat completions do not have.
+        ToolNotAllowedError: it lets the provider run a tool.
+    """
+    if not policy.restricts_tools:
+        return
+    unlisted, provider_tools = request.members
+    if unlisted is not None:
+        raise ToolNotAllowedError(
+            "the request has something that the gateway does not know, and the profile restricts tools",
+            where=unlisted,
+            hint="If it reaches no tool, let the operator list it: affiant gateway serve --chat-member",
+            code="request.unlisted",
+        )
+    for tool in provider_tools:
+        raise ToolNotAllowedError(
+            "the request lets the model's provider run a tool, and the profile does not allow that",
+            where=tool.where,
+            reason="provider_tool_not_listed",
+        )
+
+
 def decide_tools(
     policy: CompiledPolicy,
     tools: Sequence[Offered],
@@ -178,6 +204,8 @@ def decide_tools(
         return RequestDecision("allow", rules)
     decisions = []
     for tool in tools:
+        if tool.provider is not None:  # judged before (:func:`require_listed`)
+            continue
         name, origin = tool.name or "", origin_of(tool)
         decision = policy.decide_tool(name, origin)
         sink(ToolQuestion(name, None, origin), decision, offered=True)

@@ -1,0 +1,262 @@
+"""The members, parts and items of chat completions that pass where a profile restricts tools: data, and nothing else.
+
+What is not listed here could be a tool, or a way to reach one, so it is rejected (:mod:`.unlisted`). Sources: OpenAI's
+API reference; vLLM's ``ChatCompletionRequest``; the README of llama.cpp's server; ``transformers serve``. For responses
+also what widely used servers add (Azure, Gemini, Groq, LiteLLM, Mistral, Ollama, OpenRouter).
+
+A table maps each *place* to its members, and each member to the place of what it holds: an object, or objects in a
+list. Nothing is judged below the place :data:`FREE`: settings, numbers, counts. A place in ``kinds`` has several forms,
+told apart by ``type``; each form has the members of its own place.
+
+Left out although a server documents them, because a request could make that server load code or connect elsewhere:
+``logits_processors``, ``kv_transfer_params`` and ``ec_transfer_params`` of vLLM. Tools that a provider runs by itself
+(``web_search_options``) are in :data:`PROVIDER_TOOLS`, and a profile alone allows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+__all__ = [
+    "DOCUMENTED",
+    "EXTENSIBLE",
+    "FREE",
+    "PROVIDER_PLACES",
+    "PROVIDER_TOOLS",
+    "ChatMembers",
+    "Table",
+    "with_members",
+]
+
+FREE: Final = "free"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What may be in one direction.
+
+    Args:
+        root: the place of the whole.
+        members: place -> member -> the place of what that holds.
+        kinds: place -> ``type`` -> the place of that form.
+        untyped: place of several forms -> the form of what has no ``type``.
+        words: place -> the texts that may be there in the place of an object.
+    """
+
+    root: str
+    members: Mapping[str, Mapping[str, str]]
+    kinds: Mapping[str, Mapping[str, str]]
+    untyped: Mapping[str, str]
+    words: Mapping[str, Collection[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMembers:
+    """Both directions."""
+
+    request: Table
+    response: Table
+
+
+def _free(names: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), FREE)
+
+
+_OPENAI: Final = """
+    audio frequency_penalty logit_bias logprobs max_completion_tokens max_tokens metadata modalities model moderation
+    n parallel_tool_calls presence_penalty prompt_cache_key prompt_cache_options prompt_cache_retention
+    reasoning_effort response_format safety_identifier seed service_tier stop store stream stream_options temperature
+    top_logprobs top_p user verbosity
+"""
+_VLLM: Final = """
+    add_generation_prompt add_special_tokens allowed_token_ids bad_words best_of cache_salt chat_template
+    chat_template_kwargs continue_final_message documents early_stopping echo guided_choice guided_decoding_backend
+    guided_grammar guided_json guided_regex guided_whitespace_pattern ignore_eos include_reasoning
+    include_stop_str_in_output length_penalty media_io_kwargs min_p min_tokens mm_processor_kwargs priority
+    prompt_logprobs repetition_detection repetition_penalty request_id return_assistant_tokens_mask return_prompt_text
+    return_token_ids return_token_offsets return_tokens_as_token_ids skip_special_tokens spaces_between_special_tokens
+    stop_token_ids structural_tag structured_outputs thinking_token_budget top_k truncate_prompt_tokens
+    truncation_side use_beam_search vllm_xargs
+"""
+_LLAMA_CPP: Final = """
+    adaptive_decay adaptive_target backend_sampling cache_prompt dry_allowed_length dry_base dry_multiplier
+    dry_penalty_last_n dry_sequence_breakers dynatemp_exponent dynatemp_range grammar grammar_lazy grammar_triggers
+    id_slot json_schema lora min_keep mirostat mirostat_eta mirostat_tau n_cache_reuse n_cmpl n_discard n_indent
+    n_keep n_predict n_probs parse_tool_calls post_sampling_probs preserved_tokens reasoning_format repeat_last_n
+    repeat_penalty response_fields return_progress return_tokens samplers speculative.n_max speculative.n_min
+    speculative.p_min t_max_predict_ms t_max_prompt_ms thinking_forced_open timings_per_token top_n_sigma typical_p
+    xtc_probability xtc_threshold
+"""
+_TRANSFORMERS: Final = "generation_config"
+
+_REQUEST: Final = Table(
+    root="request",
+    members={
+        "request": {
+            **_free(_OPENAI + _VLLM + _LLAMA_CPP + _TRANSFORMERS),
+            "messages": "message",
+            "prediction": "prediction",
+            "tools": "tool",
+            "tool_choice": "tool_choice",
+            "functions": "function",
+            "function_call": "function_call",
+        },
+        "message": {
+            **_free("audio cache_control name reasoning reasoning_content refusal role task tool_call_id"),
+            **_free("annotations extra_content provider_specific_fields reasoning_details thinking_blocks"),
+            "content": "part",
+            "function_call": "called",
+            "tool_calls": "call",
+        },
+        "prediction": {**_free("type"), "content": "part"},
+        "function tool": {**_free("cache_control defer_loading type"), "function": "function"},
+        "custom tool": {**_free("type"), "custom": "custom"},
+        "function": _free("defer_loading description name parameters strict"),
+        "custom": _free("description format name"),
+        "function choice": {**_free("type"), "function": "function_call"},
+        "custom choice": {**_free("type"), "custom": "function_call"},
+        "allowed tools": {**_free("type"), "allowed_tools": "tool list"},
+        "tool list": {**_free("mode"), "tools": "listed tool"},
+        "function_call": _free("name"),
+        "function call": {
+            **_free("extra_content id index provider_specific_fields type"),
+            "function": "called",
+        },
+        "custom call": {**_free("extra_content id index provider_specific_fields type"), "custom": "called"},
+        "called": _free("arguments input name"),
+        "text part": _free("cache_control prompt_cache_breakpoint text type"),
+        "refusal part": _free("refusal type"),
+        "thinking part": _free("closed signature thinking type"),
+        "image_url part": _free("cache_control image_url prompt_cache_breakpoint type uuid"),
+        "audio_url part": _free("audio_url type uuid"),
+        "video_url part": _free("type uuid video_url"),
+        "input_audio part": _free("input_audio prompt_cache_breakpoint type uuid"),
+        "input_image part": _free("detail image_url type uuid"),
+        "file part": _free("cache_control file prompt_cache_breakpoint type"),
+        "file_url part": _free("file_url type uuid"),
+        "embeds part": _free("audio_embeds image_embeds type uuid video_embeds"),
+    },
+    kinds={
+        "part": {
+            **dict.fromkeys(("text", "input_text", "output_text"), "text part"),
+            **dict.fromkeys(("audio_embeds", "image_embeds", "video_embeds"), "embeds part"),
+            "refusal": "refusal part",
+            "thinking": "thinking part",
+            "image_url": "image_url part",
+            "audio_url": "audio_url part",
+            "video_url": "video_url part",
+            "input_audio": "input_audio part",
+            "input_image": "input_image part",
+            "file": "file part",
+            "file_url": "file_url part",
+        },
+        "tool": {"function": "function tool", "custom": "custom tool"},
+        "listed tool": {"function": "function choice", "custom": "custom choice"},
+        "tool_choice": {
+            "function": "function choice",
+            "custom": "custom choice",
+            "allowed_tools": "allowed tools",
+        },
+        "call": {"function": "function call", "custom": "custom call"},
+    },
+    untyped=dict.fromkeys(("tool", "listed tool", "tool_choice", "call"), "function"),
+    words={"tool_choice": ("auto", "none", "required"), "function_call": ("auto", "none")},
+)
+
+_RESPONSE: Final = Table(
+    root="response",
+    members={
+        "response": {
+            **_free(
+                "__verbose citations error metadata metrics moderation prompt_filter_results prompt_logprobs"
+            ),
+            **_free("ec_transfer_params kv_transfer_params prompt_token_ids timings usage x_groq"),
+            "choices": "choice",
+        },
+        "choice": {
+            **_free("content_filter_offsets content_filter_result content_filter_results logprobs token_ids"),
+            "delta": "response_message",
+            "message": "response_message",
+        },
+        "response_message": {
+            **_free("audio extra_content provider_specific_fields"),
+            "annotations": "annotation",
+            "content": "response_part",
+            "function_call": "called",
+            "images": "response_part",
+            "reasoning_details": "reasoning",
+            "thinking_blocks": "reasoning",
+            "tool_calls": "call",
+        },
+        "call of a tool": {
+            **_free("extra_content provider_specific_fields"),
+            "custom": "called",
+            "function": "called",
+        },
+        "called": {},
+        "item": {"annotations": "annotation", "thinking": "response_part"},
+        "cited": _free("container_file_citation file file_citation file_path image_url url_citation"),
+    },
+    kinds={
+        "response_part": {
+            **dict.fromkeys(
+                ("output_text", "reasoning", "redacted_thinking", "refusal", "text", "thinking"), "item"
+            ),
+            **dict.fromkeys(("image_url", "reference"), "cited"),
+        },
+        "annotation": dict.fromkeys(
+            ("container_file_citation", "file", "file_citation", "file_path", "url_citation"), "cited"
+        ),
+        "reasoning": dict.fromkeys(
+            ("reasoning.encrypted", "reasoning.summary", "reasoning.text", "redacted_thinking", "thinking"),
+            "item",
+        ),
+        "call": {"function": "call of a tool", "custom": "call of a tool"},
+    },
+    untyped={"call": "function"},
+    words={},
+)
+"""Of responses, members are listed that hold objects: a call is one. Whatever else a member holds passes."""
+
+DOCUMENTED: Final = ChatMembers(_REQUEST, _RESPONSE)
+
+PROVIDER_TOOLS: Final[Mapping[str, str]] = {
+    "enable_search": "web_search",
+    "search_parameters": "web_search",
+    "web_search_options": "web_search",
+}
+"""Members of a request by which a provider runs a tool of its own -> that tool's name, as a profile lists it."""
+
+PROVIDER_PLACES: Final = frozenset({"tool", "listed tool", "tool_choice"})
+"""Places where another ``type`` than the listed ones names a tool of the provider's."""
+
+EXTENSIBLE: Final = (
+    *("request", "message", "part", "function"),
+    *("response", "choice", "response_message", "response_part", "annotation", "reasoning"),
+)
+"""Places to which an operator may add names: members, or values of ``type`` where the place has several forms."""
+
+
+def with_members(names: Collection[str]) -> ChatMembers:
+    """The documented ones, and those that an operator names: ``PLACE.NAME``, each free in what it holds.
+
+    >>> with_members(["request.thinking"]).request.members["request"]["thinking"]
+    'free'
+    """
+    request, response = DOCUMENTED.request, DOCUMENTED.response
+    for entry in names:
+        place, _, name = entry.partition(".")
+        if place in request.members or place in request.kinds:
+            request = _with(request, place, name)
+        else:
+            response = _with(response, place, name)
+    return ChatMembers(request, response)
+
+
+def _with(table: Table, place: str, name: str) -> Table:
+    def added(places: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
+        return {**places, place: {**places[place], name: FREE}} if place in places else places
+
+    return replace(table, members=added(table.members), kinds=added(table.kinds))

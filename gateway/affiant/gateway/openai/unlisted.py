@@ -1,0 +1,161 @@
+"""Finds what of a request or a response is not in the lists of chat completions (:mod:`.chat_members`). Sans I/O.
+
+Tools that a provider runs by itself are found here too, by name: a profile alone allows them.
+
+>>> from affiant.gateway.openai.chat_members import DOCUMENTED
+>>> read_members({"model": "m", "messages": [{"role": "user", "tools": []}]}, DOCUMENTED).unlisted
+'messages[0].tools'
+>>> read_members({"tools": [{"type": "web_search"}]}, DOCUMENTED).provider_tools[0].name
+'web_search'
+>>> require_listed_response({"choices": [{"message": {"content": "hi"}}], "usage": {}}, DOCUMENTED)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from affiant.gateway.openai.chat_members import FREE, PROVIDER_PLACES, PROVIDER_TOOLS, ChatMembers, Table
+from affiant.gateway.openai.strict_json import fold, is_call
+from affiant.gateway.wire.errors import ToolNotAllowedError
+
+__all__ = ["ProviderTool", "RequestMembers", "read_members", "require_listed_response"]
+
+_ADDRESSES: Final = ("url", "uri", "endpoint")
+_LONGEST: Final = 64
+"""Characters of one name in a path."""
+
+
+class ProviderTool(NamedTuple):
+    """A tool that a request lets the provider run. ``where``: the path of what asks for it."""
+
+    name: str
+    where: str
+    addresses: tuple[str, ...]
+    """Every text in it that could be the address of a server which the provider then calls (``server_url``)."""
+
+
+class RequestMembers(NamedTuple):
+    """What the lists say of a request. ``unlisted``: the path of the first thing that they do not have."""
+
+    unlisted: str | None
+    provider_tools: tuple[ProviderTool, ...]
+
+
+class _Step(NamedTuple):
+    """One step of a path, and the steps before it."""
+
+    before: _Step | None
+    name: str | int
+
+
+def read_members(value: Mapping[str, object], members: ChatMembers) -> RequestMembers:
+    """Compare a request with the lists: members, entries of tools, parts of messages."""
+    walk = _Walk(members.request, PROVIDER_TOOLS)
+    return RequestMembers(walk.unlisted(value), tuple(walk.provider_tools))
+
+
+def require_listed_response(value: Mapping[str, object], members: ChatMembers) -> None:
+    """Return if every object in a response, or in one event of it, is listed.
+
+    A member that is not listed passes where it holds no object and is not named like a call: servers add
+    numbers and texts as they go.
+
+    Raises:
+        ``upstream.unlisted``: one is not.
+    """
+    where = _Walk(members.response, {}, held_only=True).unlisted(value)
+    if where is not None:
+        raise ToolNotAllowedError(
+            "the response has something that the gateway does not know, and the profile restricts tools",
+            where=where,
+            hint="If it is no call of a tool, let the operator list it: affiant gateway serve --chat-member",
+            code="upstream.unlisted",
+        )
+
+
+@dataclass(slots=True)
+class _Walk:
+    table: Table
+    providers: Mapping[str, str]
+    """Member of the root -> the provider's tool that it asks for."""
+    held_only: bool = False
+    provider_tools: list[ProviderTool] = field(default_factory=list)
+    left: list[tuple[object, str, _Step | None]] = field(default_factory=list)
+
+    def unlisted(self, root: Mapping[str, object]) -> str | None:
+        self.left.append((root, self.table.root, None))  # no recursion: the depth is another's
+        while self.left:
+            value, place, path = self.left.pop()
+            if isinstance(value, list):
+                for at, entry in enumerate(value):
+                    if isinstance(entry, (dict, list)):
+                        self.left.append((entry, place, _Step(path, at)))
+            elif isinstance(value, dict) and (found := self._object(value, place, path)) is not None:
+                return _written(found)
+        return None
+
+    def _object(self, value: Mapping[str, object], place: str, path: _Step | None) -> _Step | None:
+        """Take in one object; the step to what of it is not listed."""
+        form, kinds = place, self.table.kinds.get(place)
+        if kinds is not None:
+            kind = value.get("type")
+            if kind in (None, ""):
+                kind = self.table.untyped.get(place)
+            if not isinstance(kind, str) or (kind not in kinds and place not in PROVIDER_PLACES):
+                return _Step(path, "type")
+            if kind not in kinds:
+                self._asks(kind, value, path)
+                return None
+            form = kinds[kind]
+        return None if form == FREE else self._members(value, form, path)
+
+    def _members(self, value: Mapping[str, object], place: str, path: _Step | None) -> _Step | None:
+        listed = self.table.members[place]
+        for name, member in value.items():
+            following = listed.get(name)
+            if place == self.table.root and name in self.providers:
+                if member is not None and member is not False:
+                    self._asks(self.providers[name], member, _Step(path, name))
+            elif following is None:
+                said = isinstance(member, str) and is_call(name)
+                if not self.held_only or (member and (said or isinstance(member, (dict, list)))):
+                    return _Step(path, name)
+            elif following != FREE and isinstance(member, (dict, list)):
+                self.left.append((member, following, _Step(path, name)))
+            elif isinstance(member, str) and member not in self.table.words.get(following, (member,)):
+                return _Step(path, name)
+        return None
+
+    def _asks(self, name: str, entry: object, path: _Step | None) -> None:
+        self.provider_tools.append(
+            ProviderTool(name, _written(path), tuple(dict.fromkeys(_addresses(entry))))
+        )
+
+
+def _addresses(value: object) -> Iterator[str]:
+    """Every text in ``value`` that looks like an address, or that its member's name says to be one."""
+    left = [("", value)]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, str):
+            if "://" in value or any(word in fold(name) for word in _ADDRESSES):
+                yield value
+        elif isinstance(value, dict):
+            left += value.items()
+        elif isinstance(value, list):
+            left += [(name, entry) for entry in value]
+
+
+def _plain(name: str) -> str:
+    """A member's name, which is another's text, for an error and a record."""
+    return "".join(char if "!" <= char <= "~" else "?" for char in name[:_LONGEST])
+
+
+def _written(step: _Step | None) -> str:
+    names: list[str] = []
+    while step is not None:
+        names.append(f"[{step.name}]" if isinstance(step.name, int) else f".{_plain(step.name)}")
+        step = step.before
+    return "".join(reversed(names)).removeprefix(".")
