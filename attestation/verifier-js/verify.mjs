@@ -5,9 +5,10 @@ import { readFileSync, statSync } from "node:fs";
 import { parseArgs } from "node:util";
 
 import { MAX_BUNDLE } from "./lib/bundle.mjs";
-import { Refusal } from "./lib/refusals.mjs";
+import { Refusal, SessionUnknown } from "./lib/refusals.mjs";
 import { printable, render } from "./lib/report_text.mjs";
 import { parseInstant, parseTrustFile, wholeSeconds } from "./lib/trust_file.mjs";
+import { parseDemand } from "./lib/verdict.mjs";
 import { verifyFile } from "./lib/verify_file.mjs";
 import { buildName, recordTable } from "./own_files.mjs";
 
@@ -21,12 +22,14 @@ file. It appraises no quote to its end, so it never affirms.
   --request FILE   a request body to hold against the receipts
   --response FILE  a response body to hold against the receipts
   --session ID     judge this session alone
+  --require WHAT   exit with 30 below this level, or if a session has no signed end: L3, complete, or L3,complete
   --from TIME      of a period: is every record from here on in it?
   --to TIME        the end of that range; without a range nothing is said of what may be missing
   --json           print the result document instead of the table
   --help           show this
 
-Exit codes: 10 warning, 20 contraindicated, 30 none, 40 simulated, 2 usage. (0, affirming, is never reached.)
+Exit codes: 10 warning, 20 contraindicated, 30 none (it cannot be judged, or falls short of --require), 40 simulated,
+2 usage. (0, affirming, is never reached.)
 
 Examples:
   node verify.mjs session.affiant.json --trust trust.json
@@ -45,23 +48,40 @@ async function main(argv) {
   const [path] = positionals;
   const trust = await readTrust(values.trust);
   const data = readFile(path, MAX_BUNDLE);
-  const verdict = await verifyFile(data, trust, {
+  const verdict = await judged(data, trust, {
     at: values.at === undefined || values.at === "now" ? wholeSeconds(Date.now()) : readInstant("--at", values.at),
     build: buildName(),
     table: recordTable(),
     request: values.request && readFile(values.request),
     response: values.response && readFile(values.response),
     session: values.session,
+    demand: values.require === undefined ? null : readDemand(values.require),
     since: values.from && readInstant("--from", values.from),
     until: values.to && readInstant("--to", values.to),
   });
   return print(values.json ? asJson(verdict) : render(verdict), verdict.exit_code);
 }
 
+async function judged(data, trust, how) {
+  try {
+    return await verifyFile(data, trust, how);
+  } catch (error) {
+    if (!(error instanceof SessionUnknown)) throw error;
+    throw new UsageError(`--session: ${error.text} [${error.code}]`);
+  }
+}
+
+function readDemand(text) {
+  const demand = parseDemand(text);
+  if (demand === null) throw new UsageError("--require: not a level (L0 to L5), complete, or both: L3,complete");
+  return demand;
+}
+
 function readArguments(argv) {
   const text = { type: "string" };
   const flag = { type: "boolean" };
-  const asked = { trust: text, at: text, request: text, response: text, session: text, from: text, to: text };
+  const range = { from: text, to: text };
+  const asked = { trust: text, at: text, request: text, response: text, session: text, require: text, ...range };
   const options = { ...asked, json: flag, help: flag };
   try {
     return parseArgs({ args: argv, options, allowPositionals: true });

@@ -67,6 +67,26 @@ def _without_profile(bundle: dict[str, Any]) -> dict[str, Any]:
     return bundle
 
 
+def _another_profile(bundle: dict[str, Any]) -> dict[str, Any]:
+    raw = canonical({"semantics": "affiant.policy/1", "tools": ["everything"]})
+    changed: dict[str, Any] = put(
+        policies={**_without_profile(bundle)["policies"], sha256_name(raw): b64u(raw)}
+    )(bundle)
+    return changed
+
+
+def _without_session(bundle: dict[str, Any]) -> dict[str, Any]:
+    of_session = {name for name, text in bundle["keysets"].items() if b'"role":"session"' in from_b64u(text)}
+    kept = [each for each in bundle["receipts"] if _role(each["sdjwt"]) == "gateway"]
+    keysets = {name: text for name, text in bundle["keysets"].items() if name not in of_session}
+    return {**bundle, "keysets": keysets, "receipts": kept}
+
+
+def _role(text: str) -> str:
+    role: str = json.loads(from_b64u(text.split(".")[1]))["role"]
+    return role
+
+
 def _without(member: str) -> Fault:
     return put(**{member: {}})
 
@@ -154,7 +174,11 @@ def _renamed_log(statement: dict[str, Any]) -> dict[str, Any]:
     return statement | {"log": statement["log"] | {"origin": "another.log.invalid"}}
 
 
-_EVIDENCE_GONE = ("key.evidence",)
+_SESSION_ROWS = tuple(
+    f"session.{name}"
+    for name in ("start", "order", "counter", "close", "peer", "intents", "decisions", "supervisor")
+)
+_EVIDENCE_GONE = ("bundle.objects", "key.evidence")
 
 CASES = (
     _bundle("object-changed", "An object is not what its name says.", _another_value),
@@ -222,21 +246,35 @@ CASES = (
         "Without the collateral that the quotes were judged with.",
         _without("endorsements"),
         {},
-        not_made=("tee.appraisal",),
+        not_made=("bundle.objects", "tee.appraisal"),
     ),
     _bundle(
         "documents-missing",
         "Without configuration, profile and reference values.",
         _without("policies"),
         {},
-        not_made=("conf.bound", "pol.bound"),
+        not_made=("bundle.objects", "conf.bound", "pol.bound"),
     ),
     _bundle(
         "profile-missing",
         "Without the profile whose digest is bound.",
         _without_profile,
         {},
-        not_made=("pol.bound",),
+        not_made=("bundle.objects", "pol.bound"),
+    ),
+    _bundle(
+        "profile-replaced",
+        "Another profile, under its own name, in place of the one whose digest is bound.",
+        _another_profile,
+        {},
+        not_made=("bundle.objects", "pol.bound"),
+    ),
+    _bundle(
+        "session-left-out",
+        "A session of which the gateway's records alone are here: neither keyset nor record of its supervisor.",
+        _without_session,
+        {},
+        not_made=("bundle.objects", "pol.bound", "peer.bound", *_SESSION_ROWS),
     ),
     one(
         "bundle/own-trust-anchor",

@@ -305,7 +305,7 @@ CASES = (
         "The narrowed profile's normal form is not in the bundle.",
         {"bundle": _without_form},
         {},
-        not_made=("pol.bound",),
+        not_made=("bundle.objects", "pol.bound"),
     ),
     _refused(
         "cut-off-to-an-earlier-profile",

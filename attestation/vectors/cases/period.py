@@ -332,7 +332,7 @@ PERIOD_CASES: tuple[PeriodCase, ...] = (
         "valid/without-evidence",
         "The evidence is not here: whose keys these are is not known, and so not whose log.",
         _built(_without("evidence/")),
-        not_made=(*_EVIDENCE, *_LOG, *_NO_TIME),
+        not_made=("bundle.objects", *_EVIDENCE, *_LOG, *_NO_TIME),
     ),
     PeriodCase(
         "valid/without-log",

@@ -115,6 +115,7 @@ CASES = (
         "Records of one key name different evidence.",
         {"members:close": put(evd=link(b"other evidence"))},
         _EVIDENCE,
+        not_made=("bundle.objects",),
     ),
     one(
         "platform/stolen-evidence",
@@ -193,6 +194,7 @@ CASES = (
         "A decision under another profile than the one that is bound.",
         {"members:inference": put(pol__dig="sha384:" + "1" * 96)},
         {"pol.bound": "pol.unbound"},
+        not_made=("bundle.objects",),
     ),
     one(
         "platform/profile-bound-by-gateway-only",

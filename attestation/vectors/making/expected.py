@@ -2,8 +2,8 @@
 
 The rules are those of the specification, written down once more: a row whose need did not hold is *not made*; a
 level holds if every row of it was made and held; the level is the highest one with all below it; any refusal makes the
-verdict contraindicated (exit code 20). Every keyset here says simulated, which is worth ``none`` at best (40); without
-a keyset nothing is said (30).
+verdict contraindicated (exit code 20). Every keyset here says simulated, which is worth ``none`` at best (40); where
+objects are missing that the records name, nothing can be judged (30).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ ROWS: Mapping[str, tuple[str | None, tuple[str, ...]]] = {
     "session.intents": ("L1", ("session.start",)),
     "session.decisions": ("L1", ("session.start",)),
     "session.supervisor": ("L1", ("chain.contiguous", "session.start")),
+    "bundle.objects": ("L4", ("sig.receipts",)),
     "key.evidence": ("L4", ("sig.receipts",)),
     "key.bound": ("L4", ("key.evidence",)),
     "key.not_after": ("L4", ("key.evidence",)),
@@ -105,9 +106,8 @@ def expectation(
             state[row] = "not made"
         else:
             state[row] = "held"
-    simulated = state["fmt.keysets"] == "held"
     document: dict[str, Any] = {
-        "exit_code": 20 if refused else 40 if simulated else 30,
+        "exit_code": 20 if refused else 30 if state["bundle.objects"] == "not made" else 40,
         "tier": "contraindicated" if refused else "none",
         "level": _level(state),
         "refused": dict(sorted(refused.items())),

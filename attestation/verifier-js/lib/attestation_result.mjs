@@ -79,6 +79,7 @@ export async function verifyResult(text, key) {
       peer,
       tier: body["ear.status"],
       evd: body["affiant.evd"],
+      col: body["affiant.col"],
       cls: body["affiant.cls"],
       policy: body["ear.appraisal-policy-id"],
       until: body["affiant.until"],
@@ -88,6 +89,6 @@ export async function verifyResult(text, key) {
     const where = `ear.submods.${peer}.ear_trustworthiness_vector`;
     throw new Refusal("fmt.profile", "an empty vector", { where, expected: "one claim or more" });
   }
-  const { evd, cls, until } = body[EXTENSION];
-  return { peer, tier: body.ear_status, evd, cls, policy: body.ear_appraisal_policy_ids[0], until };
+  const { evd, col, cls, until } = body[EXTENSION];
+  return { peer, tier: body.ear_status, evd, col, cls, policy: body.ear_appraisal_policy_ids[0], until };
 }

@@ -10,6 +10,7 @@ import { checkAuthority, checkHolds } from "./erasure_checks.mjs";
 import { checkConsistency, checkInclusion } from "./log_checks.mjs";
 import { checkAppraisal, checkClass } from "./measurement_checks.mjs";
 import { checkAnswered } from "./model_checks.mjs";
+import { checkObjects } from "./object_checks.mjs";
 import { checkPeer } from "./peer_links.mjs";
 import {
   checkConfigAccepted,
@@ -54,6 +55,7 @@ export const CHECKS = Object.freeze([
   ["session.intents", "L1", checkIntents],
   ["session.decisions", "L1", checkDecisions],
   ["session.supervisor", "L1", checkSupervisor],
+  ["bundle.objects", "L4", checkObjects],
   ["key.evidence", "L4", checkEvidence],
   ["key.bound", "L4", checkKeyBound],
   ["key.not_after", "L4", checkExpiry],

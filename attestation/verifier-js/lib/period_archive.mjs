@@ -108,6 +108,11 @@ class Objects {
     this.#names = names;
   }
 
+  /** Whether there is one of this name. */
+  has(digest) {
+    return this.#names.has(digest);
+  }
+
   get size() {
     return this.#names.size;
   }

@@ -19,7 +19,7 @@ const MAX_GAPS = 10_000;
 const WHOLE = /^(?:fmt|sig|chain|log|wit|time)\./;
 const GATEWAY_ALONE = [
   ...["kinds.judged", "key.evidence", "key.bound", "key.not_after", "conf.bound", "tee.appraisal", "tee.class"],
-  ...["conf.accepted", "erasure.authority", "hold.respected"],
+  ...["conf.accepted", "erasure.authority", "hold.respected", "bundle.objects"],
 ];
 const ORDERS = ["erasure", "hold"];
 

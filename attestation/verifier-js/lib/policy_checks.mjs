@@ -13,6 +13,8 @@ import { held } from "./verdict.mjs";
 
 // Over one profile, in one bundle: whoever makes a bundle shall not choose how long its reader works.
 const MOST_SIGNATURES = 16;
+// Policies of a bundle -> their profiles: every session of a period asks for its own among all of them.
+const KNOWN = new WeakMap();
 
 /** `conf.bound`: each gateway's MRCONFIGID is SHA-384 of the configuration that its keyset names; both name one log. */
 export async function checkConfigBound(subject) {
@@ -181,11 +183,19 @@ export function checkRootfs(subject) {
 
 /** The bytes of the normal form that has this digest. */
 export async function profileOf(subject, digest) {
-  for (const raw of subject.bundle.policies.values()) {
-    const found = await sha384(concat(utf8("affiant.policy/1\n"), raw));
-    if (`sha384:${toHex(found)}` === digest) return raw;
+  const found = (await profilesIn(subject)).get(digest);
+  if (found === undefined) throw new NotMade("the bundle does not carry the profile's normal form");
+  return found;
+}
+
+/** Digest, as records name a profile -> its normal form: of whatever lies among a bundle's policies. */
+export async function profilesIn({ bundle }) {
+  const digestOf = async (raw) => `sha384:${toHex(await sha384(concat(utf8("affiant.policy/1\n"), raw)))}`;
+  if (!KNOWN.has(bundle.policies)) {
+    const found = [...bundle.policies.values()].map(async (raw) => [await digestOf(raw), raw]);
+    KNOWN.set(bundle.policies, new Map(await Promise.all(found)));
   }
-  throw new NotMade("the bundle does not carry the profile's normal form");
+  return KNOWN.get(bundle.policies);
 }
 
 function boundFinding(sessions) {

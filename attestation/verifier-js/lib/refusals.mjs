@@ -35,6 +35,13 @@ export class Refusal extends Error {
   }
 }
 
+/** The reader asks for a session of which the bundle has no record: no verdict, but a wrong question. */
+export class SessionUnknown extends Refusal {
+  constructor(id) {
+    super("verifier.session", "the bundle has no record of this session", { found: id });
+  }
+}
+
 /** What a check needs is not there. Never shown as a refusal. */
 export class NotMade extends Error {}
 

@@ -1,13 +1,27 @@
 // The verdict as text for a terminal. Strings from a bundle are hostile: escaped, bounded, quoted (trust rules, 15).
 
 import { openPointsOf, sentencesOf } from "./opening.mjs";
-import { LEVELS } from "./verdict.mjs";
+import { LEVELS, endsOf } from "./verdict.mjs";
 
 const WIDTH = 100;
 const MAX_TEXT = 2000;
 const MAX_POINTS = 12;
 const INVISIBLE = /(?! )[\p{C}\p{Z}]/gu;
-const MARKS = { held: "held", refused: "REFUSED", "not made": "not made", "not asked": "not asked" };
+const MARKS = {
+  held: "held",
+  open: "open",
+  lost: "lost",
+  refused: "REFUSED",
+  "not made": "not made",
+  "not asked": "not asked",
+};
+const PLATFORMS = {
+  "hardware (claimed)": "hardware (claimed): no appraisal up to L4 confirms it",
+  "no evidence": "no evidence: no signer's platform is known",
+  simulated: "SIMULATED: nothing here is evidence of hardware",
+};
+/** What a session that is open or lost leaves unsaid. */
+export const NO_END = "what a session without a signed end did after its last record here is not shown";
 
 /** What no verdict of this verifier says, printed with every one. */
 export const LIMITS = Object.freeze([
@@ -28,6 +42,7 @@ export function headOf(verdict) {
   const off = verdict.checks.filter((row) => !row.required).map((row) => row.code);
   return [
     ["bundle", verdict.bundle],
+    ...bannerOf(verdict),
     ["judged at", verdict.at],
     ["time", timeText(verdict)],
     ["verifier", verdict.tool.build],
@@ -36,6 +51,43 @@ export function headOf(verdict) {
     ["not made", codes(verdict, "not made")],
     ["not asked", codes(verdict, "not asked")],
   ];
+}
+
+/** What it comes to, on what platform, how sessions ended, what its reader demands and does not get: name and value. */
+export function bannerOf(verdict) {
+  const { outcome, platform_class: platform, counts, demand } = verdict;
+  const { sessions } = counts;
+  const ends = endsOf(sessions);
+  const unmet = { level: `level ${demand.level} is not reached, but ${verdict.level ?? "none"}` };
+  unmet.complete = `sessions are not complete: ${ends}`;
+  const rows = [
+    ["outcome", `${outcome.toUpperCase()}: ${whyOf(verdict)}`],
+    ["platform", PLATFORMS[platform]],
+    ["sessions", sessions.open + sessions.lost > 0 ? `${ends}; ${NO_END}` : ends],
+  ];
+  if (demand.unmet.length === 0) return rows;
+  return [...rows, ["demanded", `NOT REACHED: ${demand.unmet.map((name) => unmet[name]).join("; ")}`]];
+}
+
+function whyOf({ outcome, checks }) {
+  const count = (is) => checks.filter(is).length;
+  const warned = count(({ required, state, tier }) => required && state === "held" && tier === "warning");
+  const missing = count(({ required, state }) => required && state === "not made");
+  const refused = count(({ state }) => state === "refused");
+  if (outcome === "rejected") return `refused checks: ${refused}. Do not rely on these receipts`;
+  if (outcome === "cannot be judged") {
+    return "objects that the records name are not in the bundle, so nothing follows from what holds";
+  }
+  return `nothing was rejected; required checks with a warning: ${warned}, not made: ${missing}`;
+}
+
+/** What a level says of this bundle: L1 how sessions ended, L4 on what platform. */
+export function meaningOf({ levels, counts, platform_class: platform }, level) {
+  if (level === "L1" && ["open", "lost"].includes(levels.L1)) {
+    return `what is here is whole; sessions without a signed end: ${endsOf(counts.sessions)}`;
+  }
+  if (level !== "L4") return LEVELS[level];
+  return `${LEVELS.L4}; platform: ${platform === "simulated" ? "SIMULATED, not hardware" : platform}`;
 }
 
 function timeText({ time, checks }) {
@@ -59,14 +111,9 @@ export function populationOfVerdict({ counts }) {
 
 /** The last line: what it comes to. */
 export function conclusionOf(verdict) {
-  const reached = `tier ${verdict.tier}, level ${verdict.level ?? "none reached"}`;
-  if (!verdict.simulated) return `${reached}, ${claimOf(verdict)}`;
+  const reached = `${verdict.outcome}, tier ${verdict.tier}, level ${verdict.level ?? "none reached"}`;
+  if (!verdict.simulated) return `${reached}, ${verdict.platform_class}`;
   return `SIMULATED  ${reached}: nothing here is evidence of hardware`;
-}
-
-/** What a verdict that is not simulated says of hardware: at most that it is claimed (trust rules, 12). */
-export function claimOf(verdict) {
-  return verdict.evidence_class === "hardware" ? "hardware (claimed)" : "no evidence appraised";
 }
 
 /** The whole report, with a final newline. */
@@ -74,8 +121,8 @@ export function render(verdict) {
   const lines = headOf(verdict).flatMap(([name, value]) => wrapped(name.padEnd(17), value));
   lines.push("", ...wrapped("", sentencesOf(verdict).join(" ")), "", ...pointLines(verdict.checks));
   lines.push("", ...populationOfVerdict(verdict).flatMap((sentence) => wrapped("", sentence)), "");
-  for (const [level, meaning] of Object.entries(LEVELS)) {
-    lines.push(`${level}  ${MARKS[verdict.levels[level]].padEnd(10)}${meaning}`);
+  for (const level of Object.keys(LEVELS)) {
+    lines.push(...wrapped(`${level}  ${MARKS[verdict.levels[level]].padEnd(10)}`, meaningOf(verdict, level)));
   }
   lines.push("", ...verdict.checks.flatMap(rowLines), "", ...LIMITS.flatMap((limit) => wrapped("", limit)));
   const refused = verdict.checks.find((row) => row.state === "refused");

@@ -4,6 +4,7 @@ import { Case } from "./case.mjs";
 import { BODIES, CHECKS } from "./check_order.mjs";
 import { made, notAsked, requirementsOf } from "./check_rows.mjs";
 import { sha256Name } from "./cryptography.mjs";
+import { SessionUnknown } from "./refusals.mjs";
 import { summaryOf } from "./summary.mjs";
 import { showInstant } from "./trust_file.mjs";
 import { makeRow, makeVerdict } from "./verdict.mjs";
@@ -16,10 +17,12 @@ export class Run {
   /**
    * @param {object} trust a parsed trust file; nothing in the bundle adds to it
    * @param {object} how `at`: seconds since 1970 that trust entries are judged at; `build`: which verifier this is; `table`:
-   *   the record table; `request`, `response`: bodies to hold against the receipts; `session`: judge this one alone
+   *   the record table; `request`, `response`: bodies to hold against the receipts; `session`: judge this one alone;
+   *   `demand`: as `parseDemand` gives it
    */
-  constructor(trust, { at, build, table, request = null, response = null, session = null }) {
+  constructor(trust, { at, build, table, request = null, response = null, session = null, demand = null }) {
     Object.assign(this, { trust, at, build, bodies: { "body.request": request, "body.response": response } });
+    this.demand = { level: demand?.level ?? null, complete: trust.complete || (demand?.complete ?? false) };
     this.asked = { trust, table, at, request, response, onlySession: session };
     this.required = requirementsOf(trust);
     this.rows = new Map();
@@ -68,8 +71,17 @@ export class Run {
       rows: [...LEVELS.keys()].map((code) => this.rows.get(code) ?? unread(code)),
       population: countedIn(population),
       summary: summaryOf(told),
+      demand: this.demand,
     });
     return Object.defineProperty(verdict, "records", { value: told }); // for the page; no part of the document
+  }
+
+  /** Goes on only if the session that was asked for has a keyset or a record in a bundle whose receipts are authentic. */
+  demandSession() {
+    const { onlySession } = this.asked;
+    if (onlySession === null || !this.whole?.established.has("sig.receipts")) return;
+    const known = [...this.whole.sessions.map(({ id }) => id), ...this.whole.foreign];
+    if (!known.includes(onlySession)) throw new SessionUnknown(onlySession);
   }
 }
 

@@ -24,7 +24,7 @@ const LISTS = [
   "sigstore_root",
   "erasure_authorities",
 ];
-const PLAIN = ["typ", "isolation_floor", "clock_tolerance_s", "require"];
+const PLAIN = ["typ", "isolation_floor", "clock_tolerance_s", "require", "sessions"];
 const FORMS = {
   tee_roots: /^(?:intel|sha256:[0-9a-f]{64})$/,
   gateway_configs: /^sha256:[0-9a-f]{64}$/,
@@ -41,6 +41,7 @@ export const ATTESTED = "attested";
 export const CODES = Object.freeze(
   Object.entries({
     fmt: "bundle keysets",
+    bundle: "objects",
     sig: "receipts",
     kinds: "judged",
     erasure: "authority",
@@ -50,6 +51,8 @@ export const CODES = Object.freeze(
     key: "evidence bound not_after",
     conf: "bound accepted",
     pol: "bound accepted private",
+    apr: "bound",
+    model: "answered",
     tee: "appraisal class",
     peer: "bound ear",
     iso: "floor",
@@ -87,6 +90,7 @@ export async function parseTrustFile(bytes) {
   trust.isolationFloor = readFloor(value.isolation_floor);
   trust.clockToleranceS = readTolerance(value.clock_tolerance_s);
   trust.require = readRequire(value.require);
+  trust.complete = readSessions(value.sessions);
   return trust;
 }
 
@@ -241,6 +245,14 @@ function readRequire(value) {
   }
   if (!value.every((code) => CODES.includes(code))) throw malformed("no such check", "require");
   return new Set(value);
+}
+
+/** Whether a session without a signed end falls short of what the reader demands. */
+function readSessions(value) {
+  if (![undefined, null, "complete"].includes(value)) {
+    throw malformed("not a requirement for sessions", "sessions", '"complete"');
+  }
+  return value === "complete";
 }
 
 function malformed(message, where, expected) {

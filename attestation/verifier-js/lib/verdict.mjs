@@ -1,4 +1,4 @@
-// Verdicts: rows, tiers, levels, exit codes (trust rules 12 and 13), as `affiant-verdict/1`.
+// Verdicts: rows, tiers, levels, outcome, exit codes (trust rules 12 and 13), as `affiant-verdict/1`.
 //
 // This verifier appraises no quote to its end. So no verdict of its is affirming, whatever its rows say (trust rules, 15).
 
@@ -7,7 +7,7 @@ export const LEVELS = Object.freeze({
   L0: "receipts are authentic under the keys that the bundle names",
   L1: "chains and sessions are whole, without gap",
   L2: "included in the log",
-  L3: "witnessed, and the time bracket is not empty",
+  L3: "witnessed, and the time bounds are not empty",
   L4: "keys are bound to appraised TDX evidence",
   L5: "content is opened and matches",
 });
@@ -25,18 +25,43 @@ export function makeRow(code, level, state, tier, detail, { reason = null, where
   return { code, level, state, tier, reason, where, detail, required };
 }
 
-/** The state of a level: refused, not made, held or not asked, the first that one of its checks has. */
-export function levelState(rows, level) {
+/**
+ * The state of a level: refused, not made, held or not asked, the first that one of its checks has. L1 that holds is open or
+ * lost where a session is.
+ */
+export function levelState(rows, level, { open, lost }) {
   const states = new Set(rows.filter((row) => row.level === level).map((row) => row.state));
-  return ["refused", "not made", "held", "not asked"].find((state) => states.has(state)) ?? "not made";
+  const state = ["refused", "not made", "held", "not asked"].find((each) => states.has(each)) ?? "not made";
+  if (level !== "L1" || state !== "held" || open + lost === 0) return state;
+  return open > 0 ? "open" : "lost";
+}
+
+/** What a reader demands: `L3`, `complete`, or both with a comma between them; null for another text. */
+export function parseDemand(text) {
+  const [level, ...others] = text.split(",").sort();
+  if (level === "complete" && others.length === 0) return { level: null, complete: true };
+  if (!Object.hasOwn(LEVELS, level) || !["", "complete"].includes(others.join())) return null;
+  return { level, complete: others.length > 0 };
+}
+
+/** How the sessions that were judged ended, in words. */
+export function endsOf({ started, closed, open, lost }) {
+  if (started === 0) return "none judged";
+  if (closed === started) return `${closed} of ${started} closed`;
+  const counts = [["open", open], ["lost", lost], ["not judged whole", started - closed - open - lost]];
+  return counts.filter(([, count]) => count > 0).map(([word, count]) => `${count} of ${started} ${word}`).join(", ");
 }
 
 /** The verdict document over all rows. `evidenceClass`: simulated, hardware (claimed), or null. */
-export function makeVerdict({ bundle, at, trust, build, time, evidenceClass, rows, population, summary }) {
-  const levels = Object.fromEntries(Object.keys(LEVELS).map((level) => [level, levelState(rows, level)]));
+export function makeVerdict({ bundle, at, trust, build, time, evidenceClass, rows, population, demand, summary }) {
+  const { sessions } = population;
+  const levels = Object.fromEntries(Object.keys(LEVELS).map((level) => [level, levelState(rows, level, sessions)]));
   const level = highest(levels);
   const simulated = evidenceClass === "simulated";
-  const tier = tierOf(rows, simulated);
+  const unmet = unmetOf(demand, level, rows, sessions);
+  const outcome = outcomeOf(rows);
+  const short = outcome === "cannot be judged" || unmet.length > 0;
+  const tier = tierOf(rows, simulated || unmet.length > 0);
   const codes = (state) => rows.filter((row) => row.state === state).map((row) => row.code).sort();
   return {
     typ: "affiant-verdict/1",
@@ -45,12 +70,15 @@ export function makeVerdict({ bundle, at, trust, build, time, evidenceClass, row
     trust,
     tool: { name: "affiant-verifier-js", build },
     time,
+    outcome,
+    platform_class: platformOf(evidenceClass),
     tier,
     simulated,
     evidence_class: evidenceClass,
     level,
     levels,
-    exit_code: tier === "contraindicated" ? EXIT_CODES.contraindicated : simulated ? EXIT_SIMULATED : EXIT_CODES[tier],
+    exit_code: exitCodeOf(tier, { simulated, short }),
+    demand: { ...demand, unmet },
     requirements_off: rows.filter((row) => !row.required).map((row) => row.code).sort(),
     not_made: codes("not made"),
     not_asked: codes("not asked"),
@@ -60,19 +88,48 @@ export function makeVerdict({ bundle, at, trust, build, time, evidenceClass, row
   };
 }
 
+/** What the checks come to, whatever the platform is. It never `holds`: quotes are not appraised to their end. */
+function outcomeOf(rows) {
+  if (rows.some((row) => row.state === "refused")) return "rejected";
+  const lacks = ({ code, required, state }) => code === "bundle.objects" && required && state === "not made";
+  return rows.some(lacks) ? "cannot be judged" : "holds in part";
+}
+
+/** What the evidence is of: hardware is at most claimed. */
+function platformOf(evidenceClass) {
+  if (evidenceClass === null) return "no evidence";
+  return evidenceClass === "simulated" ? "simulated" : "hardware (claimed)";
+}
+
+/** What of the reader's demand is not reached. */
+function unmetOf(demand, level, rows, { started, closed }) {
+  const order = [null, ...Object.keys(LEVELS)];
+  const ends = rows.find(({ code }) => code === "session.close");
+  const isComplete = ends?.state === "held" && started > 0 && closed === started;
+  const isShort = order.indexOf(level) < order.indexOf(demand.level);
+  return [...(isShort ? ["level"] : []), ...(demand.complete && !isComplete ? ["complete"] : [])];
+}
+
+/** `short`: it cannot be judged, or falls short of the reader's demand. */
+function exitCodeOf(tier, { simulated, short }) {
+  if (tier === "contraindicated") return EXIT_CODES.contraindicated;
+  if (short) return EXIT_CODES.none;
+  return simulated ? EXIT_SIMULATED : EXIT_CODES[tier];
+}
+
 function highest(levels) {
   let reached = null;
   for (const [level, state] of Object.entries(levels)) {
-    if (state !== "held") break;
+    if (!["held", "open", "lost"].includes(state)) break;
     reached = level;
   }
   return reached;
 }
 
-/** The worst tier of the required rows and of every refused one; never better than `warning`, simulated: `none`. */
-function tierOf(rows, simulated) {
+/** The worst tier of the required rows and of every refused one; never better than `warning`; `isNone`: than `none`. */
+function tierOf(rows, isNone) {
   const counted = rows.filter((row) => row.tier !== null && (row.required || row.state === "refused"));
-  const tiers = [...counted.map((row) => row.tier), simulated ? "none" : "warning"];
+  const tiers = [...counted.map((row) => row.tier), isNone ? "none" : "warning"];
   if (counted.length === 0) tiers.push("none");
   return TIERS[Math.max(...tiers.map((tier) => TIERS.indexOf(tier)))];
 }

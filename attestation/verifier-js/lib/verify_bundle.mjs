@@ -21,6 +21,7 @@ export async function verifyBundle(data, trust, how) {
   const { whole } = run;
   const checks = whole === null ? [] : [...CHECKS, ...run.checksOfBodies()];
   for (const [code, , check] of checks) await run.make(code, () => check(whole));
+  run.demandSession();
   run.skip("chain.coverage", "a single bundle: what else there was is not asked");
   const { records, parties, sessions, foreign } = whole ?? { records: [], parties: [], sessions: [], foreign: new Set() };
   const states = sessions.map((session) => stateOf(whole, session));

@@ -16,7 +16,7 @@ import { tallied } from "./period_tally.mjs";
 import { checkKeysets, findSessions } from "./receipt_checks.mjs";
 import { NotMade, Refusal } from "./refusals.mjs";
 import { Run } from "./run.mjs";
-import { held } from "./verdict.mjs";
+import { held, makeRow } from "./verdict.mjs";
 import { timeAround } from "./witness_checks.mjs";
 
 /**
@@ -49,6 +49,7 @@ export async function verifyPeriod(data, trust, how) {
     return format(run.period);
   });
   if (run.whole !== null) await judge(run);
+  run.demandSession();
   return run.verdict(data, {
     time: run.rows.get("time.bracket")?.state === "held" ? timeAround(run.brackets.brackets) : null,
     parties: partiesIn(run),
@@ -197,6 +198,11 @@ function tallyCases(run) {
     run.rows.set(code, tallied(code, level, rows, { required: run.required(code), nothing, anySuffices }));
   };
   for (const [code, level] of CASE_CHECKS) add(code, level, false);
+  if (run.asked.onlySession !== null && run.passed && run.whole.sessions.length === 0) {
+    const lacking = "the keyset of the session that was asked for is not here";
+    const facts = { required: run.required("bundle.objects") };
+    run.rows.set("bundle.objects", makeRow("bundle.objects", "L4", "not made", "none", lacking, facts));
+  }
   for (const [code, level] of run.checksOfBodies()) add(code, level, true);
 }
 

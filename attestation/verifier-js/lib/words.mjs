@@ -45,6 +45,10 @@ export const WORDS = Object.freeze({
       "the bundle says who signed its records",
       "Ask the operator for a bundle with the keysets of the gateway and the supervisor.",
     ],
+    "bundle.objects": [
+      "everything that the records name is in the bundle",
+      "Ask for the bundle with its evidence, documents and profiles. Without them it cannot be judged.",
+    ],
     "sig.receipts": [
       "the records were signed by the keys that the bundle names",
       "Do not rely on any record. Ask the operator how the bundle was made.",

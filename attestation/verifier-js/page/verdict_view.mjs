@@ -1,9 +1,9 @@
 // A verdict as elements: what happened, what is not proven and what to do, then everything that was asked.
 
 import { openPointsOf, sentencesOf } from "../lib/opening.mjs";
-import { LIMITS, claimOf, headOf, populationOfVerdict, printable } from "../lib/report_text.mjs";
+import { LIMITS, NO_END, bannerOf, headOf, meaningOf, populationOfVerdict, printable } from "../lib/report_text.mjs";
 import { MAX_MOMENTS, factsOf, sessionsIn, titleOf } from "../lib/timeline.mjs";
-import { LEVELS } from "../lib/verdict.mjs";
+import { LEVELS, endsOf } from "../lib/verdict.mjs";
 
 /** Records of one session from which on they are shown only when the reader opens the session. */
 const FOLDED = 200;
@@ -34,9 +34,11 @@ function banners(verdict) {
     "Nothing here is evidence of hardware: the signers' own keysets say so.",
   );
   const reached = verdict.level === null ? "No level is reached." : `Level ${verdict.level} is reached.`;
-  const claim = verdict.simulated ? reached : `${reached} ${claimOf(verdict)}`;
-  const tier = made("p", { class: `banner ${verdict.tier}` }, made("strong", {}, `Tier: ${verdict.tier}`), claim);
-  return verdict.simulated ? [simulated, tier] : [tier];
+  const rows = bannerOf(verdict).map(([name, value]) => `${name}: ${value}. `);
+  const title = made("strong", {}, `${verdict.outcome}, ${verdict.platform_class}`);
+  const words = `${rows.join("")}${reached} Tier: ${verdict.tier}.`;
+  const outcome = made("p", { class: `banner ${verdict.tier}` }, title, words);
+  return verdict.simulated ? [simulated, outcome] : [outcome];
 }
 
 function opening(verdict) {
@@ -49,7 +51,7 @@ function notProven(verdict) {
   const limits = LIMITS.map((limit) => made("li", {}, limit));
   return [
     heading("What is not proven, and what to do"),
-    made("ul", { class: "points" }, ...points, ...off.map(switchedOff), ...limits),
+    made("ul", { class: "points" }, ...unended(verdict), ...points, ...off.map(switchedOff), ...limits),
   ];
 }
 
@@ -61,6 +63,10 @@ function openPoint({ row, means, step }) {
   const small = made("small", {}, made("span", { class: "code" }, row.code + reason), ` ${state}: ${row.detail}`);
   const said = ` ${isRefused ? "it does not hold that" : "that"} ${means}. ${step}`;
   return made("li", {}, mark, said, made("br", {}), small);
+}
+
+function unended({ counts: { sessions } }) {
+  return sessions.open + sessions.lost > 0 ? [made("li", {}, `${endsOf(sessions)}: ${NO_END}`)] : [];
 }
 
 function switchedOff(row) {
@@ -113,13 +119,13 @@ function definitions(pairs) {
 }
 
 function levels(verdict) {
-  const rows = Object.entries(LEVELS).map(([level, meaning]) =>
+  const rows = Object.keys(LEVELS).map((level) =>
     made(
       "tr",
       {},
       made("th", { scope: "row" }, level),
       made("td", { class: `state ${styleOf(verdict.levels[level])}` }, verdict.levels[level]),
-      made("td", {}, meaning),
+      made("td", {}, meaningOf(verdict, level)),
     ),
   );
   return grid("The highest level held together with all below it counts", ["level", "state", "meaning"], rows);

@@ -13,6 +13,7 @@ from tests.attestation.verifier.checks.test_anchor_checks import asking, tokens_
 from tests.attestation.verifier.checks.test_witness_checks import Watched, policy
 from tests.attestation.verifier.test_reports import HOSTILE, read
 from tests.attestation.verifier.test_verify_bundle import row
+from tests.raising import raises_code
 
 from affiant.attestation.bundle.bundle_anchors import Anchors, StampedCheckpoint
 from affiant.attestation.encoding.binary_text import sha256_name
@@ -323,5 +324,5 @@ def test_bodies_and_session_are_judged_as_without_it() -> None:
     )
     held = examine_now(Story().bytes(), replace(question, request=REQUEST))
     assert row(held.verdict, "body.request").state is State.HELD
-    none = examine_now(Story().bytes(), replace(question, session=new_id()))
-    assert row(none.verdict, "session.start").state is State.NOT_MADE
+    with raises_code("verifier.session"):
+        examine_now(Story().bytes(), replace(question, session=new_id()))

@@ -34,7 +34,9 @@ def test_the_text_begins_with_all_and_ends_with_what_it_comes_to(verdict: Combin
     lines = render_several(verdict).splitlines()
     assert lines[0] == "bundles          3"
     assert max(map(len, lines)) <= 105, "the longest are our own sentences on what is not claimed"
-    assert lines[-1].startswith("SIMULATED  3 bundles: tier contraindicated, lowest level none reached")
+    assert lines[-1].startswith(
+        "SIMULATED  3 bundles: rejected, tier contraindicated, lowest level none reached"
+    )
     text = "\n".join(lines)
     for each in verdict.judged:
         assert text.count(each.verdict.bundle) == 1

@@ -27,7 +27,7 @@ from tests.attestation.story import (
 )
 from tests.properties import thorough
 
-from affiant.attestation.bundle.bundle import objects_by_digest
+from affiant.attestation.bundle.bundle import Bundle, objects_by_digest
 from affiant.attestation.encoding.binary_text import b64u_sha256, sha256_name
 from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.encoding.keys import Signer, public_jwk
@@ -39,7 +39,7 @@ from affiant.attestation.statements.statement import LogIdentity, gateway_statem
 from affiant.attestation.tdx.pki.roots import EvidenceClass
 from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.attestation.verdict.codes import CODES
-from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verdict.verdict import Check, LevelState, State, Tier, Verdict
 from affiant.attestation.verifier import verify_bundle as verify_bundle_module
 from affiant.attestation.verifier.case.question import Question
 from affiant.attestation.verifier.checks.evidence_checks import check_class
@@ -104,6 +104,14 @@ def praised(step: str, members: dict[str, object]) -> dict[str, object]:
     if step in ("start", "inference"):
         return {**members, "att": {"ses": {**members["att"]["ses"], "tier": "affirming"}}}
     return members
+
+
+def beside(one: Story, other: Story) -> tuple[bytes, str]:
+    """Two stories in one bundle, and the session of the second."""
+    first, second = one.bundle(), other.bundle()
+    maps = ("keysets", "evidence", "endorsements", "results", "policies", "proofs")
+    both = {name: {**getattr(first, name), **getattr(second, name)} for name in maps}
+    return Bundle(receipts=(*first.receipts, *second.receipts), **both).to_bytes(), other.session
 
 
 class Epochs(Story):
@@ -660,13 +668,14 @@ def test_a_bundle_wrong_in_one_fact_is_refused_by_that_check(
 def test_every_check_that_can_hold_has_a_refused_bundle() -> None:
     refused = {code for code, *_ in REFUSED}
     only_warns = {"kinds.judged", "chain.gaps", "model.answered", "session.supervisor", "pol.private"}
+    only_missing = {"bundle.objects"}  # tests/attestation/verifier/checks/test_object_checks.py
     of_holds = {"hold.respected"}  # tests/attestation/verifier/checks/test_erasure_checks.py
     of_the_log = {"log.inclusion", "log.consistency"}  # tests/attestation/verifier/checks/test_log_checks.py
     of_witnesses = {"wit.quorum", "time.bracket"}  # tests/attestation/verifier/checks/test_witness_checks.py
     of_anchors = {"time.tsa", "time.sigstore"}  # test_anchor_checks.py, test_sigstore_anchors.py
     of_approvals = {"apr.bound"}  # tests/attestation/verifier/checks/test_approval_checks.py
     elsewhere = of_holds | of_the_log | of_witnesses | of_anchors | of_approvals
-    assert {check.code for check in CHECKS} - refused == only_warns | elsewhere
+    assert {check.code for check in CHECKS} - refused == only_warns | only_missing | elsewhere
 
 
 def test_a_true_story_is_simulated_and_never_verified() -> None:
@@ -674,8 +683,8 @@ def test_a_true_story_is_simulated_and_never_verified() -> None:
     assert verdict.exit_code == 40
     assert verdict.tier is Tier.NONE
     assert verdict.level == "L2"
-    assert verdict.level_state("L4") is State.HELD
-    assert verdict.level_state("L5") is State.HELD
+    assert verdict.level_state("L4") is LevelState.HELD
+    assert verdict.level_state("L5") is LevelState.HELD
     found = row(verdict, "tee.class")
     assert (found.state, found.tier) == (State.HELD, Tier.NONE)
     assert "SIMULATED" in found.detail
@@ -726,7 +735,7 @@ def test_a_request_and_a_response_are_held_against_one_receipt() -> None:
     data, (asked, answered) = TwoExchanges().bytes(), TwoExchanges.bodies
     for request, response in ((REQUEST, RESPONSE), (asked, answered)):
         verdict = judge(data, request=request, response=response)
-        assert verdict.level_state("L5") is State.HELD
+        assert verdict.level_state("L5") is LevelState.HELD
     for request, response in ((REQUEST, answered), (asked, RESPONSE)):
         verdict = judge(data, request=request, response=response)
         found = row(verdict, "body.response")
@@ -750,9 +759,9 @@ def test_a_body_is_held_against_the_records_of_signers_that_are_judged_alone() -
                 hidden = {"req": {"dig": sha256_name(FORGED[0])}, "res": {"dig": sha256_name(FORGED[1])}}
             return super().by_supervisor(step, kind, members, hidden, **more)
 
-    data = Committed().bytes()
+    data, one = beside(Committed(), Story())
     assert row(judge(data, response=FORGED[1]), "body.response").state is State.HELD
-    assert row(judge(data, response=FORGED[1], session="A" * 22), "body.response").reason == "body.mismatch"
+    assert row(judge(data, response=FORGED[1], session=one), "body.response").reason == "body.mismatch"
 
 
 def test_a_stream_that_policy_stopped_was_denied_and_is_no_contradiction() -> None:
@@ -1039,7 +1048,7 @@ def test_a_missing_object_makes_its_checks_none_not_held(missing: str) -> None:
         check for check in verdict.checks if check.state is State.NOT_MADE and check.tier is Tier.NONE
     ]
     assert not_made
-    assert verdict.level_state("L4") is State.NOT_MADE
+    assert verdict.level_state("L4") is LevelState.NOT_MADE
     assert all(check.state is not State.REFUSED for check in verdict.checks)
 
 
@@ -1079,9 +1088,10 @@ def test_a_requirement_switched_off_is_named_and_still_refuses_when_wrong() -> N
 
 
 def test_a_foreign_session_is_counted_and_not_judged() -> None:
-    verdict = judge(Story().bytes(), session="A" * 22)
-    assert verdict.population.foreign == 1
-    assert row(verdict, "session.start").state is State.NOT_MADE
+    data, one = beside(Story(), Story())
+    verdict = judge(data, session=one)
+    assert (verdict.population.started, verdict.population.foreign) == (1, 1)
+    assert row(verdict, "session.start").detail.startswith("1 sessions")
 
 
 TRUE_STORY = Story().bytes()

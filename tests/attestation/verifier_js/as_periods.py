@@ -22,6 +22,7 @@ from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.tlog.checkpoint import parse_checkpoint
 from affiant.attestation.tlog.note import parse_note
 from affiant.attestation.tlog.proof import LogProof, parse_log_proof
+from affiant.attestation.verdict.errors import SessionUnknown
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verifier.period.verify_period import verify_period
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
@@ -94,16 +95,19 @@ def period_pinning_its_log(question: Question, folder: Path) -> Question:
 def python_says_of_period(question: Question, folder: Path) -> dict[str, Any]:
     """The first verifier's verdict on an archive, as a reader of its JSON has it."""
     (folder / "asked.zip").write_bytes(question.bundle)
-    verdict = verify_period(
-        folder / "asked.zip",
-        parse_trust_file(question.trust),
-        verifiers=STANDARD_VERIFIERS,
-        at=question.at,
-        build="",
-        since=question.since,
-        until=question.until,
-        request=question.request,
-        response=question.response,
-        session=question.session,
-    )
+    try:
+        verdict = verify_period(
+            folder / "asked.zip",
+            parse_trust_file(question.trust),
+            verifiers=STANDARD_VERIFIERS,
+            at=question.at,
+            build="",
+            since=question.since,
+            until=question.until,
+            request=question.request,
+            response=question.response,
+            session=question.session,
+        )
+    except SessionUnknown as error:
+        return {"usage": error.code}
     return as_json(verdict)

@@ -32,6 +32,7 @@ class Question:
     request: bytes | None = None
     response: bytes | None = None
     session: str | None = None
+    require: str | None = None
     flip: list[tuple[int, int]] = field(default_factory=list)
     period: bool = False
     since: datetime | None = None
@@ -115,6 +116,7 @@ def judged(questions: Sequence[Question], folder: Path, answers: Answers) -> Ver
                 "request": file_of(each.request),
                 "response": file_of(each.response),
                 "session": each.session,
+                "require": each.require,
                 "period": each.period,
                 "from": spelled(each.since),
                 "to": spelled(each.until),

@@ -14,9 +14,12 @@ import pytest
 from tests.attestation.story import NOW, REQUEST, RESPONSE, Story, trust_bytes
 from tests.attestation.verifier_js.conftest import ROOT, Question, Verdicts
 from tests.attestation.verifier_js.recorded import Recorded, asked_of, recorded
+from tests.raising import raises_code
 
 from affiant.attestation.bundle.bundle import parse_bundle
 from affiant.attestation.statements.statement import parse_statement
+from affiant.attestation.verdict.codes import CODES
+from affiant.attestation.verdict.outcome import NO_DEMAND, Demand
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verdict.verdict import Verdict
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
@@ -48,7 +51,7 @@ ATTESTED = frozenset({"test_attested_counts_only_as_far_as_the_quote_that_binds_
 LEFT_OUT = frozenset({"unwitnessed", "exceptions", "people"})
 """Members of Python's document that the second verifier's does not have, as its README says."""
 
-ALIKE = ("at", "bundle", "time", "trust", "requirements_off", "counts", "summary")
+ALIKE = ("at", "bundle", "time", "trust", "requirements_off", "counts", "summary", "platform_class", "demand")
 
 
 def pinning_its_log(question: Question) -> Question:
@@ -84,6 +87,7 @@ def python_says(question: Question) -> dict[str, Any]:
             at=at,
             build="",
             session=question.session,
+            demand=NO_DEMAND if question.require is None else Demand.parse(question.require),
             **bodies,
         )
     )
@@ -101,7 +105,9 @@ def compared(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def disagreements(ours: dict[str, Any], theirs: dict[str, Any]) -> list[object]:
-    """What the two verdicts differ in, beside what is listed above."""
+    """What the two verdicts differ in, beside what is listed above; a wrong question is one for both."""
+    if "usage" in ours or "usage" in theirs:
+        return [] if ours == theirs else [(ours, theirs)]
     assert set(ours) - set(theirs) == LEFT_OUT and set(theirs) <= set(ours)
     found: list[object] = [(name, ours[name], theirs[name]) for name in ALIKE if ours[name] != theirs[name]]
     if ours["time"] != theirs["time"] and anchored(ours):
@@ -138,7 +144,8 @@ def judged(judge_all: Ask) -> list[tuple[Recorded, dict[str, Any], dict[str, Any
     """Every bundle of the verifier's own tests, under its own trust file with the log pinned: both verdicts."""
     bundles = asked_of("test_verify_bundle")
     how: dict[str, Any] = {"judging": bundles, "asking": pinning_its_log, "without": ATTESTED}
-    modules = [bundles, *map(asked_of, ("test_log_checks", "test_witness_checks", "test_model_checks"))]
+    others = ("test_log_checks", "test_witness_checks", "test_object_checks", "test_model_checks")
+    modules = [bundles, *map(asked_of, others)]
     cases = [case for module in modules for case in recorded(module, **how)]
     answers = judge_all([case.question for case in cases])
     return [(case, as_json(case.verdict), dict(answer)) for case, answer in zip(cases, answers, strict=True)]
@@ -196,7 +203,7 @@ def test_every_reason_that_python_knows_there_is_known_here(judged: list[Any]) -
 @pytest.mark.slow
 def test_nothing_that_is_refused_is_ever_called_better_than_not_made(judged: list[Any]) -> None:
     exits = Counter((ours["exit_code"], theirs["exit_code"]) for _, ours, theirs in judged)
-    assert set(exits) == {(20, 20), (40, 40), (20, 40)}
+    assert set(exits) == {(20, 20), (30, 30), (40, 40), (20, 40)}
     assert exits[20, 40] <= 4, exits
     for _, _, theirs in judged:
         assert "verifier.fault" not in {row["reason"] for row in theirs["checks"]}
@@ -238,6 +245,67 @@ def test_claimed_hardware_is_never_affirmed_whatever_is_required(judge_all: Ask,
     assert (found_out["evidence_class"], found_out["exit_code"]) == ("simulated", 20)
     assert claimed["evidence_class"] == "hardware"
     assert claimed["tier"] != "affirming" and claimed["exit_code"] in (10, 20, 30)
+
+
+WHOLE = Story().tell()
+CUT = replace(
+    WHOLE.bundle(),
+    receipts=tuple(each.sdjwt for each in (*WHOLE.gateway_records[:3], *WHOLE.session_records[:2])),
+).to_bytes()
+"""Without the tails of both chains."""
+BARE = {
+    "evidence": replace(WHOLE.bundle(), evidence={}),
+    "endorsements": replace(WHOLE.bundle(), endorsements={}),
+    "results": replace(WHOLE.bundle(), results={}),
+    "policies": replace(WHOLE.bundle(), policies={}),
+}
+
+
+@pytest.mark.parametrize("what", BARE)
+def test_a_bundle_without_objects_that_it_names_cannot_be_judged_by_either(judge_all: Ask, what: str) -> None:
+    question = pinning_its_log(Question(BARE[what].to_bytes(), trust_bytes(), NOW))
+    (theirs,) = judge_all([question])
+    ours = python_says(question)
+    assert not disagreements(ours, dict(theirs))
+    assert ours["outcome"] == theirs["outcome"] == "cannot be judged"
+    assert ours["exit_code"] == theirs["exit_code"] == 30
+
+
+@pytest.mark.parametrize("require", [None, "L1", "complete", "L2,complete", "L3", "L3,complete"])
+@pytest.mark.parametrize("bundle", [WHOLE.bytes(), CUT], ids=["whole", "cut"])
+def test_both_say_which_sessions_have_no_end_and_what_is_not_reached(
+    judge_all: Ask, bundle: bytes, require: str | None
+) -> None:
+    question = pinning_its_log(Question(bundle, trust_bytes(), NOW, require=require))
+    (theirs,) = judge_all([question])
+    ours = python_says(question)
+    assert not disagreements(ours, dict(theirs))
+    assert ours["exit_code"] == theirs["exit_code"]
+    assert ours["levels"]["L1"] == theirs["levels"]["L1"] == ("open" if bundle is CUT else "held")
+
+
+def test_both_take_the_demand_of_a_trust_file(judge_all: Ask) -> None:
+    question = pinning_its_log(Question(CUT, trust_bytes(sessions="complete"), NOW))
+    (theirs,) = judge_all([question])
+    assert python_says(question)["demand"] == theirs["demand"]
+    assert theirs["demand"] == {"level": None, "complete": True, "unmet": ["complete"]}
+    assert theirs["exit_code"] == 30
+    (other,) = judge_all([replace(question, trust=trust_bytes(sessions="open"))])
+    assert other == {"usage": "trust.malformed"}
+
+
+def test_every_code_of_a_row_may_stand_in_require_of_a_trust_file(judge_all: Ask) -> None:
+    (found,) = judge_all([Question(WHOLE.bytes(), trust_bytes(require=sorted(CODES)), NOW)])
+    assert found["exit_code"] == 40
+
+
+def test_a_session_that_the_bundle_does_not_have_is_usage_for_both(judge_all: Ask) -> None:
+    asked = [Question(WHOLE.bytes(), trust_bytes(), NOW, session=name) for name in (WHOLE.session, "A" * 22)]
+    known, unknown = judge_all(asked)
+    assert known["exit_code"] == 40
+    assert unknown == {"usage": "verifier.session"}
+    with raises_code("verifier.session"):
+        python_says(asked[1])
 
 
 def json_equal(one: bytes, other: bytes) -> bool:

@@ -48,6 +48,8 @@ class TrustFile:
     require: frozenset[str] | None
     erasure_authorities: tuple[tuple[Entry, ec.EllipticCurvePublicKey], ...] | None = None
     profile_signers: tuple[AcceptedSigner, ...] | None = None
+    sessions: str | None = None
+    """``complete``: a session that is open or lost falls short of what the reader demands."""
 
     @property
     def digest(self) -> str:

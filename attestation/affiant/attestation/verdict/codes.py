@@ -8,6 +8,7 @@ __all__ = ["CODES"]
 
 _BY_AREA: Final = {
     "fmt": "bundle keysets",
+    "bundle": "objects",
     "sig": "receipts",
     "kinds": "judged",
     "erasure": "authority",

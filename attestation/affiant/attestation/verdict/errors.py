@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from affiant.errors import AffiantError, MalformedError, NotAllowedError, NotAuthenticError
+from affiant.errors import (
+    AffiantError,
+    ConfigurationError,
+    MalformedError,
+    NotAllowedError,
+    NotAuthenticError,
+)
 
 __all__ = [
     "BodyMismatch",
@@ -13,6 +19,7 @@ __all__ = [
     "NotAsked",
     "NotMade",
     "SessionBroken",
+    "SessionUnknown",
     "SignedVerdictInvalid",
     "SignedVerdictMalformed",
     "SignedVerdictOther",
@@ -36,6 +43,12 @@ class NotAsked(AffiantError):
     """The trust file does not ask for this check; it takes no part in tier or level."""
 
     code = "not_asked"
+
+
+class SessionUnknown(ConfigurationError):
+    """The reader asks for a session of which the bundle has no record."""
+
+    code = "verifier.session"
 
 
 class ChainBroken(NotAuthenticError):

@@ -21,6 +21,7 @@ empty accepts nothing and is refused here, where its author can see it.
 | ``isolation_floor`` | (no list) ``userspace-kernel`` or ``namespace`` |
 | ``clock_tolerance_s`` | (no list) seconds, default 60 |
 | ``require`` | (no list) check codes; absent means all |
+| ``sessions`` | (no list) ``complete``: a session that is open or lost falls short; absent: it is a warning |
 
 A witness that a policy names ``self`` is the operator's own: a quorum that needs it holds as a warning.
 
@@ -65,6 +66,7 @@ from affiant.attestation.tlog.note_keys import LogKey, parse_vkey
 from affiant.attestation.tlog.quorum import WitnessPolicy, parse_witness_policy
 from affiant.attestation.verdict.accepted_values import ATTESTED, TrustFile
 from affiant.attestation.verdict.codes import CODES
+from affiant.attestation.verdict.outcome import COMPLETE
 from affiant.errors import AffiantError, MalformedError
 
 __all__ = [
@@ -89,7 +91,7 @@ _LISTS: Final = (
     "sigstore_root",
     "erasure_authorities",
 )
-_PLAIN: Final = frozenset({"typ", "isolation_floor", "clock_tolerance_s", "require"})
+_PLAIN: Final = frozenset({"typ", "isolation_floor", "clock_tolerance_s", "require", "sessions"})
 _Lists = Mapping[str, Sequence[tuple[Entry, object]]]
 """Name of a list -> its entries, each with its value."""
 _T = TypeVar("_T")
@@ -157,6 +159,7 @@ def parse_trust_file(data: bytes) -> TrustFile:
             lists, "erasure_authorities", public_key_of, "not an authority's key", MalformedError
         ),
         profile_signers=_profile_signers(lists),
+        sessions=_sessions(value.get("sessions")),
     )
 
 
@@ -290,6 +293,12 @@ def _require(value: object) -> frozenset[str] | None:
             "no such check", expected="codes as `affiant verify` prints them", found=unknown[0][:60]
         )
     return frozenset(value)
+
+
+def _sessions(value: object) -> str | None:
+    if value not in (None, COMPLETE):
+        raise TrustFileMalformed("not a requirement for sessions", expected=f'"{COMPLETE}"', where="sessions")
+    return None if value is None else COMPLETE
 
 
 def simulated_trust_file(

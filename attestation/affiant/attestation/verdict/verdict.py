@@ -2,9 +2,12 @@
 
 A check is *held*, *refused*, *not made* (what it needs is not there) or *not asked* (the reader did not ask).
 Tiers are those of AR4SI, best to worst: affirming, warning, none, contraindicated. Levels are printed one by
-one; *the* level is the highest one that held together with all below it. Exit codes: any contraindicated check
-20; else simulated 40; else by the worst tier: affirming 0, warning 10, none 30 (trust rules, 13; process
-rules, "Words").
+one; *the* level is the highest one that held together with all below it. L1 of a session without a signed end
+holds as *open* or *lost*.
+
+Exit codes: any contraindicated check 20; else 30 where objects that records name are not there, or the reader's
+demand is not met; else simulated 40; else by the worst tier: affirming 0, warning 10, none 30 (trust rules, 13;
+process rules, "Words" and the corrections).
 """
 
 from __future__ import annotations
@@ -15,6 +18,15 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from affiant.attestation.verdict.actors import People
+from affiant.attestation.verdict.outcome import (
+    COMPLETE,
+    LEVELS,
+    NO_DEMAND,
+    Demand,
+    Outcome,
+    Platform,
+    is_below,
+)
 from affiant.attestation.verdict.since_archived import Changed
 from affiant.attestation.verdict.summary import Summary
 from affiant.attestation.verdict.time_bounds import BY_WITNESSES, TimeBounds, Unwitnessed
@@ -22,11 +34,11 @@ from affiant.attestation.verdict.timeline import Moment
 
 __all__ = [
     "EXIT_CODES",
-    "LEVELS",
     "MAX_EXCEPTIONS",
     "Check",
     "Exceptional",
     "Finding",
+    "LevelState",
     "Population",
     "State",
     "Tier",
@@ -47,6 +59,22 @@ class State(StrEnum):
     NOT_ASKED = "not asked"
 
 
+class LevelState(StrEnum):
+    """What became of a level."""
+
+    HELD = "held"
+    OPEN = "open"
+    """L1: what is here is whole, and a session's signed end is not here."""
+    LOST = "lost"
+    """L1: the same, of sessions that are known to be lost."""
+    REFUSED = "refused"
+    NOT_MADE = "not made"
+    NOT_ASKED = "not asked"
+
+
+_REACHED: Final = frozenset({LevelState.HELD, LevelState.OPEN, LevelState.LOST})
+
+
 class Tier(StrEnum):
     """AR4SI trust tiers, best to worst."""
 
@@ -58,15 +86,6 @@ class Tier(StrEnum):
 
 _ORDER: Final = tuple(Tier)
 
-LEVELS: Final[Mapping[str, str]] = {
-    "L0": "receipts are authentic under the keys that the bundle names",
-    "L1": "chains and sessions are whole, without gap",
-    "L2": "included in the log",
-    "L3": "witnessed, and the time bracket is not empty",
-    "L4": "keys are bound to appraised TDX evidence",
-    "L5": "content is opened and matches",
-}
-
 EXIT_CODES: Final[Mapping[Tier, int]] = {
     Tier.AFFIRMING: 0,
     Tier.WARNING: 10,
@@ -74,6 +93,9 @@ EXIT_CODES: Final[Mapping[Tier, int]] = {
     Tier.NONE: 30,
 }
 EXIT_SIMULATED: Final = 40
+_APPRAISED: Final = ("L4", "L5")
+_SHOWN: Final = {Platform.SIMULATED: "SIMULATED, not hardware"}
+"""Loud, so that nobody reads over it."""
 MAX_EXCEPTIONS: Final = 100
 """Exceptions that a document or a page names; it counts the others."""
 
@@ -83,11 +105,17 @@ def worst_of(tiers: Iterable[Tier]) -> Tier:
     return max(tiers, key=_ORDER.index, default=Tier.NONE)
 
 
-def exit_code_of(tier: Tier, *, simulated: bool) -> int:
-    """The exit code of ``affiant verify`` for a whole verdict."""
-    if tier is not Tier.CONTRAINDICATED and simulated:
-        return EXIT_SIMULATED
-    return EXIT_CODES[tier]
+def exit_code_of(tier: Tier, *, simulated: bool, short: bool = False) -> int:
+    """The exit code of ``affiant verify`` for a whole verdict.
+
+    Args:
+        short: it cannot be judged, or falls short of what its reader demands.
+    """
+    if tier is Tier.CONTRAINDICATED:
+        return EXIT_CODES[tier]
+    if short:
+        return EXIT_CODES[Tier.NONE]
+    return EXIT_SIMULATED if simulated else EXIT_CODES[tier]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +186,17 @@ class Population:
     """Sessions of which only the gateway's records are here: not judged."""
     refusals: int = 0
     kinds: Mapping[str, int] | None = None
+
+    @property
+    def ends(self) -> str:
+        """How the sessions that were judged ended, in words."""
+        if not self.started:
+            return "none judged"
+        if self.closed == self.started:
+            return f"{self.closed} of {self.started} closed"
+        unknown = self.started - self.closed - self.open - self.lost
+        counts = {"open": self.open, "lost": self.lost, "not judged whole": unknown}
+        return ", ".join(f"{count} of {self.started} {word}" for word, count in counts.items() if count)
 
     @classmethod
     def of(
@@ -241,6 +280,56 @@ class Verdict:
     """What was used, refused and ended, of records that are all authentic."""
     timeline: Sequence[Moment] = ()
     """Authentic records in their order, for a report; no part of the result document."""
+    demand: Demand = NO_DEMAND
+    """What the reader wants reached."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the checks come to, whatever the platform is."""
+        if any(check.state is State.REFUSED for check in self.checks):
+            return Outcome.REJECTED
+        if not self._has_objects:
+            return Outcome.UNJUDGED
+        whole = all(
+            check.state is not State.NOT_MADE and check.tier is not Tier.WARNING
+            for check in self.checks
+            if check.required
+        )
+        return Outcome.HOLDS if whole and self.level in _APPRAISED else Outcome.IN_PART
+
+    @property
+    def _has_objects(self) -> bool:
+        """Whether every object that records name is here, or nobody asks."""
+        return not any(
+            check.code == "bundle.objects" and check.required and check.state is State.NOT_MADE
+            for check in self.checks
+        )
+
+    @property
+    def platform(self) -> Platform:
+        """What the evidence is of."""
+        if self.simulated:
+            return Platform.SIMULATED
+        if self.evidence_class is None:
+            return Platform.NONE
+        return Platform.HARDWARE if self.level in _APPRAISED else Platform.CLAIMED
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a session, and every one that was judged has its signed end."""
+        ends = next((check for check in self.checks if check.code == "session.close"), None)
+        held = ends is not None and ends.state is State.HELD
+        return held and self.population.closed == self.population.started > 0
+
+    @property
+    def unmet(self) -> Mapping[str, str]:
+        """What of the reader's demand is not reached: ``level``, ``complete``, and what is instead."""
+        found = {}
+        if is_below(self.level, self.demand.level):
+            found["level"] = f"level {self.demand.level} is not reached, but {self.level or 'none'}"
+        if self.demand.complete and not self.complete:
+            found[COMPLETE] = f"sessions are not complete: {self.population.ends}"
+        return found
 
     @property
     def simulated(self) -> bool:
@@ -255,9 +344,9 @@ class Verdict:
         log, witnesses, time) takes no part, but caps the level. Simulated evidence is none at best; below L4
         the best is a warning.
         """
-        floor = (
-            Tier.NONE if self.simulated else Tier.AFFIRMING if self.level in ("L4", "L5") else Tier.WARNING
-        )
+        floor = Tier.AFFIRMING if self.level in _APPRAISED else Tier.WARNING
+        if self.simulated or self.unmet:
+            floor = Tier.NONE
         return worst_of([worst_of(tiers_that_count(self.checks)), floor])
 
     @property
@@ -275,23 +364,37 @@ class Verdict:
     @property
     def exit_code(self) -> int:
         """The exit code of ``affiant verify``."""
-        return exit_code_of(self.tier, simulated=self.simulated)
+        return exit_code_of(self.tier, simulated=self.simulated, short=self.short)
 
-    def level_state(self, level: str) -> State:
+    @property
+    def short(self) -> bool:
+        """Whether it cannot be judged, or falls short of the reader's demand."""
+        return self.outcome is Outcome.UNJUDGED or bool(self.unmet)
+
+    def level_state(self, level: str) -> LevelState:
         """Refused if one check of the level was; else not made if one could not be; else held if one held
-        (checks that were not asked take no part); else not asked."""
+        (checks that were not asked take no part); else not asked. L1 that holds: open or lost if a session is."""
         states = {check.state for check in self.checks if check.level == level}
-        for state in (State.REFUSED, State.NOT_MADE, State.HELD, State.NOT_ASKED):
-            if state in states:
-                return state
-        return State.NOT_MADE
+        order = (State.REFUSED, State.NOT_MADE, State.HELD, State.NOT_ASKED)
+        state = next((state for state in order if state in states), State.NOT_MADE)
+        if level == "L1" and state is State.HELD and (self.population.open or self.population.lost):
+            return LevelState.OPEN if self.population.open else LevelState.LOST
+        return LevelState(state.value)
+
+    def level_meaning(self, level: str) -> str:
+        """What a level says of this bundle: L1 how sessions ended, L4 on what platform."""
+        if level == "L1" and self.level_state(level) in (LevelState.OPEN, LevelState.LOST):
+            return f"what is here is whole; sessions without a signed end: {self.population.ends}"
+        if level == "L4":
+            return f"{LEVELS[level]}; platform: {_SHOWN.get(self.platform, self.platform)}"
+        return LEVELS[level]
 
     @property
     def level(self) -> str | None:
         """The highest level that held together with all below it."""
         reached = None
         for level in LEVELS:
-            if self.level_state(level) is not State.HELD:
+            if self.level_state(level) not in _REACHED:
                 break
             reached = level
         return reached
@@ -321,12 +424,19 @@ class Verdict:
             "trust": self.trust,
             "tool": {"name": "affiant", "build": self.build},
             "time": None if self.time is None else self.time.to_json(),
+            "outcome": str(self.outcome),
+            "platform_class": str(self.platform),
             "tier": str(self.tier),
             "simulated": self.simulated,
             "evidence_class": self.evidence_class,
             "level": self.level,
             "levels": {level: str(self.level_state(level)) for level in LEVELS},
             "exit_code": self.exit_code,
+            "demand": {
+                "level": self.demand.level,
+                "complete": self.demand.complete,
+                "unmet": list(self.unmet),
+            },
             "requirements_off": sorted(check.code for check in self.checks if not check.required),
             "not_made": sorted(check.code for check in self.checks if check.state is State.NOT_MADE),
             "not_asked": sorted(check.code for check in self.checks if check.state is State.NOT_ASKED),

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from affiant.attestation.verdict.outcome import LEVELS, Outcome, Platform, worst_outcome
 from affiant.attestation.verdict.verdict import (
-    LEVELS,
     Check,
     Population,
+    State,
     Tier,
     Verdict,
     exit_code_of,
@@ -52,6 +53,31 @@ class CombinedVerdict:
         return worst_of([*(tiers or [Tier.NONE]), *tiers_that_count(self.across)])
 
     @property
+    def outcome(self) -> Outcome:
+        """The worst; what bundles say of each other can be refused, or not made, too."""
+        states = {check.state for check in self.across if check.required}
+        found = [each.verdict.outcome for each in self.judged]
+        found += [Outcome.IN_PART] if State.NOT_MADE in states else []
+        found += [Outcome.REJECTED] if State.REFUSED in {check.state for check in self.across} else []
+        return worst_outcome(found)
+
+    @property
+    def platform(self) -> Platform:
+        """The worst class of all."""
+        return max(
+            (each.verdict.platform for each in self.judged), key=tuple(Platform).index, default=Platform.NONE
+        )
+
+    @property
+    def unmet(self) -> Mapping[str, str]:
+        """What of the reader's demand a bundle does not reach; the first that does not."""
+        found: dict[str, str] = {}
+        for each in self.judged:
+            for name, text in each.verdict.unmet.items():
+                found.setdefault(name, text)
+        return found
+
+    @property
     def simulated(self) -> bool:
         """Whether the evidence of any bundle is not of genuine hardware."""
         return any(each.verdict.simulated for each in self.judged)
@@ -65,7 +91,12 @@ class CombinedVerdict:
     @property
     def exit_code(self) -> int:
         """The exit code of ``affiant verify``."""
-        return exit_code_of(self.tier, simulated=self.simulated)
+        return exit_code_of(self.tier, simulated=self.simulated, short=self.short)
+
+    @property
+    def short(self) -> bool:
+        """Whether any bundle cannot be judged, or falls short of the reader's demand."""
+        return any(each.verdict.short for each in self.judged)
 
     @property
     def unwitnessed(self) -> Judged | None:
@@ -80,6 +111,8 @@ class CombinedVerdict:
             "at": self.at,
             "trust": self.trust,
             "tool": {"name": "affiant", "build": self.build},
+            "outcome": str(self.outcome),
+            "platform_class": str(self.platform),
             "tier": str(self.tier),
             "simulated": self.simulated,
             "level": self.level,

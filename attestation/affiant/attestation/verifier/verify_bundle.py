@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final
 from affiant.attestation.bundle.bundle import Bundle, parse_bundle
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.verdict.accepted_values import TrustFile
+from affiant.attestation.verdict.outcome import NO_DEMAND, Demand
 from affiant.attestation.verdict.timeline import timeline_of
 from affiant.attestation.verdict.verdict import Check, Finding, State, Verdict
 from affiant.attestation.verifier.case.actors_met import people_of
 from affiant.attestation.verifier.case.case import Case, Newer
-from affiant.attestation.verifier.case.question import Question
+from affiant.attestation.verifier.case.question import Question, demand_known
 from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 from affiant.attestation.verifier.case.unwitnessed import unwitnessed_of
 from affiant.attestation.verifier.check_rows import (
@@ -37,6 +38,7 @@ from affiant.attestation.verifier.checks import (
     evidence_checks,
     log_checks,
     model_checks,
+    object_checks,
     policy_checks,
     receipt_checks,
     session_checks,
@@ -91,6 +93,7 @@ CHECKS: Final[Sequence[Row]] = (
     Row("session.intents", "L1", session_checks.check_intents),
     Row("session.decisions", "L1", session_checks.check_decisions),
     Row("session.supervisor", "L1", session_checks.check_supervisor),
+    Row("bundle.objects", "L4", object_checks.check_objects),
     Row("key.evidence", "L4", evidence_checks.check_evidence),
     Row("key.bound", "L4", evidence_checks.check_key_bound),
     Row("key.not_after", "L4", evidence_checks.check_expiry),
@@ -148,6 +151,7 @@ def verify_bundle(
     request: bytes | None = None,
     response: bytes | None = None,
     session: str | None = None,
+    demand: Demand = NO_DEMAND,
 ) -> Verdict:
     """Check one bundle: the verdict of :func:`examine_bundle`, asked as :class:`~.case.question.Question` says."""
     question = Question(
@@ -158,6 +162,7 @@ def verify_bundle(
         request=request,
         response=response,
         session=session,
+        demand=demand,
     )
     return examine_bundle(data, question).verdict
 
@@ -186,6 +191,9 @@ def examine_case(
         The verdict, also for a bundle that cannot be read: the error is its first check. And the records and
         appraisals that it rests on. What a check refused or did not make is missing there, or cannot be relied on:
         ``Case.established`` says which held.
+
+    Raises:
+        SessionUnknown: the reader asks for a session of which this bundle, which is authentic, has no record.
     """
     trust = question.trust
     if isinstance(bundle, AffiantError):
@@ -197,6 +205,8 @@ def examine_case(
         checks = [make_check("fmt.bundle", "L0", lambda: Finding(text), trust)]
         case.established.add("fmt.bundle")
     checks += [run_row(row, case, trust) for row in CHECKS]
+    if case is not None and "sig.receipts" in case.established:
+        demand_known(question, {session.id for session in case.sessions} | case.foreign)
     checks += [run_body(row, case, trust) for row in BODIES]
     untold = "a single bundle: what else there was is not asked"
     checks.append(not_asked_check("chain.coverage", None, untold, trust))
@@ -213,6 +223,7 @@ def examine_case(
         people=people_of(case),
         summary=summary_of(case),
         timeline=timeline_of(case.records) if case is not None and "sig.receipts" in case.established else (),
+        demand=question.demanded,
     )
     return Examined(verdict, case)
 

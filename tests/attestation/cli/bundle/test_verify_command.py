@@ -8,9 +8,11 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,6 +20,7 @@ from tests.attestation.period_builder import build
 from tests.attestation.story import NOW, PLATFORM, REQUEST, Story, trust_bytes
 
 from affiant.attestation.cli.bundle.verify_command import verify
+from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.simulated.platform.quote_format import QuoteLayout
 from fault_scenarios.bench import Bench
@@ -303,3 +306,116 @@ def test_a_bundle_with_its_openings_still_sealed_is_named(files: Path) -> None:
     result = run(files, bundle="sealed.json")
     assert result.exit_code == 20
     assert "affiant gateway bundle SESSION --openings KEYFILE" in " ".join(result.output.split())
+
+
+# -- outcome, platform, what is demanded ---------------------------------------------------------------------------
+
+
+def test_a_bundle_without_its_evidence_is_no_genuine_one(files: Path) -> None:
+    bundle = Story().bundle()
+    (files / "bare.json").write_bytes(replace(bundle, evidence={}).to_bytes())
+    genuine, bare = run(files), run(files, bundle="bare.json")
+    assert (genuine.exit_code, bare.exit_code) == (40, 30)
+    assert "outcome          HOLDS IN PART" in genuine.output
+    assert "outcome          CANNOT BE JUDGED" in bare.output
+    assert "platform         SIMULATED" in bare.output
+
+
+@pytest.mark.parametrize("option", ["--json", "--html", "--sarif", "--junit"])
+def test_outcome_and_platform_are_in_every_report(files: Path, option: str) -> None:
+    more = [option] if option == "--json" else [option, str(files / "report")]
+    output = run(files, *more).output
+    text = output if option == "--json" else (files / "report").read_text()
+    assert "holds in part" in text and "simulated" in text.lower()
+    if option == "--json":
+        document = json.loads(text)
+        assert (document["outcome"], document["platform_class"]) == ("holds in part", "simulated")
+    if option == "--sarif":
+        found = json.loads(text)["runs"][0]["properties"]
+        assert (found["outcome"], found["platform_class"]) == ("holds in part", "simulated")
+    if option == "--junit":
+        facts = {each.get("name"): each.get("value") for each in ET.fromstring(text).iter("property")}
+        assert facts == {"outcome": "holds in part", "platform_class": "simulated"}
+
+
+@pytest.mark.parametrize("period", [False, True])
+def test_a_session_that_the_bundle_does_not_have_is_a_usage_error(files: Path, *, period: bool) -> None:
+    story = Story().tell()
+    (files / "one.json").write_bytes(story.bytes())
+    bundle = str(build(files / "period", story)) if period else "one.json"
+    assert run(files, "--session", story.session, bundle=bundle).exit_code == 40
+    found = run(files, "--session", "A" * 22, bundle=bundle)
+    assert found.exit_code == 2
+    assert "no record of this session" in " ".join(found.output.split())
+
+
+def test_a_session_without_its_keyset_cannot_be_judged_alone(files: Path) -> None:
+    story = Story().tell()
+    keyset = sha256_name(story.session_statement.raw)
+    bundle = story.bundle()
+    own = {each.jws for each in story.session_records}
+    receipts = tuple(text for text in bundle.receipts if text.partition("~")[0] not in own)
+    keysets = {name: raw for name, raw in bundle.keysets.items() if name != keyset}
+    (files / "left.json").write_bytes(replace(bundle, receipts=receipts, keysets=keysets).to_bytes())
+    for more in ((), ("--session", story.session)):
+        assert run(files, *more, bundle="left.json").exit_code == 30
+
+
+def cut(story: Story) -> bytes:
+    """Both chains without their tails: neither close nor end, nor the refusal before them."""
+    left = {each.jws for each in (*story.gateway_records[:3], *story.session_records[:2])}
+    bundle = story.bundle()
+    receipts = tuple(text for text in bundle.receipts if text.partition("~")[0] in left)
+    return replace(bundle, receipts=receipts).to_bytes()
+
+
+def test_a_session_whose_tails_are_cut_is_open_and_the_verdict_says_so_first(files: Path) -> None:
+    (files / "cut.json").write_bytes(cut(Story().tell()))
+    result = run(files, "--html", str(files / "report.html"), bundle="cut.json")
+    assert result.exit_code == 40
+    lines = result.output.splitlines()
+    (sessions,) = [line for line in lines if line.startswith("sessions")]
+    assert "1 of 1 open" in sessions
+    (l1,) = [line for line in lines if line.startswith("L1")]
+    assert l1.startswith("L1  open") and "without gap" not in l1
+    page = (files / "report.html").read_text()
+    unproven = page[page.index("What is not proven") : page.index("Who is in it")]
+    assert "1 of 1 open" in unproven
+
+
+@pytest.mark.parametrize(
+    ("require", "whole", "open_one"),
+    [("L2,complete", 40, 30), ("L2", 40, 40), ("complete", 40, 30), ("L3", 30, 30), ("L3,complete", 30, 30)],
+)
+def test_below_what_is_required_it_exits_with_30(
+    files: Path, require: str, whole: int, open_one: int
+) -> None:
+    story = Story().tell()
+    (files / "whole.json").write_bytes(story.bytes())
+    (files / "cut.json").write_bytes(cut(story))
+    assert run(files, "--require", require, bundle="whole.json").exit_code == whole
+    found = run(files, "--require", require, bundle="cut.json")
+    assert found.exit_code == open_one
+    assert ("NOT REACHED" in found.output) == (open_one == 30)
+
+
+def test_what_is_refused_is_refused_whatever_is_required(files: Path) -> None:
+    data = (files / "session.affiant.json").read_bytes()
+    (files / "bad.json").write_bytes(data[:-20])
+    assert run(files, "--require", "L3,complete", bundle="bad.json").exit_code == 20
+
+
+def test_a_trust_file_can_ask_for_complete_sessions(files: Path) -> None:
+    (files / "cut.json").write_bytes(cut(Story().tell()))
+    (files / "trust.json").write_bytes(trust_bytes(sessions="complete"))
+    assert run(files).exit_code == 40
+    found = run(files, "--json", bundle="cut.json")
+    assert found.exit_code == 30
+    assert json.loads(found.output)["demand"] == {"level": None, "complete": True, "unmet": ["complete"]}
+    (files / "trust.json").write_bytes(trust_bytes(sessions="open"))
+    assert run(files).exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["L9", "L3;complete", ""])
+def test_another_requirement_is_a_usage_error(files: Path, text: str) -> None:
+    assert run(files, "--require", text).exit_code == 2

@@ -28,7 +28,7 @@ from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import Note, signed
 from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.attestation.tlog.tree_paths import MemoryNodes, consistency_path, range_hash
-from affiant.attestation.verdict.verdict import State, Tier, Verdict
+from affiant.attestation.verdict.verdict import LevelState, State, Tier, Verdict
 from affiant.attestation.verifier.report.text import render
 
 DAY = timedelta(days=1)
@@ -114,7 +114,7 @@ def test_without_witnesses_a_token_gives_the_not_after_and_L3_is_still_not_made(
     verdict = judged(anchored())
     assert row(verdict, "time.tsa").state is State.HELD
     assert "every record existed by 2026-11-22T12:00:00Z" in row(verdict, "time.tsa").detail
-    assert verdict.level_state("L3") is State.NOT_MADE
+    assert verdict.level_state("L3") is LevelState.NOT_MADE
     assert verdict.to_json()["time"] == {
         "not_before": None,
         "not_after": "2026-11-22T12:00:00Z",
@@ -126,7 +126,7 @@ def test_without_witnesses_a_token_gives_the_not_after_and_L3_is_still_not_made(
 def test_the_earlier_of_witnesses_and_authority_is_the_not_after() -> None:
     for at, by in ((NOW + timedelta(seconds=30), "timestamp authority"), (LATER, "witnesses")):
         verdict = judged(anchored(at=at), witnesses=[{"value": policy()}])
-        assert verdict.level_state("L3") is State.HELD
+        assert verdict.level_state("L3") is LevelState.HELD
         time = verdict.to_json()["time"]
         assert time["by"] == {"not_before": "witnesses", "not_after": by}
         assert time["not_after"] == ("2026-11-21T12:00:30Z" if at < LATER else "2026-11-21T12:01:01Z")
@@ -135,7 +135,7 @@ def test_the_earlier_of_witnesses_and_authority_is_the_not_after() -> None:
 def test_a_trust_file_that_names_no_authority_does_not_ask() -> None:
     verdict = judge(anchored().to_bytes(), changes={"witnesses": [{"value": policy()}]}, at=LATER + DAY)
     assert row(verdict, "time.tsa").state is State.NOT_ASKED
-    assert verdict.level_state("L3") is State.HELD
+    assert verdict.level_state("L3") is LevelState.HELD
     assert verdict.to_json()["time"]["by"]["not_after"] == "witnesses"
 
 

@@ -17,7 +17,7 @@ from affiant.attestation.tlog.note import signed
 from affiant.attestation.tlog.note_signing import LogSigner
 from affiant.attestation.tlog.proof import LogProof, parse_log_proof
 from affiant.attestation.tlog.tree_paths import MemoryNodes, inclusion_path, range_hash
-from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verdict.verdict import Check, LevelState, State, Tier, Verdict
 
 STRANGER = LogSigner("log.example/stranger", Ed25519PrivateKey.from_private_bytes(b"s" * 32))
 
@@ -63,7 +63,7 @@ def test_every_receipt_of_a_true_story_is_in_the_log() -> None:
     verdict = judge(told().bundle().to_bytes())
     assert (row(verdict, "log.inclusion").state, row(verdict, "log.consistency").state) == (State.HELD,) * 2
     assert verdict.level == "L2"
-    assert verdict.level_state("L3") is State.NOT_MADE
+    assert verdict.level_state("L3") is LevelState.NOT_MADE
     assert "12 leaves" in row(verdict, "log.inclusion").detail
 
 

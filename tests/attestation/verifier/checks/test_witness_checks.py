@@ -22,7 +22,7 @@ from affiant.attestation.tlog.note_signing import Cosigner
 from affiant.attestation.tlog.proof import LogProof
 from affiant.attestation.tlog.tree_paths import MemoryNodes, inclusion_path, range_hash
 from affiant.attestation.verdict.trust_file import TrustFileMalformed
-from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verdict.verdict import Check, LevelState, State, Tier, Verdict
 from affiant.attestation.verifier.report.text import render
 
 KEYS = {name: Ed25519PrivateKey.from_private_bytes(name.encode() * 32) for name in "abc"}
@@ -111,7 +111,7 @@ def test_a_cosigned_story_reaches_L3() -> None:
     assert row(verdict, "wit.quorum").state is State.HELD
     assert row(verdict, "wit.quorum").detail == "cosigned by a, b, c"
     assert row(verdict, "time.bracket").state is State.HELD
-    assert verdict.level_state("L3") is State.HELD
+    assert verdict.level_state("L3") is LevelState.HELD
     assert verdict.level == "L4"
     assert verdict.to_json()["time"] == {
         "not_before": "2026-11-21T12:00:01Z",
@@ -274,7 +274,7 @@ def test_a_quorum_that_needs_the_operators_own_witness_is_a_warning(quorum: str)
     assert found.state is State.HELD and found.tier is Tier.WARNING
     assert found.detail.startswith("witness: self. ") and "not a determined operator" in found.detail
     assert row(verdict, "time.bracket").tier is Tier.WARNING
-    assert verdict.level_state("L3") is State.HELD
+    assert verdict.level_state("L3") is LevelState.HELD
 
 
 @pytest.mark.parametrize("quorum", ["1 self b", "2 self b c", "any self c"])

@@ -16,6 +16,8 @@ from affiant.attestation.bundle.period.progress import period_progress
 from affiant.attestation.cli.options.timestamp_option import timestamp, timestamp_if_given
 from affiant.attestation.cli.options.trust_option import read_trust_file, trust_option
 from affiant.attestation.release.manifest import build_name
+from affiant.attestation.verdict.errors import SessionUnknown
+from affiant.attestation.verdict.outcome import NO_DEMAND, Demand
 from affiant.attestation.verifier.case.question import Comparison, Question
 from affiant.attestation.verifier.files.bundle_files import (
     BUNDLE_ENDINGS,
@@ -27,7 +29,7 @@ from affiant.attestation.verifier.report.text import render
 from affiant.attestation.verifier.report.timeline_csv import MAX_ROWS
 from affiant.attestation.verifier.report.timeline_names import MAX_MOMENTS
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
-from affiant.command_line import print_json, usage_error
+from affiant.command_line import print_json, printable, usage_error
 
 if TYPE_CHECKING:
     from affiant.attestation.signatures.profiles.private_keys import SigningKey
@@ -42,6 +44,15 @@ _MAX_BUNDLES: Final = 10_000
 """A verdict of each is kept until the end."""
 _PROCESSES: Final = 2
 """That verify the receipts of a period bundle; each takes some 100 MiB."""
+
+
+def _demand(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Demand:
+    try:
+        return NO_DEMAND if value is None else Demand.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(
+            "not a level (L0 to L5), complete, or both with a comma: L3,complete"
+        ) from error
 
 
 @click.command()
@@ -71,6 +82,13 @@ _PROCESSES: Final = 2
 @click.option("--request", "request_path", type=_FILE, help="A request body to compare with the receipts.")
 @click.option("--response", "response_path", type=_FILE, help="A response body to compare with the receipts.")
 @click.option("--session", help="Judge this session alone.")
+@click.option(
+    "--require",
+    "demand",
+    callback=_demand,
+    metavar="L3,complete",
+    help="Exit with 30 below this level (L0 to L5), or if a session has no signed end (complete).",
+)
 @click.option(
     "--from",
     "since",
@@ -118,6 +136,7 @@ def verify(
     request_path: Path | None,
     response_path: Path | None,
     session: str | None,
+    demand: Demand,
     since: datetime | None,
     until: datetime | None,
     as_json: bool,
@@ -139,14 +158,15 @@ def verify(
     Reports and the signed verdict are written whatever the verdict is, and replace what was there, but nothing that is
     read. `affiant verdict check` reads a signed verdict again.
 
-    Exit codes: 0 affirming, 10 warning, 20 contraindicated, 30 none, 40 simulated, 2 usage, 1 the verdict could not be
-    written.
+    Exit codes: 0 affirming, 10 warning, 20 contraindicated, 30 none (it cannot be judged, or falls short of --require),
+    40 simulated, 2 usage, 1 the verdict could not be written.
 
     \b
     Examples:
       affiant verify session.affiant.json --trust trust.json
       affiant verify session.affiant.json --trust trust.json --at 2026-11-21T12:00:00Z --json
       affiant verify session.affiant.json --trust trust.json --response answer.json
+      affiant verify session.affiant.json --trust trust.json --require L3,complete
       affiant verify session.affiant.json --trust trust.json --html report.html --junit checks.xml
       affiant verify november.affiant.zip --trust trust.json --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z
       affiant verify session.affiant.json --trust trust.json --now --collateral collateral/
@@ -175,6 +195,7 @@ def verify(
         request=None if request_path is None else request_path.read_bytes(),
         response=None if response_path is None else response_path.read_bytes(),
         session=session,
+        demand=demand,
         since=since,
         until=until,
         processes=min(_PROCESSES, len(os.sched_getaffinity(0))),
@@ -235,7 +256,10 @@ def _found(given: Sequence[Path]) -> Sequence[Path]:
 
 def _verify_one(file: Path, question: Question, reports: Reports, *, as_json: bool) -> int:
     """The exit code."""
-    verdict = examine_file(file, question).verdict
+    try:
+        verdict = examine_file(file, question).verdict
+    except SessionUnknown as error:
+        raise click.UsageError(f"--session: {printable(str(error))} [{error.code}]") from error
     reports.write(verdict, bundle=file.name)
     if as_json:
         print_json(verdict.to_json())

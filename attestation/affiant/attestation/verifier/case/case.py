@@ -156,6 +156,8 @@ class Case:
     """Link of an attestation result and key of the gateway that signed it -> its text, and what it says, verified."""
     configs: dict[str, GatewayConfig] = field(default_factory=dict)
     """``sha256:`` name of a gateway's configuration -> what it says."""
+    profiles: frozenset[str] | None = None
+    """Digests of the profiles whose normal form the bundle holds, once they were asked for."""
     along_log: bool = False
     """A period bundle: each record is held against its leaf as the log is walked, and ``log.inclusion`` says so."""
     unlogged: frozenset[str] = frozenset()

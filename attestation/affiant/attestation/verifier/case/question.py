@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from affiant.attestation.verdict.accepted_values import TrustFile
+from affiant.attestation.verdict.errors import SessionUnknown
+from affiant.attestation.verdict.outcome import COMPLETE, NO_DEMAND, Demand
 from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 
 if TYPE_CHECKING:
     from affiant.attestation.tdx.quote.quote import TDQuote
     from affiant.attestation.tdx.tcb.collateral import Collateral
 
-__all__ = ["Comparison", "Progress", "Question", "told"]
+__all__ = ["Comparison", "Progress", "Question", "demand_known", "told"]
 
 Progress = Callable[[str, int, int], None]
 """What is being done, how much of it is done, and how much there is."""
@@ -46,6 +48,7 @@ class Question:
         compared: what changed since is asked as well; None: it is not.
         request, response: bodies to hold against the receipts; None: not asked.
         session: judge this session alone.
+        demand: the level that must be reached, and whether sessions must be complete; the trust file may ask for that.
         seen: the time until which cosignatures count, where a verifier looks back from later than ``at``; None: ``at``.
         since, until: of a period bundle, the auditor's own range, from and to before; None for both: coverage is not
             made.
@@ -63,6 +66,7 @@ class Question:
     request: bytes | None = None
     response: bytes | None = None
     session: str | None = None
+    demand: Demand = NO_DEMAND
     seen: datetime | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -70,6 +74,11 @@ class Question:
     timeline: int = 0
     held_against: bool = False
     progress: Progress = lambda *_: None
+
+    @property
+    def demanded(self) -> Demand:
+        """What the reader and the trust file demand."""
+        return replace(self.demand, complete=self.demand.complete or self.trust.sessions == COMPLETE)
 
     @property
     def time(self) -> str:
@@ -80,3 +89,13 @@ class Question:
 def told(time: datetime) -> str:
     """RFC 3339, UTC."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def demand_known(question: Question, sessions: Collection[str]) -> None:
+    """Refuse a question about a session that is none of ``sessions``.
+
+    Raises:
+        SessionUnknown: as named.
+    """
+    if question.session is not None and question.session not in sessions:
+        raise SessionUnknown("the bundle has no record of this session", found=repr(question.session[:40]))

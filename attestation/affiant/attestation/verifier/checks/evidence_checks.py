@@ -48,6 +48,7 @@ __all__ = [
     "check_peer_bound",
     "check_results",
     "collateral_of",
+    "result_named",
 ]
 
 
@@ -452,7 +453,7 @@ def _others(record: VerifiedReceipt) -> set[str]:
     return set(results) - {"ses"}
 
 
-def _result(case: Case, gateway: Party, link: str) -> tuple[str, VerifiedEAR]:
+def result_named(case: Case, gateway: Party, link: str) -> tuple[str, VerifiedEAR]:
     """The result that ``link`` names: its text, and what it says; verified once for all records that rest on it."""
     name = (link, gateway.statement.receipt_kid)
     known = case.results.get(name)
@@ -467,7 +468,7 @@ def _result(case: Case, gateway: Party, link: str) -> tuple[str, VerifiedEAR]:
 def _check_result(
     case: Case, session: Session, gateway: Party, record: VerifiedReceipt, named: dict[str, object]
 ) -> None:
-    raw, result = _result(case, gateway, str(named["ear"]))
+    raw, result = result_named(case, gateway, str(named["ear"]))
     quoted = evidence_of(session, record)
     assert quoted is not None, "peer.bound holds"
     appraised = _appraised_then(case, quoted)

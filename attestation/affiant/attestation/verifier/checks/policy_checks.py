@@ -27,6 +27,7 @@ __all__ = [
     "check_private",
     "check_rootfs",
     "profile_digest_of",
+    "profiles_in",
 ]
 
 _DOMAIN: Final = b"affiant.policy/1\n"
@@ -122,10 +123,16 @@ def check_policy_bound(case: Case) -> Finding:
 
 
 def _profiles_here(case: Case) -> None:
-    here = {profile_digest_of(raw) for raw in case.bundle.policies.values()}
     for session in case.sessions:
-        if not {epoch.profile_digest for epoch in epochs_of(session)} <= here:
+        if not {epoch.profile_digest for epoch in epochs_of(session)} <= profiles_in(case):
             raise NotMade("the bundle does not carry the profile's normal form, of every epoch")
+
+
+def profiles_in(case: Case) -> frozenset[str]:
+    """Digests of the normal forms that the bundle holds: of whatever lies among its policies."""
+    if case.profiles is None:
+        case.profiles = frozenset(profile_digest_of(raw) for raw in case.bundle.policies.values())
+    return case.profiles
 
 
 def profile_digest_of(normal_form: bytes) -> str:

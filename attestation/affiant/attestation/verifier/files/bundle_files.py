@@ -13,6 +13,7 @@ from typing import Final
 
 from affiant.attestation.bundle.bundle import MAX_BUNDLE
 from affiant.attestation.bundle.period.archive_reader import is_archive
+from affiant.attestation.verdict.errors import SessionUnknown
 from affiant.attestation.verifier.case.question import Question
 from affiant.attestation.verifier.judged_now import examine_now
 from affiant.attestation.verifier.verify_bundle import Examined, examine_bundle, examine_case
@@ -67,11 +68,17 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def examine_file(path: Path, question: Question) -> Examined:
-    """Judge the bundle in one file; a file that cannot be read is refused as a bundle that cannot be."""
+    """Judge the bundle in one file; a file that cannot be read is refused as a bundle that cannot be.
+
+    Raises:
+        SessionUnknown: the reader asks for a session of which the bundle has no record.
+    """
     try:
         if is_period(path):
             return _examine_period(path, question)
         data = read_bundle(path)
+    except SessionUnknown:
+        raise
     except AffiantError as error:
         return examine_case(error, question, name="not read")
     return (examine_bundle if question.compared is None else examine_now)(data, question)

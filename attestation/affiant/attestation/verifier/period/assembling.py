@@ -66,6 +66,7 @@ def assembled(run: Run, *, name: str) -> Verdict:
         people=_people(run, first),
         summary=first.counting.summary() if first is not None and run.holds("sig.receipts") else Summary(),
         timeline=run.moments,
+        demand=run.asked.demanded,
     )
 
 

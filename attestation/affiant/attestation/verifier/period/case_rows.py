@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from affiant.attestation.verdict.verdict import Check, State, Tier
-from affiant.attestation.verifier.check_rows import not_asked_check, refused_check
+from affiant.attestation.verifier.check_rows import not_asked_check, not_made_check, refused_check
 from affiant.attestation.verifier.comparing import instant_of
 from affiant.attestation.verifier.period import judging
 from affiant.attestation.verifier.period.changed_quotes import ChangedQuotes
@@ -131,6 +131,9 @@ def make_case_rows(run: Run) -> None:
     for row in case_rows(with_session=True):
         required = run.requires(row.code)
         run.checks[row.code] = run.cases.tally(row).to_check(required=required, nothing=nothing)
+    if run.asked.session is not None and run.first is not None and not run.first.judged:
+        lacking = "the keyset of the session that was asked for is not here"
+        run.checks["bundle.objects"] = not_made_check("bundle.objects", "L4", lacking, trust)
     found = None if run.first is None else run.first.exceptions.get("peer.bound")
     if found is not None:
         run.checks["peer.bound"] = refused_check("peer.bound", "L4", Many(found), trust)

@@ -28,7 +28,7 @@ from affiant.attestation.tlog.errors import EntryMalformed, TileMalformed
 from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.timeline import ordered
 from affiant.attestation.verdict.verdict import Verdict
-from affiant.attestation.verifier.case.question import Progress, Question
+from affiant.attestation.verifier.case.question import Progress, Question, demand_known
 from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 from affiant.attestation.verifier.check_rows import verifier_fault
 from affiant.attestation.verifier.period import judging
@@ -106,6 +106,8 @@ def examine_with(path: Path, asked: Question, verify: Callable[[Run], None]) -> 
     with bundle, Spill() as spill:
         run = Run(asked, bundle, spill)
         _make_checks(run, verify)
+        if run.holds("sig.receipts"):
+            demand_known(run.asked, run.sessions)
         return Examined(assembled(run, name=bundle.archive.digest()), trace=traced(run))
 
 

@@ -21,7 +21,7 @@ _WHOLE: Final = ("fmt.", "sig.", "chain.", "log.", "wit.", "time.")
 _GATEWAY_ALONE: Final = frozenset(
     (
         *("kinds.judged", "key.evidence", "key.bound", "key.not_after", "conf.bound", "tee.appraisal"),
-        *("tee.class", "conf.accepted", "erasure.authority", "hold.respected"),
+        *("tee.class", "conf.accepted", "erasure.authority", "hold.respected", "bundle.objects"),
     )
 )
 """What is judged of a gateway without a session."""

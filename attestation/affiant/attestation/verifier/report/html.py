@@ -18,9 +18,11 @@ from markupsafe import Markup
 
 from affiant.attestation.verdict.actors import counted
 from affiant.attestation.verdict.opening import open_points, sentences
+from affiant.attestation.verdict.outcome import LEVELS
 from affiant.attestation.verdict.timeline import Moment
-from affiant.attestation.verdict.verdict import LEVELS, MAX_EXCEPTIONS, State, Tier, Verdict
+from affiant.attestation.verdict.verdict import MAX_EXCEPTIONS, LevelState, State, Verdict
 from affiant.attestation.verifier.combined import CombinedVerdict
+from affiant.attestation.verifier.report.banner import Banner, banner_of
 from affiant.attestation.verifier.report.text_changed import (
     advisories_text,
     counted_text,
@@ -45,20 +47,15 @@ class _Mark(NamedTuple):
     look: str
 
 
-_MARKS: Final = {
+_MARKS: Final[Mapping[State | LevelState, _Mark]] = {
     State.HELD: _Mark("held", "good"),
     State.REFUSED: _Mark("REFUSED", "bad"),
     State.NOT_MADE: _Mark("not made", "warn"),
     State.NOT_ASKED: _Mark("not asked", "dim"),
+    LevelState.OPEN: _Mark("open", "warn"),
+    LevelState.LOST: _Mark("lost", "warn"),
 }
-
-
-class _Outcome(NamedTuple):
-    """What a verdict comes to: one word, the class of the banner, one sentence."""
-
-    title: str
-    look: str
-    sentence: str
+"""Members with one value are one key: the states of a check are states of a level too."""
 
 
 def render_html(verdict: Verdict) -> str:
@@ -66,14 +63,14 @@ def render_html(verdict: Verdict) -> str:
     told = len(verdict.timeline)
     # Of a period bundle only the first records are told.
     untold = max(0, verdict.population.receipts - told) if told else 0
-    return _page("one.html.j2", _outcome(verdict), {"view": _view(verdict, untold=untold)})
+    return _page("one.html.j2", banner_of(verdict), {"view": _view(verdict, untold=untold)})
 
 
 def render_html_several(verdict: CombinedVerdict) -> str:
     """The page of several: what holds for all, a table of contents, then each verdict. Its links lead nowhere else."""
     views: Mapping[str, object] = {
         "verdict": verdict,
-        "outcome": _outcome(verdict),
+        "banner": banner_of(verdict),
         "facts": [(name.capitalize(), value) for name, value in head_of_several(verdict)],
         "judged": [
             {
@@ -84,13 +81,13 @@ def render_html_several(verdict: CombinedVerdict) -> str:
             for each in verdict.judged
         ],
     }
-    return _page("several.html.j2", _outcome(verdict), views)
+    return _page("several.html.j2", banner_of(verdict), views)
 
 
-def _page(template: str, outcome: _Outcome, views: Mapping[str, object]) -> str:
+def _page(template: str, banner: Banner, views: Mapping[str, object]) -> str:
     style = "\n" + (_TEMPLATES / "style.css").read_text("utf-8")
     body = _environment().get_template(template).render(views)
-    return whole_page(f"affiant: {outcome.title}", style=style, body=body)
+    return whole_page(f"affiant: {banner.title}", style=style, body=body)
 
 
 @cache
@@ -117,7 +114,7 @@ def _view(verdict: Verdict, *, untold: int) -> Mapping[str, Any]:
     exceptions = list(verdict.exceptions())
     return {
         "verdict": verdict,
-        "outcome": _outcome(verdict),
+        "banner": banner_of(verdict),
         "facts": list(_facts(verdict)),
         "exceptions": exceptions[:MAX_EXCEPTIONS],
         "more_exceptions": max(0, len(exceptions) - MAX_EXCEPTIONS),
@@ -141,28 +138,3 @@ def _facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "Verifier build", verdict.build
     yield "Your trust file", verdict.trust
     yield "Requirements switched off", off or "none"
-
-
-def _outcome(verdict: Verdict | CombinedVerdict) -> _Outcome:
-    if verdict.tier is Tier.CONTRAINDICATED:
-        return _Outcome("refused", "bad", "At least one check was refused. Do not rely on these receipts.")
-    if verdict.simulated:
-        return _Outcome(
-            "SIMULATED",
-            "sim",
-            "Everything that could be checked holds, on a simulated platform. Nothing here is evidence of hardware. "
-            "The interpreter and third-party packages were not measured.",
-        )
-    match verdict.tier:
-        case Tier.AFFIRMING:
-            return _Outcome(
-                "affirming", "good", "Every required check was made and holds, on genuine hardware."
-            )
-        case Tier.WARNING:
-            return _Outcome(
-                "warning", "warn", "Nothing was refused, but something that you require was not affirmed."
-            )
-        case _:
-            return _Outcome(
-                "none", "warn", "Something that you require could not be checked. This affirms nothing."
-            )

@@ -74,6 +74,9 @@ def _summary(verdict: Verdict | CombinedVerdict) -> Mapping[str, object]:
     return {
         "trust": verdict.trust,
         "at": verdict.at,
+        "outcome": str(verdict.outcome),
+        "platform_class": str(verdict.platform),
+        "unmet": list(verdict.unmet.values()),
         "tier": str(verdict.tier),
         "level": verdict.level or "",
         "simulated": verdict.simulated,
@@ -113,7 +116,7 @@ def render_junit(verdict: Verdict) -> str:
     A verdict that does not affirm although nothing was refused is one failure more, so that no CI takes it for a pass.
     """
     cases = [*_cases(verdict.checks), _conclusion(verdict)]
-    return "\n".join((_XML, *_suite("affiant verify", verdict.at, cases), ""))
+    return "\n".join((_XML, *_suite("affiant verify", verdict, cases, at=verdict.at), ""))
 
 
 def render_junit_several(verdict: CombinedVerdict) -> str:
@@ -121,18 +124,23 @@ def render_junit_several(verdict: CombinedVerdict) -> str:
     suites: list[str] = []
     for each in verdict.judged:
         cases = [*_cases(each.verdict.checks), _conclusion(each.verdict)]
-        suites += _suite(f"affiant verify {each.file}", verdict.at, cases)
-    suites += _suite("affiant verify: across", verdict.at, [*_cases(verdict.across), _conclusion(verdict)])
+        suites += _suite(f"affiant verify {each.file}", each.verdict, cases, at=verdict.at)
+    last = [*_cases(verdict.across), _conclusion(verdict)]
+    suites += _suite("affiant verify: across", verdict, last, at=verdict.at)
     return "\n".join((_XML, "<testsuites>", *suites, "</testsuites>", ""))
 
 
-def _suite(name: str, at: str, cases: Sequence[str]) -> Iterator[str]:
+def _suite(name: str, verdict: Verdict | CombinedVerdict, cases: Sequence[str], *, at: str) -> Iterator[str]:
     failures = sum("<failure" in case for case in cases)
     skipped = sum("<skipped" in case for case in cases)
     yield (
         f'<testsuite name={_attribute(name)} tests="{len(cases)}" failures="{failures}" skipped="{skipped}" '
         f'errors="0" timestamp={quoteattr(at.removesuffix("Z"))}>'
     )
+    yield "<properties>"
+    for fact, value in {"outcome": verdict.outcome, "platform_class": verdict.platform}.items():
+        yield f'<property name="{fact}" value={_attribute(value)}/>'
+    yield "</properties>"
     yield from cases
     yield "</testsuite>"
 
@@ -149,8 +157,9 @@ def _cases(checks: Sequence[Check]) -> Iterator[str]:
 
 
 def _conclusion(verdict: Verdict | CombinedVerdict) -> str:
-    summary = f"tier {verdict.tier}, level {verdict.level or 'none'}, exit code {verdict.exit_code}"
-    summary = f"SIMULATED: {summary}" if verdict.simulated else summary
+    summary = f"{verdict.outcome}, tier {verdict.tier}, level {verdict.level or 'none'}"
+    summary = "; ".join((f"{summary}, exit code {verdict.exit_code}", *verdict.unmet.values()))
+    summary = f"SIMULATED: {summary}" if verdict.simulated else f"{summary}, platform {verdict.platform}"
     inner = "" if verdict.exit_code == 0 else f'<failure type="verdict" message={_attribute(summary)}/>'
     said = f"<system-out>{escape(summary)}</system-out>"
     return f'<testcase classname="verdict" name="affirming">{inner}{said}</testcase>'

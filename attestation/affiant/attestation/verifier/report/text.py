@@ -13,7 +13,9 @@ from typing import Final
 from affiant.attestation.verdict.actors import Named, counted
 from affiant.attestation.verdict.lines import quoted, wrapped
 from affiant.attestation.verdict.opening import open_points, sentences
-from affiant.attestation.verdict.verdict import LEVELS, Check, Population, State, Verdict
+from affiant.attestation.verdict.outcome import LEVELS
+from affiant.attestation.verdict.verdict import Check, LevelState, Population, State, Verdict
+from affiant.attestation.verifier.report.banner import banner_rows, is_verified
 from affiant.attestation.verifier.report.text_changed import changed_lines
 from affiant.command_line import printable
 
@@ -25,6 +27,7 @@ _MARKS: Final = {
     State.NOT_MADE: "not made",
     State.NOT_ASKED: "not asked",
 }
+_LEVELS: Final = {state: str(state) for state in LevelState} | {LevelState.REFUSED: "REFUSED"}
 _MAX_SHOWN: Final = 20
 """Exceptions that the table names."""
 _MAX_PEOPLE: Final = 10
@@ -71,10 +74,12 @@ def _codes(checks: Sequence[Check], state: State) -> str:
 
 
 def head_lines(verdict: Verdict) -> Iterator[str]:
-    """What stands first in every verdict: which bundle, judged when, by whom and for whom; what was left out."""
+    """What stands first in every verdict: which bundle, what it comes to, judged when, by whom and for whom; what was
+    left out."""
     off = ", ".join(check.code for check in verdict.checks if not check.required)
     rows = (
         ("bundle", verdict.bundle),
+        *banner_rows(verdict),
         ("judged at", verdict.at),
         ("time", verdict.whose_time),
         ("verifier", verdict.build),
@@ -149,8 +154,10 @@ def _exceptions(verdict: Verdict) -> Iterator[str]:
 
 
 def _levels(verdict: Verdict) -> Iterator[str]:
-    for level, meaning in LEVELS.items():
-        yield f"{level}  {_MARKS[verdict.level_state(level)]:<10}{meaning}"
+    for level in LEVELS:
+        yield from wrapped(
+            f"{level}  {_LEVELS[verdict.level_state(level)]:<10}", verdict.level_meaning(level)
+        )
 
 
 def table_lines(checks: Sequence[Check]) -> Iterator[str]:
@@ -167,16 +174,15 @@ def table_lines(checks: Sequence[Check]) -> Iterator[str]:
 
 
 def _end(verdict: Verdict) -> Iterator[str]:
-    level = verdict.level or "none reached"
+    reached = f"{verdict.outcome}, tier {verdict.tier}, level {verdict.level or 'none reached'}"
     yield from _LIMITS
     refused = next((check for check in verdict.checks if check.state is State.REFUSED), None)
     if refused is not None:
         yield from wrapped("REFUSED  ", f"{refused.reason}: {refused.detail}")
     if verdict.simulated:
         yield "The interpreter and third-party packages were not measured."
-        yield f"SIMULATED  tier {verdict.tier}, level {level}: nothing here is evidence of hardware"
-    elif verdict.level in ("L4", "L5"):
-        yield f"VERIFIED  tier {verdict.tier}, level {level}"
+        yield f"SIMULATED  {reached}: nothing here is evidence of hardware"
+    elif is_verified(verdict):
+        yield f"VERIFIED  {reached}"
     else:
-        evidence = "hardware (claimed)" if verdict.evidence_class == "hardware" else "no evidence appraised"
-        yield f"tier {verdict.tier}, level {level}, {evidence}"
+        yield f"{reached}, {verdict.platform}"

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from affiant.attestation.verdict.lines import quoted, wrapped
-from affiant.attestation.verdict.verdict import State, Tier
+from affiant.attestation.verdict.verdict import State
 from affiant.attestation.verifier.combined import CombinedVerdict, Judged
+from affiant.attestation.verifier.report.banner import banner_rows, is_verified
 from affiant.attestation.verifier.report.text import population_lines, render, table_lines
 
 __all__ = ["head_of_several", "render_several"]
@@ -46,6 +47,7 @@ def head_of_several(verdict: CombinedVerdict) -> tuple[tuple[str, str], ...]:
     not_asked = {check.code for check in rows if check.state is State.NOT_ASKED}
     return (
         ("bundles", str(len(verdict.judged))),
+        *banner_rows(verdict),
         ("judged at", verdict.at),
         ("verifier", verdict.build),
         ("trust file", verdict.trust),
@@ -68,8 +70,8 @@ def _unwitnessed(verdict: CombinedVerdict) -> str:
 
 def _one_line(number: int, judged: Judged) -> Iterator[str]:
     verdict = judged.verdict
-    word = "SIMULATED" if verdict.exit_code == 40 else str(verdict.tier)
-    head = f"{number:>4}  {word:<17}{verdict.level or '-':<4}"
+    platform = verdict.platform.upper() if verdict.simulated else verdict.platform
+    head = f"{number:>4}  {verdict.outcome:<17}{platform:<20}{verdict.level or '-':<4}"
     yield from wrapped(head, quoted(judged.file, limit=_MAX_NAME))
     refused = next((check for check in verdict.checks if check.state is State.REFUSED), None)
     if refused is not None:
@@ -81,10 +83,10 @@ def _end(verdict: CombinedVerdict) -> Iterator[str]:
     for check in verdict.across:
         if check.state is State.REFUSED:
             yield from wrapped("REFUSED  ", f"{check.reason}: {check.detail}")
-    reached = f"{len(verdict.judged)} bundles: tier {verdict.tier}, lowest level {level}"
+    reached = f"{len(verdict.judged)} bundles: {verdict.outcome}, tier {verdict.tier}, lowest level {level}"
     if verdict.simulated:
         yield f"SIMULATED  {reached}: no evidence of hardware"
-    elif verdict.level in ("L4", "L5") and verdict.tier is not Tier.CONTRAINDICATED:
+    elif is_verified(verdict):
         yield f"VERIFIED  {reached}"
     else:
         yield reached

@@ -6,7 +6,7 @@ says *not made* when that is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -120,6 +120,12 @@ class Run:
         if self.first is None:
             raise NotMade("the receipts could not be read")
         return self.first
+
+    @property
+    def sessions(self) -> Collection[str]:
+        """Ids of all sessions that have a keyset or a record here."""
+        assert self.signers is not None
+        return {*self.signers.sessions, *(set() if self.first is None else self.first.foreign)}
 
     @property
     def chains(self) -> int:

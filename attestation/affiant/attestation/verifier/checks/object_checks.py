@@ -1,0 +1,132 @@
+"""Whether a bundle holds what its records and documents name by digest: without that, nothing else can be judged.
+
+A bundle of which objects were taken away, or exchanged for others, contradicts nothing: every row that needs them is
+*not made*. This row says so in one place. It asks about signers that are judged; of the sessions beside them a bundle
+holds the gateway's records alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.records.receipt import VerifiedReceipt
+from affiant.attestation.verdict.errors import NotMade
+from affiant.attestation.verdict.verdict import Finding
+from affiant.attestation.verifier.case.case import Case
+from affiant.attestation.verifier.checks.evidence_checks import result_named
+from affiant.attestation.verifier.checks.policy_checks import profiles_in
+from affiant.errors import AffiantError
+
+__all__ = ["check_objects"]
+
+_SHOWN: Final = 4
+
+
+class _Named(NamedTuple):
+    """An object as a record or a document names it. ``what``: of which sort it is."""
+
+    what: str
+    name: str
+
+
+def check_objects(case: Case) -> Finding:
+    """``bundle.objects``: every keyset, evidence, endorsement, attestation result, configuration, profile and
+    approver's signature that records or documents name is here, or was named by a chain that is erased by order."""
+    case.need("sig.receipts")
+    named = dict.fromkeys(_of_signers(case))
+    named |= dict.fromkeys(_of_sessions(case))
+    named |= dict.fromkeys(_of_results(case))
+    lacking = [each for each in named if not _is_here(case, each)]
+    if lacking:
+        shown = ", ".join(f"{each.what} {each.name[:23]}" for each in lacking[:_SHOWN])
+        more = f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
+        raise NotMade(f"not in the bundle, though its records name them: {shown}{more}")
+    return Finding(f"{len(named)} objects that records and documents name, each in the bundle")
+
+
+def _of_signers(case: Case) -> Iterator[_Named]:
+    """What keysets name, and their own records wherever they stand."""
+    for party in case.judged:
+        kept = [record for record in party.records if not _is_pruned(case, record)]
+        if party.records and not kept:
+            continue
+        if party.role == "gateway":
+            yield _Named("gateway's configuration", str(party.statement.policy))
+        else:
+            yield _Named("keyset", str(party.statement.gks))
+        for record in kept:
+            yield _Named("evidence", str(record.member("evd")))
+            if record.member("gks") is not None:
+                yield _Named("keyset", str(record.member("gks")))
+            if record.kind == "boot" and record.member("col") is not None:
+                yield _Named("endorsements", str(record.member("col")))
+
+
+def _is_pruned(case: Case, record: VerifiedReceipt) -> bool:
+    order = case.pruned.get(record.chn)
+    return order is not None and record.seq <= order.seq
+
+
+def _of_sessions(case: Case) -> Iterator[_Named]:
+    for record in _session_records(case):
+        if record.member("agt") is not None:
+            yield _Named("evidence", str(record.member("agt", "evd")))
+            yield _Named("keyset of key", str(record.member("agt", "key")))
+        if record.member("pol") is not None:
+            yield _Named("profile", str(record.member("pol", "dig")))
+        for ear in _results_of(record):
+            yield _Named("attestation result", ear)
+        signature = record.member("apr", "sig")
+        if isinstance(signature, str) and signature.startswith("sha256:"):
+            yield _Named("approver's signature", signature)
+
+
+def _session_records(case: Case) -> Iterator[VerifiedReceipt]:
+    """Of the sessions in focus. Where there is none, the gateway's: of the one that was asked for, or of all."""
+    for session in case.sessions:
+        yield from session.records
+    if not case.sessions:
+        wanted = case.foreign if case.asked.session is None else {case.asked.session}
+        for party in case.gateways:
+            yield from (record for record in party.records if record.member("agt", "ses") in wanted)
+
+
+def _of_results(case: Case) -> Iterator[_Named]:
+    """The endorsements that results rest on; a result that is not its gateway's is refused elsewhere."""
+    gateways = {chn: party for party in case.gateways for chn in party.statement.chn}
+    found = {(ear, record.chn): None for record in _session_records(case) for ear in _results_of(record)}
+    for ear, chn in found:
+        if chn in gateways:
+            with suppress(AffiantError):
+                yield _Named("endorsements", result_named(case, gateways[chn], ear)[1].col)
+
+
+def _results_of(record: VerifiedReceipt) -> list[str]:
+    results = record.member("att")
+    return [str(peer["ear"]) for peer in results.values()] if isinstance(results, dict) else []
+
+
+def _is_here(case: Case, named: _Named) -> bool:
+    bundle = case.bundle
+    match named.what:
+        case "keyset":
+            return any(party.statement.keyset_digest == named.name for party in case.parties)
+        case "keyset of key":
+            return any(party.statement.receipt_kid == named.name for party in case.parties)
+        case "profile":
+            return named.name in profiles_in(case)
+        case "evidence":
+            return _link(named.name) in bundle.evidence
+        case "endorsements":
+            return _link(named.name) in bundle.endorsements
+        case "attestation result":
+            return _link(named.name) in bundle.results
+        case _:
+            return named.name in bundle.policies
+
+
+def _link(name: str) -> str:
+    return "sha256:" + from_b64u(name, size=32).hex()
