@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vectors.cases.edits import WITHOUT, one
+from vectors.cases.valid import lost, lost_unheard
 from vectors.making.documents import START, identifier
 from vectors.making.encoding import link, sha256_name
 from vectors.making.faults import put, take
@@ -23,6 +24,8 @@ _PEER = {"session.peer": "session.peer"}
 _INTENT = {"session.intents": "session.intent"}
 _DECISION = {"session.decisions": "session.decision"}
 _ACTIONS: dict[str, Any] = {"base": "valid/actions", "script": actions}
+_LOST: dict[str, Any] = {"base": "valid/lost", "script": lost}
+_UNHEARD: dict[str, Any] = {"base": "valid/lost-unheard", "script": lost_unheard}
 _GATE: dict[str, Any] = {"base": "valid/tool-gate", "script": tool_gate}
 
 
@@ -232,6 +235,27 @@ CASES = (
         "A close without a link to the supervisor that was heard.",
         {"members:close": take("peer")},
         _PEER,
+    ),
+    one(
+        "session/link-missing-in-lost-close",
+        "A close as lost without a link, that names a record of the supervisor's as received.",
+        {"members:close": take("peer")},
+        _PEER,
+        **_LOST,
+    ),
+    one(
+        "session/lost-close-that-links-to-another",
+        "A close as lost links to an earlier record of the supervisor's than it calls the last.",
+        _linked_backwards(),
+        _PEER,
+        **_LOST,
+    ),
+    one(
+        "session/lost-close-that-heard-nothing-links",
+        "A close as lost that calls no record of the supervisor's received, and links to one.",
+        _linked_backwards(),
+        _PEER,
+        **_UNHEARD,
     ),
     one(
         "session/link-to-own-record",

@@ -28,7 +28,7 @@ from vectors.making.scripts import (
 from vectors.making.stories import actions, epochs, model_answers, tool_gate, two_sessions
 from vectors.making.story import Story
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "lost", "lost_unheard"]
 
 _SESSION_ROWS = tuple(
     f"session.{name}"
@@ -44,13 +44,20 @@ def _aborted(story: Story) -> None:
     session(story, response=ABORTED, events=EVENTS[:1], how="client_abort")
 
 
-def _lost(story: Story) -> None:
+def lost(story: Story) -> None:
     """The supervisor was killed after three records; two of them had reached the gateway."""
     boot(story)
     told = start(story)
     inference(story, told)
     execute(story, told)
     close(story, told, why="lost", acknowledged=2)
+
+
+def lost_unheard(story: Story) -> None:
+    """The supervisor was killed before the gateway had received a record of it."""
+    boot(story)
+    told = start(story)
+    close(story, told, why="lost", acknowledged=0)
 
 
 def _gateway_died(story: Story) -> None:
@@ -209,8 +216,15 @@ CASES = (
     Case(
         "valid/lost",
         "A session closed as lost; its supervisor had signed one record more than the gateway knew.",
-        told(script=_lost),
+        told(script=lost),
         warnings=("rfs.accepted", *_SUPERVISORS_END),
+    ),
+    Case(
+        "valid/lost-unheard",
+        "A session closed as lost before the gateway had received a record of its supervisor: the close has no link.",
+        told(script=lost_unheard),
+        warnings=("rfs.accepted", *_SUPERVISORS_END),
+        stored_from="valid/lost",
     ),
     Case(
         "valid/gateway-died",

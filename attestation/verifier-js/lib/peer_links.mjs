@@ -3,7 +3,6 @@
 import { bySeq } from "./case.mjs";
 import { goneOf } from "./erasure_checks.mjs";
 import { NotMade, Refusal } from "./refusals.mjs";
-import { coveredBy } from "./session_close.mjs";
 import { held } from "./verdict.mjs";
 
 /** `session.peer`, for every session in focus. */
@@ -23,6 +22,7 @@ function judgeLinks(session, gone) {
     const highest = new Map();
     for (const record of [...records].sort(bySeq)) {
       const peer = record.member("peer");
+      if (record.kind === "session-close") demandClosingLink(record, session);
       if (peer === undefined) {
         demandMayLack(record, session, highest.size > 0);
         continue;
@@ -51,9 +51,24 @@ function demandForward(peer, highest, record) {
 /** A link is left out only before the other side was heard: by the gateway, until it acknowledged the supervisor's first. */
 function demandMayLack(record, session, afterOne) {
   if (record.member("agt") === undefined) return;
-  const closing = record.kind === "session-close" && coveredBy(session, record).length > 0;
+  const closing = record.kind === "session-close" && hasHeard(record, session);
   if (record.role === "session" || afterOne || closing) {
     throw mismatch("a record without a link to the other side", record);
+  }
+}
+
+/** Whether the gateway had received a record of the supervisor, by its close. */
+function hasHeard(close, { supervisor }) {
+  return close.member("sup", "rh") !== supervisor.statement.keysetDigest;
+}
+
+/** A `lost` close links to the record that it calls the supervisor's last, or to none where it had received none. */
+function demandClosingLink(close, session) {
+  if (close.member("why") !== "lost") return;
+  const { chn, seq, rh } = hasHeard(close, session) ? close.member("sup") : {};
+  const peer = close.member("peer") ?? {};
+  if (peer.chn !== chn || peer.seq !== seq || peer.rh !== rh) {
+    throw mismatch("a close that links to another record than it calls the last", close);
   }
 }
 

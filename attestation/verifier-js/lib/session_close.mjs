@@ -96,7 +96,7 @@ function lastOfSupervisor({ statement }, covered, close, erased) {
 }
 
 /** The supervisor's records that a close speaks for: all of them; of a `lost` session what was acknowledged. */
-export function coveredBy({ supervisor }, close) {
+function coveredBy({ supervisor }, close) {
   if (close.member("why") !== "lost") return supervisor.records;
   if (close.member("sup", "rh") === supervisor.statement.keysetDigest) return [];
   return supervisor.records.filter((record) => record.seq <= close.member("sup", "seq"));

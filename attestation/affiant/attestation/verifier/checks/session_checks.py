@@ -298,8 +298,8 @@ def check_peer(case: Case) -> Finding:
         both = {record.rh: record for record in session.records}
         gone = case.gone(session)
         erased = {
-            "gateway": {each.rh: each for each in gone.supervisor},
-            "session": {each.rh: each for each in gone.gateway},
+            "gateway": {Head(each.chn, each.seq, each.rh) for each in gone.supervisor},
+            "session": {Head(each.chn, each.seq, each.rh) for each in gone.gateway},
         }
         known = {
             "gateway": _known_before(session.gateway),
@@ -309,13 +309,14 @@ def check_peer(case: Case) -> Finding:
             highest: dict[str, int] = {}
             for record in sorted(records, key=lambda item: item.seq):
                 peer = record.member("peer")
+                if record.kind == "session-close":
+                    _demand_closing_link(record, session)
                 if peer is None:
                     _may_lack_peer(record, session, after_one=bool(highest))
                     continue
                 assert isinstance(peer, dict)
                 named = both.get(peer["rh"])
-                other = erased[record.role].get(peer["rh"])
-                if other is not None and (other.chn, other.seq) == (peer["chn"], peer["seq"]):
+                if Head(peer["chn"], peer["seq"], peer["rh"]) in erased[record.role]:
                     _demand_forward(peer, highest, record)
                     continue
                 if (
@@ -347,9 +348,25 @@ def _may_lack_peer(record: VerifiedReceipt, session: Session, *, after_one: bool
     """
     if record.member("agt") is None:
         return
-    closing = record.kind == "session-close" and covered_by_close(session, record)
+    closing = record.kind == "session-close" and _heard(record, session)
     if record.role == "session" or after_one or closing:
         raise PeerMismatch("a record without a link to the other side", where=record.jti)
+
+
+def _heard(close: VerifiedReceipt, session: Session) -> bool:
+    """Whether the gateway had received a record of the supervisor, by its close."""
+    return close.member("sup", "rh") != session.supervisor.statement.keyset_digest
+
+
+def _demand_closing_link(close: VerifiedReceipt, session: Session) -> None:
+    """A ``lost`` close links to the record that it calls the supervisor's last, or to none where none was received."""
+    if close.member("why") != "lost":
+        return
+    last = (
+        {name: close.member("sup", name) for name in ("chn", "seq", "rh")} if _heard(close, session) else None
+    )
+    if close.member("peer") != last:
+        raise PeerMismatch("a close that links to another record than it calls the last", where=close.jti)
 
 
 def _known_before(records: Sequence[VerifiedReceipt]) -> dict[int, int]:
