@@ -77,7 +77,7 @@ def test_a_session_narrowed_twice_is_judged_whole(client: NarrowingClient) -> No
     ):
         assert row(verdict, code).state is State.HELD, code
     assert row(verdict, "pol.accepted").tier is Tier.AFFIRMING
-    assert "narrowed 2 times since" in row(verdict, "pol.accepted").detail
+    assert "restricted 2 times since" in row(verdict, "pol.accepted").detail
     assert refused(judged(client, NARROW)).keys() == {"pol.accepted"}
 
 
@@ -103,14 +103,14 @@ def test_the_second_verifier_refuses_nothing_either(client: NarrowingClient, tmp
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     told = {check["code"]: check for check in json.loads(done.stdout)["checks"]}
     assert [check for check in told.values() if check["state"] == "refused"] == []
-    assert "narrowed once" in told["pol.bound"]["detail"]
+    assert "restricted once" in told["pol.bound"]["detail"]
 
 
 def test_a_session_that_is_still_open_is_judged_between_its_narrowings(client: NarrowingClient) -> None:
     client.narrowed(NARROW)
     verdict = judged(client)
     assert refused(verdict) == {}
-    assert "narrowed once" in row(verdict, "pol.bound").detail
+    assert "restricted once" in row(verdict, "pol.bound").detail
 
 
 def test_a_supervisor_that_never_heard_of_its_narrowing_is_no_forger(client: NarrowingClient) -> None:

@@ -31,7 +31,7 @@ export async function checkEvidence(subject) {
   }
   const more = subject.parties.reduce((count, { quoted }) => count + quoted.length - 1, 0);
   const text = `${subject.parties.length} keysets, each in the evidence that its records name`;
-  return held(more > 0 ? `${text}; ${more} quoted again for narrowings` : text);
+  return held(more > 0 ? `${text}; ${more} quoted again for restrictions` : text);
 }
 
 /** `key.bound`: REPORTDATA of each quote is SHA-512 over the keyset statement, all 64 bytes. */

@@ -27,12 +27,12 @@ export async function quotedBy(subject, party) {
     if (found.length > 0) {
       const changes = evd !== found.at(-1).evd;
       if (changes && kind !== "policy") {
-        throw unbound("records of one key name different evidence, and no narrowing between them", jti);
+        throw unbound("records of one key name different evidence, and no restriction between them", jti);
       }
       if (kind !== "policy") continue;
-      if (!changes) throw unbound("a narrowing without an evidence of its own", jti);
+      if (!changes) throw unbound("a restriction without an evidence of its own", jti);
       if (found.length > MAX_NARROWINGS) {
-        throw new Refusal("narrowing.event", "more narrowings than a session may have", { where: jti });
+        throw new Refusal("narrowing.event", "more restrictions than a session may have", { where: jti });
       }
       if (found.some((each) => each.evd === evd)) throw unbound("a restriction names evidence from before", jti);
     }

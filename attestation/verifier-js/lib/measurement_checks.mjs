@@ -19,7 +19,7 @@ const DEBUG = 1; // bit 0 of TD_ATTRIBUTES
 export async function checkAppraisal(subject) {
   subject.need("key.bound", "conf.bound", "pol.bound");
   const accepted = subject.trust.tee_roots.filter((entry) => countsAt(entry, subject.at));
-  if (accepted.length === 0) throw new Refusal("roots.empty", "no root is accepted at this instant");
+  if (accepted.length === 0) throw new Refusal("roots.empty", "no root is accepted at this time");
   const roots = accepted.map((entry) => (entry.value === "intel" ? INTEL_ROOT : entry.value));
   const references = subject.trust.reference_values.filter((entry) => countsAt(entry, subject.at));
   if (references.length === 0) {

@@ -25,15 +25,15 @@ export function eventOf({ dig, epoch, fil, old }) {
 
 /** The narrowings that these events are, in order; `first`: digest of the profile that the manifest binds. */
 export function parseNarrowings(events, first) {
-  if (events.length > MAX_NARROWINGS) throw new Refusal("narrowing.event", "more narrowings than a session may have");
+  if (events.length > MAX_NARROWINGS) throw new Refusal("narrowing.event", "more restrictions than a session may have");
   const narrowings = [];
   for (const [index, { name, payload }] of events.entries()) {
     const where = `narrowings[${index + 1}]`;
     if (name !== EVENT) {
-      throw new Refusal("narrowing.event", "an event after the barrier that is no narrowing", { where, found: name });
+      throw new Refusal("narrowing.event", "an event after the barrier that is no restriction", { where, found: name });
     }
     if (Object.keys(payload).sort().join() !== Object.keys(MEMBERS).join()) {
-      throw new Refusal("narrowing.malformed", "a narrowing of another form", { where });
+      throw new Refusal("narrowing.malformed", "a restriction of another form", { where });
     }
     const wrong = Object.keys(MEMBERS).find((member) => !MEMBERS[member](payload[member]));
     if (wrong) throw new Refusal("narrowing.malformed", `not such a value: ${wrong}`, { where });
@@ -46,7 +46,7 @@ export function parseNarrowings(events, first) {
 /** Refuses a narrowing that may not follow those before it. */
 export function demandNext({ dig, epoch, old }, before, first, where) {
   if (before.length === MAX_NARROWINGS) {
-    throw new Refusal("narrowing.event", "more narrowings than a session may have", { where });
+    throw new Refusal("narrowing.event", "more restrictions than a session may have", { where });
   }
   const had = [first, ...before.map((each) => each.dig)];
   if (epoch !== had.length) throw outOfOrder("not the next epoch", where);

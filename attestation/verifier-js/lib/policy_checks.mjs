@@ -95,7 +95,7 @@ export async function checkPolicyAccepted(subject) {
   const count = countOf(subject.sessions);
   if (count === 0) return finding;
   const text = "as supervisor and gateway compared the profiles; they are not compared here";
-  return { ...finding, detail: `${finding.detail}; narrowed ${times(count)} since, ${text}` };
+  return { ...finding, detail: `${finding.detail}; restricted ${times(count)} since, ${text}` };
 }
 
 async function profilesAccepted(subject) {
@@ -202,7 +202,7 @@ function boundFinding(sessions) {
   const count = countOf(sessions);
   const plain = "profile digest bound in MRCONFIGID, and named by every decision";
   if (count === 0) return held(plain);
-  const text = `${plain}; narrowed ${times(count)}, bound in RTMR3 and named by every decision from there on`;
+  const text = `${plain}; restricted ${times(count)}, bound in RTMR3 and named by every decision from there on`;
   const without = sessions.filter(({ supervisor }) => !supervisor.quoted.at(-1).recorded);
   if (without.length === 0) return held(text);
   return held(`${text}; of ${without.length} sessions the supervisor did not come to record the last one`, {

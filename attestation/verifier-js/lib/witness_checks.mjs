@@ -51,7 +51,7 @@ export function bracketFinding(subject, brackets) {
   if (unbounded > 0) return held(`${unbounded} records have no earlier cosigned checkpoint`, { tier: "warning" });
   const widths = brackets.map(({ floor, ceiling }) => ceiling - floor);
   const widest = widths.reduce((most, width) => (width > most ? width : most), 0n);
-  if (widest > WIDE_S) return held(`the widest bracket is ${widest} s`, { tier: "warning" });
+  if (widest > WIDE_S) return held(`the widest time bounds are ${widest} s apart`, { tier: "warning" });
   return needsSelf(subject)
     ? held(`within ${widest} s, by the clock of the operator's own witness`, { tier: "warning" })
     : held(`every record within ${widest} s`);
@@ -87,7 +87,7 @@ function shown(seconds) {
 /** Refuses a record that is dated outside of its bracket, and a bracket that is empty; all but `iat` are BigInts. */
 export function demandInside(record, floor, ceiling, tolerance) {
   if (floor !== null && floor > ceiling + tolerance) {
-    throw outside("an empty bracket: witnesses saw what follows the record before what it follows", record);
+    throw outside("empty time bounds: witnesses saw what follows the record before what it follows", record);
   }
   const iat = BigInt(record.iat);
   if (iat > ceiling + tolerance || (floor !== null && iat < floor - tolerance)) {
@@ -143,7 +143,7 @@ export async function witnessed(subject, note, noteText, log) {
       const seen = await cosignedBy(note, entry.policy, log.key);
       if (seen === null) continue;
       if (seen.notAfter !== null && seen.notAfter > BigInt(subject.at) + BigInt(subject.trust.clockToleranceS)) {
-        throw new NotMade("a checkpoint is cosigned by a quorum only after the instant judged at");
+        throw new NotMade("a checkpoint is cosigned by a quorum only after the time judged at");
       }
       subject.witnessed.set(name, seen);
       return seen;

@@ -66,8 +66,8 @@ def test_a_narrowed_session_is_judged_like_any_other(count: int) -> None:
 
 def test_the_findings_say_how_many_narrowings_there_were() -> None:
     verdict = judge(NarrowedStory().bytes())
-    assert "narrowed 2 times, bound in RTMR3" in row(verdict, "pol.bound").detail
-    assert "narrowed 2 times since" in row(verdict, "pol.accepted").detail
+    assert "restricted 2 times, bound in RTMR3" in row(verdict, "pol.bound").detail
+    assert "restricted 2 times since" in row(verdict, "pol.accepted").detail
     assert "not compared here" in row(verdict, "pol.accepted").detail
     assert row(verdict, "tee.appraisal").detail.startswith("4 quotes")
     assert "2 quoted again" in row(verdict, "key.evidence").detail
@@ -469,7 +469,7 @@ def test_a_narrowed_profile_is_accepted_with_the_one_it_was_narrowed_from() -> N
 def test_without_pins_the_finding_counts_narrowings_too() -> None:
     found = row(judge(NarrowedStory().bytes(), profiles=...), "pol.accepted")
     assert found.tier is Tier.WARNING
-    assert "narrowed 2 times since" in found.detail
+    assert "restricted 2 times since" in found.detail
 
 
 # -- cut off in the middle ----------------------------------------------------------------------------------------
@@ -509,7 +509,7 @@ def test_a_narrowing_that_its_supervisor_did_not_record_is_judged_by_what_its_qu
     assert refused(verdict) == {}
     found = row(verdict, "pol.bound")
     assert (found.state, found.tier) == (State.HELD, Tier.WARNING)
-    assert f"narrowed {count} times" in found.detail
+    assert f"restricted {count} times" in found.detail
     assert "did not come to record" in found.detail
     assert row(verdict, "tee.appraisal").detail.startswith(f"{count + 2} quotes")
 

@@ -14,7 +14,7 @@ from tests.gateway.in_process import in_process
 from tests.gateway.session_client import Gateway, SessionClient, opened
 
 from affiant.attestation.encoding.binary_text import b64u, sha256_name
-from affiant.attestation.records.chain import Head
+from affiant.attestation.records.head import Head
 from affiant.attestation.simulated.served.client import PlatformClient
 
 

@@ -12,7 +12,7 @@ from tests.gateway.journal_reader import entries_of, opens_of, records_of
 from tests.gateway.session_client import SessionClient
 from tests.raising import raises_code
 
-from affiant.attestation.records.chain import Head
+from affiant.attestation.records.head import Head
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.service.recovery import Leftover, gap_members, recover, unrecorded
 from affiant.gateway.store.entries import ErasingEntry, OpenEntry, StartedEntry, encode_entry

@@ -112,7 +112,7 @@ def test_a_running_session_is_narrowed_by_its_owner(warm, session, tmp_path: Pat
         b"affiant: the profile was restricted (change 2): "[:48],
     ]
     assert not place.exists()
-    assert "narrowed 2" in warm.verdict(tmp_path / "b.json")  # it holds, and says so
+    assert "restricted 2" in warm.verdict(tmp_path / "b.json")  # it holds, and says so
     ended = narrow(warm, running, narrower)
     assert (ended.returncode, b"[session.not_open]" in ended.stderr) == (1, True)
     assert narrow(warm, "A" * 22, narrower).returncode == 1

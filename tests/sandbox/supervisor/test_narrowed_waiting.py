@@ -152,4 +152,4 @@ def test_what_waits_for_a_person_is_cut_by_a_narrowing_and_done_only_by_another_
     )
     assert "both sides recorded" in row(verdict, "session.counter").detail
     assert row(verdict, "session.intents").tier is Tier.AFFIRMING
-    assert row(verdict, "pol.bound").detail.count("narrowed once") == 1
+    assert row(verdict, "pol.bound").detail.count("restricted once") == 1

@@ -18,7 +18,7 @@ from affiant.attestation.records.issuing import issue_receipt
 from affiant.attestation.records.receipt import Issued
 from affiant.attestation.statements.statement import KeysetStatement
 
-__all__ = ["ChainSigner", "Head"]
+__all__ = ["ChainSigner"]
 
 
 class ChainSigner:

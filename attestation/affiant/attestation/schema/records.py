@@ -5,8 +5,9 @@ Every record is an EAT (RFC 9711) with the profile ``tag:affiant.dev,2026:receip
 member that this table does not list is refused. What is sensitive stands only as a salted digest under ``_sd``
 (RFC 9901); the number of those is fixed by the table, so that absence tells nothing.
 
-``python -m affiant.attestation.schema.records`` prints the page ``docs/formats/records.md``; with ``--json`` it prints
-``attestation/verifier-js/records.json``, for readers in other languages.
+``python -m affiant.attestation.schema.records_page`` prints the page ``docs/formats/records.md``, and
+``python -m affiant.attestation.schema.records_json`` prints ``attestation/verifier-js/records.json``, for readers in
+other languages.
 """
 
 from __future__ import annotations

@@ -32,13 +32,18 @@ def field(name: str, value: object, *, width: int = _NAME) -> str:
 def prose(name: str, text: str, *, width: int = _NAME) -> Iterator[str]:
     """``name`` in a column of ``width``, and a text that is wrapped beside it."""
     head = f"  {name:<{width}}"
-    yield from wrapped(head, one_line(text)) if text else [head.rstrip()]
+    yield from _lines(head, one_line(text)) if text else [head.rstrip()]
 
 
 def wrapped(head: str, text: str) -> list[str]:
     """``text`` after ``head``, made printable, in lines of one width."""
+    return _lines(head, printable(text))
+
+
+def _lines(head: str, safe: str) -> list[str]:
+    """The same of a text that is printable already: what is bounded twice ends in two ellipses."""
     return textwrap.wrap(
-        printable(text),
+        safe,
         _WIDTH,
         initial_indent=head,
         subsequent_indent=" " * len(head),

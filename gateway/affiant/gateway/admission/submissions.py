@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
-from affiant.attestation.records.chain import Head
+from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.errors import MalformedError, StateError
 from affiant.gateway.sessions.recorder import Recorder, policy_members

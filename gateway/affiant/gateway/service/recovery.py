@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u
-from affiant.attestation.records.chain import Head
+from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.statements.statement import KeysetStatement, parse_statement
 from affiant.errors import AffiantError

@@ -15,7 +15,8 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import parse_strict
-from affiant.attestation.records.chain import ChainSigner, Head
+from affiant.attestation.records.chain import ChainSigner
+from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import Issued, VerifiedReceipt
 from affiant.attestation.records.sealed_disclosures import seal
 from affiant.attestation.schema.records import shape_of

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.attestation.records.chain import Head
+from affiant.attestation.records.head import Head
 from affiant.attestation.records.proof import ReplayWindow
 from affiant.attestation.records.receipt import Issued
 from affiant.attestation.records.session_summary import outcome_of, session_root

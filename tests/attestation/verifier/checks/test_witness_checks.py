@@ -207,7 +207,7 @@ def test_an_empty_bracket_is_refused() -> None:
     """A quorum saw the first tree after a quorum saw the last."""
     story = Watched(early={"a": 600, "b": 600, "c": 600}, late={"a": 60, "b": 60, "c": 60})
     found = refusal(judged(story.bytes()), "time.bracket")
-    assert "empty bracket" in str(found.detail)
+    assert "empty time bounds" in str(found.detail)
 
 
 def test_one_lying_witness_moves_no_end_of_a_bracket() -> None:

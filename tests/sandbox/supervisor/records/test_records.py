@@ -17,7 +17,8 @@ from tests.properties import thorough
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.keys import Signer
-from affiant.attestation.records.chain import ChainSigner, Head
+from affiant.attestation.records.chain import ChainSigner
+from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, receipt_hash, verify_receipt
 from affiant.attestation.records.sealed_disclosures import open_sealed, recipient
 from affiant.attestation.statements.statement import KeysetStatement, parse_statement, session_statement

@@ -51,12 +51,12 @@ def quoted_by(case: Case, party: Party) -> list[Quoted]:
             found.append(Quoted(evd, _read(case, party, evd, (), where=record.jti)))
             continue
         if (evd != found[-1].evd) != (record.kind == "policy"):
-            text = "a narrowing without an evidence of its own" if evd == found[-1].evd else _CHANGED
+            text = "a restriction without an evidence of its own" if evd == found[-1].evd else _CHANGED
             raise EvidenceUnbound(text, where=record.jti)
         if record.kind != "policy":
             continue
         if len(found) > MAX_NARROWINGS:
-            text = "more narrowings than a session may have"
+            text = "more restrictions than a session may have"
             raise NotAllowedError(
                 text, expected=f"at most {MAX_NARROWINGS}", where=record.jti, code="narrowing.event"
             )
@@ -66,7 +66,7 @@ def quoted_by(case: Case, party: Party) -> list[Quoted]:
     return found
 
 
-_CHANGED = "records of one key name different evidence, and no narrowing between them"
+_CHANGED = "records of one key name different evidence, and no restriction between them"
 
 
 def quoted_beyond(case: Case, session: Session) -> Quoted | None:

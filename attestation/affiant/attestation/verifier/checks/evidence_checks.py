@@ -91,7 +91,7 @@ def check_evidence(case: Case) -> Finding:
     _read_sessions(case)
     more = sum(len(party.quoted) - 1 for party in case.parties)
     text = f"{len(case.parties)} keysets, each in the evidence that its records name"
-    return Finding(f"{text}; {more} quoted again for narrowings" if more else text)
+    return Finding(f"{text}; {more} quoted again for restrictions" if more else text)
 
 
 def _read_sessions(case: Case) -> None:

@@ -144,7 +144,7 @@ def _bound(sessions: Sequence[Session]) -> Finding:
     text = "profile digest bound in MRCONFIGID, and named by every decision"
     if count := sum(len(session.narrowings) for session in sessions):
         times = "once" if count == 1 else f"{count} times"
-        text = f"{text}; narrowed {times}, bound in RTMR3 and named by every decision from there on"
+        text = f"{text}; restricted {times}, bound in RTMR3 and named by every decision from there on"
     without = [session for session in sessions if not session.supervisor.quoted[-1].recorded]
     if not without:
         return Finding(text)
@@ -189,9 +189,7 @@ def check_policy_accepted(case: Case) -> Finding:
     if not count:
         return finding
     times = "once" if count == 1 else f"{count} times"
-    text = (
-        f"narrowed {times} since, as supervisor and gateway compared the profiles; they are not compared here"
-    )
+    text = f"restricted {times} since, as supervisor and gateway compared the profiles; they are not compared here"
     return replace(finding, detail=f"{finding.detail}; {text}")
 
 

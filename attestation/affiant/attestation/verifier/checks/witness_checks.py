@@ -95,7 +95,7 @@ def time_bounds_finding(case: Case, *, unbounded: int, widest: int, last: int) -
         text = f"{these} no earlier cosigned checkpoint; none is after {shown(last)}"
         return Finding(text, Tier.WARNING)
     if widest > WIDE_S:
-        return Finding(f"the widest bracket is {widest} s", Tier.WARNING)
+        return Finding(f"the widest time bounds are {widest} s apart", Tier.WARNING)
     if needs_self(case):
         return Finding(f"within {widest} s, by the clock of the operator's own witness", Tier.WARNING)
     return Finding(f"every record within {widest} s, none after {shown(last)}")
@@ -110,7 +110,7 @@ def hold(record: VerifiedReceipt | Link, floor: int | None, ceiling: int, tolera
     """Raises :class:`TimeBoundsBroken` where ``record`` is dated outside of its time bounds, or they are empty."""
     if floor is not None and floor > ceiling + tolerance:
         raise TimeBoundsBroken(
-            "an empty bracket: witnesses saw what follows the record before what it follows",
+            "empty time bounds: witnesses saw what follows the record before what it follows",
             expected=f"not after {shown(ceiling)}",
             found=f"not before {shown(floor)}",
             where=record.jti,
@@ -192,7 +192,7 @@ def witnessed(case: Case, note: Note, log: LogIdentity) -> Witnessed:
             continue
         last = (case.asked.seen or case.at).timestamp() + case.trust.clock_tolerance_s
         if seen.not_after is not None and seen.not_after > last:
-            late = f"a checkpoint is cosigned by a quorum from {shown(seen.not_after)} on, after the instant judged at"
+            late = f"a checkpoint is cosigned by a quorum from {shown(seen.not_after)} on, after the time judged at"
             raise NotMade(late)
         case.witnessed[name] = seen
         return seen

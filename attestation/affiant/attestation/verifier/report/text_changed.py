@@ -69,7 +69,7 @@ def _quote(quote: QuoteChanged) -> str:
     appeared = f"; advisories appeared: {advisories_text(quote)}" if quote.appeared else ""
     whose = "" if quote.session is None else f"session {quoted(quote.session)}, "
     when = "" if quote.then is None else f"at {quote.then} "
-    epoch = "" if quote.epoch == 0 else f" after narrowing {quote.epoch}"
+    epoch = "" if quote.epoch == 0 else f" after restriction {quote.epoch}"
     worths = f"{worth_text(quote.before)} -> {worth_text(quote.after)}"
     return f"{whose}key {quoted(quote.key)}{epoch}: {when}{worths}{appeared}"
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from affiant.attestation.encoding.canonical import JSONError, parse_object
 from affiant.attestation.encoding.keys import Signer
-from affiant.attestation.records.chain import Head
+from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.statements.evidence import (
     ADMISSION_NONCE,

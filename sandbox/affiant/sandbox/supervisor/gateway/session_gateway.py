@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
-from affiant.attestation.records.chain import Head
+from affiant.attestation.records.head import Head
 from affiant.attestation.records.proof import PROOF_HEADER, Request, issue_proof
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.http.request_head import HeaderField

@@ -25,7 +25,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from affiant.attestation.records.chain import ChainSigner, Head
+from affiant.attestation.records.chain import ChainSigner
+from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import Issued
 from affiant.attestation.records.sealed_disclosures import seal
 from affiant.attestation.schema.records import KINDS
