@@ -53,6 +53,17 @@ def lost(story: Story) -> None:
     close(story, told, why="lost", acknowledged=2)
 
 
+def _two_accounts(story: Story) -> None:
+    """The answer was cut off on its way: the gateway says so, the supervisor says that the gateway did not answer."""
+    boot(story)
+    told = start(story)
+    execute(story, told)
+    inference(story, told, response=ABORTED, events=EVENTS[:1], how="client_abort")
+    refused = {"pol": story.policy(told, "deny"), "rsn": "gateway.unreachable"}
+    story.supervisor_says(told, "unanswered", "refusal", refused, cseq=0)
+    finish(story, told)
+
+
 def lost_unheard(story: Story) -> None:
     """The supervisor was killed before the gateway had received a record of it."""
     boot(story)
@@ -218,6 +229,13 @@ CASES = (
         "A session closed as lost; its supervisor had signed one record more than the gateway knew.",
         told(script=lost),
         warnings=("rfs.accepted", *_SUPERVISORS_END),
+    ),
+    Case(
+        "valid/two-accounts",
+        "Of one request the gateway says that its client went away, the supervisor that the gateway did not answer.",
+        told(script=_two_accounts),
+        warnings=("rfs.accepted", "session.counter"),
+        stored_from="valid/inference",
     ),
     Case(
         "valid/lost-unheard",

@@ -5,6 +5,8 @@ import { goneOf } from "./erasure_checks.mjs";
 import { broken, demandSessions, isEnded, joined, orderOf, sameValue, tailIsOpen, warning } from "./session_words.mjs";
 import { held } from "./verdict.mjs";
 
+const SHOWN = 3;
+
 /** `session.start`: exactly one start record, and it is the session's first. */
 export function checkStart(subject) {
   subject.need("sig.receipts");
@@ -81,27 +83,49 @@ function countRequests(subject, session) {
   const { gateway, supervisor } = session;
   const uncounted = gateway.find((record) => record.kind === "inference" && !isCount(record.member("agt", "cseq")));
   if (uncounted) throw broken("counter", "an inference that no supervisor signed for", uncounted.jti);
-  const seen = new Set();
+  const byGateway = new Map();
   for (const record of gateway.filter(isCounted)) {
     const number = record.member("agt", "cseq");
-    if (seen.has(number)) throw broken("counter", "one counter in two gateway records", record.jti);
-    seen.add(number);
+    if (byGateway.has(number)) throw broken("counter", "one counter in two gateway records", record.jti);
+    byGateway.set(number, record);
   }
   const own = supervisor.records.filter(isCounted);
-  const doubled = own.filter((record) => seen.has(record.member("agt", "cseq"))).map((record) => record.jti);
-  for (const record of own) seen.add(record.member("agt", "cseq"));
+  const found = accountsOfBoth(session, byGateway, own);
+  const seen = new Set([...byGateway.keys(), ...own.map((record) => record.member("agt", "cseq"))]);
   const last = lastCounter(supervisor) ?? [...seen].reduce((most, number) => Math.max(most, number), -1);
   const beyond = [...seen].filter((number) => number > last).length;
   const missing = last + 1 - (seen.size - beyond) + beyond;
   const gone = goneOf(subject, session);
   if (missing > 0 && beyond === 0 && missing <= gone.gateway.length + gone.supervisor.length) {
-    return warning(`${missing} requests of ${session.id} whose records may be erased ones`);
-  }
-  if (missing > 0 && !tailIsOpen(session)) {
+    found.push(warning(`${missing} requests of ${session.id} whose records may be erased ones`));
+  } else if (missing > 0 && !tailIsOpen(session)) {
     throw broken("counter", "requests without a record, or beyond the last", session.id);
+  } else if (missing > 0) {
+    found.push(warning(`${missing} requests without a record when ${session.id} was interrupted`));
   }
-  if (missing > 0) return warning(`${missing} requests without a record when ${session.id} was cut off`);
-  return doubled.length > 0 ? warning("requests that both sides recorded", doubled) : null;
+  return found.length > 0 ? joined(found, "") : null;
+}
+
+/**
+ * Requests of which the gateway has a record and the supervisor another, as when an answer was cut off: both are shown. The
+ * gateway received the request, so its record says what became of it.
+ */
+function accountsOfBoth({ id }, byGateway, own) {
+  const both = own.filter((record) => byGateway.has(record.member("agt", "cseq")));
+  if (both.length === 0) return [];
+  const pairs = both.map((record) => [byGateway.get(record.member("agt", "cseq")), record]);
+  const told = ([one, other]) => `request ${other.member("agt", "cseq")}: ${accountOf(one)}; ${accountOf(other)}`;
+  const more = pairs.length > SHOWN ? `; and ${pairs.length - SHOWN} more` : "";
+  const text = `${pairs.length} requests of ${id} that both sides recorded; the gateway's record counts`;
+  const where = pairs.flat().map(({ jti }) => jti);
+  return [warning(`${text}: ${pairs.slice(0, SHOWN).map(told).join("; ")}${more}`, where)];
+}
+
+/** Who says what of a request: kind, end or reason, decision. */
+function accountOf(record) {
+  const end = record.member("rsn") ?? record.member("res", "end") ?? record.member("act", "end");
+  const said = [record.kind, end, record.member("pol", "dec")].filter((each) => each !== undefined);
+  return `${record.role === "gateway" ? "gateway" : "supervisor"} ${said.join(" ")}`;
 }
 
 function lastCounter(supervisor) {

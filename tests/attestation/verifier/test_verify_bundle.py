@@ -932,10 +932,22 @@ def test_a_request_that_a_killed_supervisor_sent_to_nobody_is_a_warning() -> Non
     )
 
 
-def test_a_request_that_both_sides_recorded_is_a_warning() -> None:
-    found = row(judge(Story(alter=at("egress-refusal", agt__cseq=0)).bytes()), "session.counter")
+def test_a_request_that_both_sides_recorded_is_a_warning_that_shows_both_accounts() -> None:
+    verdict = judge(Story(alter=at("egress-refusal", agt__cseq=0, rsn="gateway.unreachable")).bytes())
+    found = row(verdict, "session.counter")
     assert (found.state, found.tier) == (State.HELD, Tier.WARNING)
-    assert len(found.where) == 1
+    accounts = "gateway inference complete allow; supervisor refusal gateway.unreachable deny"
+    assert accounts in found.detail
+    kinds = {moment.jti: moment.kind for moment in verdict.timeline}
+    assert [kinds[jti] for jti in found.where] == ["inference", "refusal"]
+
+
+def test_what_both_sides_recorded_is_not_hidden_by_requests_without_a_record() -> None:
+    def changed(step: str, members: dict[str, object]) -> dict[str, object]:
+        return at("egress-refusal", agt__cseq=0)(step, at("refusal", agt__cseq=4)(step, members))
+
+    found = row(judge(CutOff(alter=changed).bytes()), "session.counter")
+    assert "both sides recorded" in found.detail and "3 requests without a record" in found.detail
 
 
 def test_a_huge_last_counter_costs_nothing() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import VerifiedReceipt
@@ -25,6 +25,9 @@ __all__ = [
     "check_supervisor",
     "is_lost",
 ]
+
+
+_SHOWN: Final = 3
 
 
 class StartBroken(SessionBroken):
@@ -154,25 +157,50 @@ def check_counter(case: Case) -> Finding:
             if number in seen:
                 raise CounterBroken("one counter in two gateway records", found=number, where=record.jti)
             seen[number] = record
-        doubled = [record.jti for number, record in _counters(session.supervisor.records) if number in seen]
+        doubled = _accounts_of_both(session, seen)
         seen |= dict(_counters(session.supervisor.records))
         last = _last_counter(session)
         expected = max([*seen, -1]) if last is None else last
         missing, some = _missing(set(seen), expected)
         gone = len(case.gone(session))
+        found = [doubled]
         if missing and missing <= gone and max(seen, default=-1) <= expected:
-            return Finding(
-                f"{missing} requests of {session.id} whose records may be erased ones", Tier.WARNING
-            )
-        if missing and not tail_is_open(session):
+            text = f"{missing} requests of {session.id} whose records may be erased ones"
+            found.append(Finding(text, Tier.WARNING))
+        elif missing and not tail_is_open(session):
             raise CounterBroken("requests without a record, or beyond the last", found=some, where=session.id)
-        if missing:
-            return Finding(f"{missing} requests without a record when {session.id} was cut off", Tier.WARNING)
-        if doubled:
-            return Finding("requests that both sides recorded", Tier.WARNING, tuple(doubled))
-        return None
+        elif missing:
+            text = f"{missing} requests without a record when {session.id} was interrupted"
+            found.append(Finding(text, Tier.WARNING))
+        said = [each for each in found if each is not None]
+        return _joined(said, "") if said else None
 
     return _joined(_each(case, examine), "every signed request has its record")
+
+
+def _accounts_of_both(session: Session, gateway: Mapping[int, VerifiedReceipt]) -> Finding | None:
+    """Requests of which the gateway has a record and the supervisor another, as when an answer was cut off: both are
+    shown. The gateway received the request, so its record says what became of it."""
+    both = [
+        (number, gateway[number], own)
+        for number, own in _counters(session.supervisor.records)
+        if number in gateway
+    ]
+    if not both:
+        return None
+    shown = [f"request {number}: {_account(one)}; {_account(own)}" for number, one, own in both[:_SHOWN]]
+    more = f"; and {len(both) - _SHOWN} more" if len(both) > _SHOWN else ""
+    text = f"{len(both)} requests of {session.id} that both sides recorded; the gateway's record counts"
+    where = tuple(record.jti for _, one, own in both for record in (one, own))
+    return Finding(f"{text}: {'; '.join(shown)}{more}", Tier.WARNING, where)
+
+
+def _account(record: VerifiedReceipt) -> str:
+    """Who says what of a request: kind, end or reason, decision."""
+    end = record.member("res", "end") or record.member("act", "end")
+    said = [record.kind, record.member("rsn") or end, record.member("pol", "dec")]
+    who = "gateway" if record.role == "gateway" else "supervisor"
+    return f"{who} {' '.join(str(each) for each in said if each is not None)}"
 
 
 def _missing(seen: set[int], last: int) -> tuple[int, Sequence[int]]:
