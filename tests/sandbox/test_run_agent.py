@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from tests.sandbox.conftest import affiant
 from tests.sandbox.test_decision_log import PROFILE, REACH, told
 
 from affiant.__main__ import cli
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.store.local_store import KeyKind
+from affiant.secrets.store.local_store_file import LocalStoreFile, passphrase_in
 
 ASK = """
 import json, os, urllib.request
@@ -97,6 +101,24 @@ def test_a_held_secret_is_a_placeholder_inside_and_its_value_is_nowhere(warm, tm
     assert warm.run("sh", "-c", 'echo "[$GITHUB_TOKEN]"').stdout == b"[]\n"
     for path in [tmp_path / "b.json", *Path(warm.home).glob("sessions/*/*")]:
         assert not path.is_file() or value.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.slow
+def test_a_store_with_a_passphrase_gives_its_secrets_to_who_has_it(warm, tmp_path):
+    folder, file = tmp_path / "secrets", tmp_path / "passphrase"
+    store = LocalStoreFile(folder, random_bytes=os.urandom, ask_passphrase=lambda _new: passphrase_in(file))
+    file.write_bytes(b"correct horse battery\n")
+    file.chmod(0o600)
+    store.set("GITHUB_TOKEN", SecretValue(b"ghp_9sX2kQ7vLm4TzR1bYwE6"), kind=KeyKind.PASSPHRASE)
+    options = ("--secret-store", str(folder))
+    given = (*options, "--secret-passphrase-file", str(file))
+    assert warm.run("sh", "-c", "echo $GITHUB_TOKEN", options=given).stdout.startswith(b"affiant-ph-")
+    without = subprocess.run(
+        warm.argv("true", options=options), capture_output=True, stdin=subprocess.DEVNULL,
+        start_new_session=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert without.returncode == 125, without.stderr
+    assert b"[store.key]" in without.stderr
 
 
 @pytest.mark.slow

@@ -70,6 +70,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "ConfigurationError",
         "The key is not of the kind or the size that the local store asks for.",
     ),
+    "store.keyring": (
+        "UnreachableError",
+        "The system keyring cannot be reached, stays locked, or does not hold the key of this store.",
+    ),
     "store.malformed": ("MalformedError", "The bytes are no local store of a known version."),
     "store.permissions": ("ConfigurationError", "Other users can read or change the store or its key file."),
     "upstream.encoding": (

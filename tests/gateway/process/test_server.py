@@ -25,6 +25,9 @@ from affiant.attestation.simulated.served.socket_path import platform_socket
 from affiant.gateway.store.journal import hold_store
 from affiant.gateway.wire.errors import StoreLocked
 from affiant.sandbox.base.privileges import GATEWAY_USER
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.store.local_store import KeyKind
+from affiant.secrets.store.local_store_file import LocalStoreFile
 
 NOT_AT_START = {
     "email_validator",
@@ -218,6 +221,24 @@ def test_what_does_not_fit_is_refused_before_anything_is_served(
 ) -> None:
     result = refused(tmp_path, platform_home, *arguments)
     assert result.exit_code == 1 and text in result.stderr
+
+
+def test_a_store_with_a_passphrase_opens_by_the_file_that_holds_it_and_not_without(
+    platform: PlatformClient, platform_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("affiant.secrets.store.local_store._SCRYPT", (14, 8, 1))
+    store = LocalStoreFile(
+        tmp_path / "secrets", random_bytes=os.urandom, ask_passphrase=lambda _new: b"correct horse battery"
+    )
+    store.set("KEY", SecretValue(b"ghp_9sX2kQ7vLm4TzR1bYwE6"), kind=KeyKind.PASSPHRASE)
+    file = tmp_path / "passphrase"
+    file.write_bytes(b"correct horse battery\n")
+    key = ("--upstream", "http://127.0.0.1/v1", "--upstream-key-ref", "local:OTHER")
+    assert "[store.key]" in refused(tmp_path, platform_home, *key).stderr
+    for mode, text in ((0o644, "[store.permissions]"), (0o600, "[secret.not_found]")):
+        file.chmod(mode)
+        result = refused(tmp_path, platform_home, *key, "--secret-passphrase-file", str(file))
+        assert text in result.stderr
 
 
 @pytest.mark.slow

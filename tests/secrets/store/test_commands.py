@@ -13,7 +13,9 @@ VALUE = "ghp_9sX2kQ7vLm4TzR1bYwE6"
 @pytest.fixture
 def run(tmp_path: Path):
     def invoke(*arguments: str, stdin: str = "") -> Result:
-        return CliRunner(env={"AFFIANT_HOME": str(tmp_path)}).invoke(secret, arguments, input=stdin)
+        return CliRunner(env={"AFFIANT_HOME": str(tmp_path), "DBUS_SESSION_BUS_ADDRESS": None}).invoke(
+            secret, arguments, input=stdin
+        )
 
     return invoke
 
@@ -88,6 +90,28 @@ def test_a_store_that_others_can_read_is_refused(run, tmp_path: Path) -> None:
     assert "[store.permissions]" in run("list").output
 
 
+def test_a_store_is_protected_by_a_passphrase_and_says_so(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("affiant.secrets.store.local_store._SCRYPT", (14, 8, 1))
+    run("set", "A", stdin=VALUE)
+    assert run("protect").exit_code == run("protect", "--passphrase", "--keyring").exit_code == 2
+    done = run("protect", "--passphrase", stdin="correct horse battery\n" * 2)
+    assert "opens by the passphrase alone" in done.output
+    assert not (tmp_path / "secrets" / "key").exists()
+    assert run("list", stdin="correct horse battery\n").output.endswith("A\n")
+    assert "[store.authentic]" in run("list", stdin="correct horse batteri\n").output
+    assert run("set", "B", "--passphrase", "--keyring", stdin=VALUE).exit_code == 2
+
+
+def test_without_a_session_bus_the_keyring_is_refused_and_nothing_is_written(run, tmp_path: Path) -> None:
+    pytest.importorskip("secretstorage", reason="the extra 'keyring' is not installed")
+    refused = run("set", "A", "--keyring", stdin=VALUE)
+    assert "[store.keyring]" in refused.output
+    assert "no session bus" in refused.output
+    assert not (tmp_path / "secrets" / "store").exists()
+
+
 def test_every_command_gives_examples(run) -> None:
-    for command in ("set", "list", "remove", "path"):
+    for command in ("set", "list", "protect", "remove", "path"):
         assert "affiant secret" in run(command, "--help").output

@@ -11,12 +11,14 @@ from affiant.secrets.names.value import SecretValue
 from affiant.secrets.store import local_store
 from affiant.secrets.store.local_store import (
     KeyFileKey,
+    KeyKind,
+    KeyringKey,
     PassphraseKey,
     StoredSecret,
+    key_kind,
     open_store,
     seal_store,
     store_key_from,
-    wants_passphrase,
 )
 
 VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"
@@ -37,12 +39,22 @@ def test_what_was_sealed_is_opened() -> None:
 def test_a_passphrase_opens_what_it_sealed() -> None:
     key = PassphraseKey(b"correct horse battery")
     sealed = seal_store(SECRETS, key=key, random_bytes=os.urandom)
-    assert wants_passphrase(sealed)
+    assert key_kind(sealed) is KeyKind.PASSPHRASE
     assert (
         open_store(sealed, key=store_key_from(sealed, b"correct horse battery"))["GITHUB_TOKEN"].version == 3
     )
     with raises_code("store.key"):
         open_store(sealed, key=KEY)
+
+
+def test_a_key_of_the_keyring_opens_what_it_sealed_and_a_key_file_does_not() -> None:
+    sealed = seal_store(SECRETS, key=KeyringKey(KEY.key), random_bytes=os.urandom)
+    assert key_kind(sealed) is KeyKind.KEYRING
+    assert open_store(sealed, key=store_key_from(sealed, KEY.key))["GITHUB_TOKEN"].version == 3
+    for other in (KEY, PassphraseKey(KEY.key)):
+        with raises_code("store.key"):
+            open_store(sealed, key=other)
+    assert repr(KeyringKey(KEY.key)) == "<KeyringKey>"
 
 
 def test_another_passphrase_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +102,7 @@ def test_a_file_does_not_decide_how_much_memory_is_used(work: tuple[int, int, in
     sealed = bytearray(SEALED)
     sealed[17:21] = bytes((1, *work))
     with raises_code("store.malformed"):
-        wants_passphrase(bytes(sealed))
+        key_kind(bytes(sealed))
 
 
 @pytest.mark.parametrize(

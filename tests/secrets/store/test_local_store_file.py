@@ -1,12 +1,15 @@
 import fcntl
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from tests.raising import raises_code
 
+from affiant.errors import AffiantError
 from affiant.secrets.names.errors import LocalStoreLocked
 from affiant.secrets.names.value import SecretValue
+from affiant.secrets.store.local_store import KeyKind, KeyringKey
 from affiant.secrets.store.local_store_file import LocalStoreFile
 from affiant.secrets.store.private_files import open_private_file, read_private_descriptor
 
@@ -116,25 +119,86 @@ def test_a_failed_write_leaves_the_old_store(store: LocalStoreFile, monkeypatch:
 
 def test_a_passphrase_store_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("affiant.secrets.store.local_store._SCRYPT", (14, 8, 1))
-    asked: list[str] = []
+    asked: list[bool] = []
 
-    def ask() -> bytes:
-        asked.append("")
+    def ask(new: bool) -> bytes:
+        asked.append(new)
         return b"correct horse battery"
 
     store = LocalStoreFile(tmp_path, random_bytes=os.urandom, ask_passphrase=ask)
-    store.set("A", SecretValue(VALUE), with_passphrase=True)
+    store.set("A", SecretValue(VALUE), kind=KeyKind.PASSPHRASE)
     assert not store.key_path.exists()
     assert store.read()["A"].value.reveal() == VALUE
-    assert len(asked) == 2
+    assert asked == [True, False]
     with raises_code("store.key"):
         LocalStoreFile(tmp_path, random_bytes=os.urandom).read()
+
+
+class MemoryKeyring:
+    """A keyring in memory: what the interface promises, and no more."""
+
+    def __init__(self) -> None:
+        self.keys: dict[Path, bytes] = {}
+
+    def read(self, folder: Path) -> bytes:
+        return self.keys[folder]
+
+    def keep(self, folder: Path, key: bytes) -> None:
+        self.keys[folder] = key
+
+    def forget(self, folder: Path) -> None:
+        del self.keys[folder]
+
+
+def copied(store: LocalStoreFile, to: Path) -> LocalStoreFile:
+    """What a thief of the folder has."""
+    shutil.copytree(store.path.parent, to)
+    return LocalStoreFile(to, random_bytes=os.urandom, keyring=MemoryKeyring())
+
+
+@pytest.mark.parametrize("kind", [KeyKind.PASSPHRASE, KeyKind.KEYRING])
+def test_a_copied_folder_opens_until_it_is_protected_and_not_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: KeyKind
+) -> None:
+    monkeypatch.setattr("affiant.secrets.store.local_store._SCRYPT", (14, 8, 1))
+    store = LocalStoreFile(
+        tmp_path / "secrets",
+        random_bytes=os.urandom,
+        ask_passphrase=lambda _new: b"correct horse battery",
+        keyring=MemoryKeyring(),
+    )
+    with raises_code("secret.not_found"):
+        store.protect(kind)
+    store.set("A", SecretValue(VALUE))
+    assert copied(store, tmp_path / "before").read()["A"].value.reveal() == VALUE
+    store.protect(kind)
+    assert (store.kind, store.key_path.exists()) == (kind, False)
+    assert store.read()["A"].value.reveal() == VALUE
+    with pytest.raises((AffiantError, KeyError)):
+        copied(store, tmp_path / "after").read()
+    store.set("B", SecretValue(VALUE))
+    store.protect(KeyKind.FILE)
+    assert sorted(copied(store, tmp_path / "again").read()) == ["A", "B"]
+    with raises_code("store.key"):
+        store.protect(KeyKind.FILE)
+
+
+def test_a_key_is_forgotten_by_the_keyring_once_nothing_opens_by_it(tmp_path: Path) -> None:
+    keyring = MemoryKeyring()
+    store = LocalStoreFile(tmp_path / "secrets", random_bytes=os.urandom, keyring=keyring)
+    store.set("A", SecretValue(VALUE), kind=KeyKind.KEYRING)
+    assert (len(keyring.keys), store.key_path.exists()) == (1, False)
+    assert type(store.key()) is KeyringKey
+    store.protect(KeyKind.FILE)
+    assert keyring.keys == {}
+    with raises_code("store.key"):
+        LocalStoreFile(tmp_path / "secrets", random_bytes=os.urandom).protect(KeyKind.KEYRING)
 
 
 def test_a_key_file_store_does_not_turn_into_a_passphrase_store_by_itself(store: LocalStoreFile) -> None:
     store.set("A", SecretValue(VALUE))
     with raises_code("store.key"):
-        store.set("B", SecretValue(VALUE), with_passphrase=True)
+        store.set("B", SecretValue(VALUE), kind=KeyKind.PASSPHRASE)
 
 
 def test_a_descriptor_is_read_from_its_beginning(tmp_path: Path) -> None:

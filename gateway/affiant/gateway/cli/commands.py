@@ -189,6 +189,11 @@ def gateway() -> None:
     help="Delete all but the last N that were set aside; default: keep all.",
 )
 @click.option(
+    "--secret-passphrase-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A private file (0600) with the passphrase of the local secret store, where one opens it.",
+)
+@click.option(
     "--log-objects",
     metavar="URL",
     help="Keep a copy of the transparency log there: s3://bucket/prefix or file:///folder. Credentials and endpoint "
@@ -218,6 +223,7 @@ def serve(
     decisions: Path | None,
     decisions_size: int,
     decisions_keep: int | None,
+    secret_passphrase_file: Path | None,
     log_objects: str | None,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Without --upstream, prompts go to the embedded echo.
@@ -264,6 +270,7 @@ def serve(
         chat_members=chat_member,
         decisions=None if decisions is None else decisions.absolute(),
         rotation=Rotation(decisions_size << 20, decisions_keep),
+        secret_passphrase=secret_passphrase_file,
     )
     context.exit(launch_gateway(launch))
 

@@ -65,7 +65,8 @@ from affiant.sandbox.processes.service_process import as_user
 from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.names.source import parse_reference
 from affiant.secrets.names.value import SecretValue
-from affiant.secrets.store.local_store_file import LocalStoreFile
+from affiant.secrets.store.local_store_file import LocalStoreFile, passphrase_in
+from affiant.secrets.store.secret_service import SecretService
 
 __all__ = [
     "Launch",
@@ -122,6 +123,7 @@ class Launch:
         mcp_servers: the file of tool servers; None: there is no tool gate.
         model_aliases: model that is asked for -> names under which its upstream answers as that same model.
         chat_members: what chat completions may hold beyond the gateway's own lists.
+        secret_passphrase: a private file with the passphrase of the local secret store, where one opens it.
     """
 
     home: Path
@@ -142,6 +144,7 @@ class Launch:
     chat_members: tuple[str, ...] = ()
     decisions: Path | None = None
     rotation: Rotation = field(default_factory=Rotation)
+    secret_passphrase: Path | None = None
 
 
 def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig, ...]:
@@ -363,7 +366,8 @@ def launch_gateway(launch: Launch) -> int:
         model_aliases=launch.model_aliases,
         members=launch.chat_members,
     )
-    environments = _environments(launch, config)
+    secrets = _Secrets(launch)
+    environments = _environments(config, secrets)
     settings = Settings(
         store=store,
         host=launch.host,
@@ -374,8 +378,8 @@ def launch_gateway(launch: Launch) -> int:
         boot_log=platform.boot_log(Image.GATEWAY),
         floor=None if named.floor is None else named.floor.policy,
         build=release.images[Image.GATEWAY].digest,
-        credentials=_credentials(launch, config),
-        mcp_credentials=_tool_credentials(launch, config, tools.roots or {}),
+        credentials=_credentials(launch, config, secrets),
+        mcp_credentials=_tool_credentials(config, secrets, tools.roots or {}),
         mcp_secrets=tuple(value for each in environments.values() for value in each.values()),
         bodies_max=launch.bodies_max,
     )
@@ -427,28 +431,47 @@ def _log_files_of_others(folder: Path, user: int) -> Iterator[Path]:
         yield from folder.rglob("*")
 
 
-def _credentials(launch: Launch, config: GatewayConfig) -> Mapping[str, Credentials]:
+def _credentials(launch: Launch, config: GatewayConfig, secrets: _Secrets) -> Mapping[str, Credentials]:
     """API keys, resolved once, here; and the roots' bytes."""
     credentials = {}
     for choice, upstream in zip(launch.upstreams, config.upstreams, strict=False):
-        key = None if choice.key is None else _secret(launch, choice.key)
+        key = None if choice.key is None else secrets.value(choice.key)
         roots = () if choice.root is None else (_root(choice.root),)
         credentials[upstream.id] = Credentials(key, roots)
     return credentials
 
 
-def _secret(launch: Launch, reference: str) -> SecretValue:
-    store = LocalStoreFile(launch.home / "secrets", random_bytes=os.urandom)
-    return LocalSource(store.read()).resolve(parse_reference(reference)).value
+class _Secrets:
+    """The local store, opened once, when the first value of it is needed."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._file = launch.secret_passphrase
+        self._store = LocalStoreFile(
+            launch.home / "secrets",
+            random_bytes=os.urandom,
+            ask_passphrase=None if self._file is None else self._passphrase,
+            keyring=SecretService(os.environ.get("DBUS_SESSION_BUS_ADDRESS")),
+        )
+        self._source: LocalSource | None = None
+
+    def value(self, reference: str) -> SecretValue:
+        """The value that ``local:NAME`` names."""
+        if self._source is None:
+            self._source = LocalSource(self._store.read())
+        return self._source.resolve(parse_reference(reference)).value
+
+    def _passphrase(self, _new: bool) -> bytes:  # noqa: FBT001 - the store's own question
+        assert self._file is not None
+        return passphrase_in(self._file)
 
 
 def _tool_credentials(
-    launch: Launch, config: GatewayConfig, roots: Mapping[str, bytes]
+    config: GatewayConfig, secrets: _Secrets, roots: Mapping[str, bytes]
 ) -> Mapping[str, Credentials]:
     """As :func:`_credentials`, for the tool servers with a url."""
     return {
         server.id: Credentials(
-            None if server.key is None else _secret(launch, server.key),
+            None if server.key is None else secrets.value(server.key),
             (roots[server.id],) if server.id in roots else (),
         )
         for server in config.mcp_servers
@@ -456,10 +479,10 @@ def _tool_credentials(
     }
 
 
-def _environments(launch: Launch, config: GatewayConfig) -> Mapping[str, Mapping[str, SecretValue]]:
+def _environments(config: GatewayConfig, secrets: _Secrets) -> Mapping[str, Mapping[str, SecretValue]]:
     """The secrets of the tool servers that are commands, by server and variable."""
     return {
-        server.id: {name: _secret(launch, reference) for name, reference in server.env}
+        server.id: {name: secrets.value(reference) for name, reference in server.env}
         for server in config.mcp_servers
         if server.env
     }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,8 @@ from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from affiant.sandbox.session.session_plan import VaultChoice
+    from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice
+    from affiant.secrets.store.local_store import StoreKey
 
 __all__ = ["run"]
 
@@ -56,6 +59,35 @@ def _input(value: str | None) -> tuple[Path | None, str | None]:
     if mark and place.startswith("/") and not Path(value).exists():
         return Path(folder), place
     return Path(value), None
+
+
+def _store_key(request: SessionRequest, home: Path, passphrase_file: Path | None) -> StoreKey | None:
+    """What opens the local secret store, where that is no key file: asked for while Ctrl-C still just ends us."""
+    from affiant.policy.loading.policy_file import policy_owners  # noqa: PLC0415 - help must stay cheap
+    from affiant.sandbox.session.secret_store import asked_store_key  # noqa: PLC0415 - as above
+    from affiant.secrets.store.commands import asked_passphrase  # noqa: PLC0415 - as above
+    from affiant.secrets.store.local_store_file import passphrase_in  # noqa: PLC0415 - as above
+    from affiant.secrets.store.secret_service import SecretService  # noqa: PLC0415 - as above
+
+    ask: Callable[[bool], bytes] | None = asked_passphrase if _has_terminal() else None
+    if passphrase_file is not None:
+        ask = lambda _new: passphrase_in(passphrase_file)  # noqa: E731 - one of two ways to ask
+    return asked_store_key(
+        request,
+        home / "secrets",
+        owners=policy_owners(os.geteuid(), os.environ),
+        keyring=SecretService(os.environ.get("DBUS_SESSION_BUS_ADDRESS")),
+        ask_passphrase=ask,
+    )
+
+
+def _has_terminal() -> bool:
+    """Whether a person can be asked, whatever the standard streams are."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> VaultChoice | None:
@@ -170,6 +202,11 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     "--secret-store", type=_FOLDER, help="Local secret store; default: secrets in the state folder."
 )
 @click.option(
+    "--secret-passphrase-file",
+    type=_FILE,
+    help="A private file (0600) with the passphrase of the local secret store; default: asked for at the terminal.",
+)
+@click.option(
     "--decisions",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Append each decision about egress, secrets and files to this file, for 'affiant policy learn' and "
@@ -205,6 +242,7 @@ def run(
     host: tuple[str, ...],
     extra_ca: tuple[Path, ...],
     secret_store: Path | None,
+    secret_passphrase_file: Path | None,
     vault: str | None,
     vault_ca: Path | None,
     vault_token_file: Path | None,
@@ -279,8 +317,12 @@ def run(
     )
     try:
         tell_leftovers(open_home(home))
+        request = replace(request, store_key=_store_key(request, home, secret_passphrase_file))
         outcome = run_once(request, command, options)
-    except KeyboardInterrupt as error:  # while leftovers were ended: nothing of this session has begun
+    except (
+        KeyboardInterrupt,
+        click.Abort,
+    ) as error:  # while leftovers were ended, or a passphrase was asked for
         raise click.exceptions.Exit(128 + signal.SIGINT) from error
     except AffiantError as error:
         show_error(error)

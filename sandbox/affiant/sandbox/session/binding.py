@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, sha256_name
@@ -36,6 +35,7 @@ from affiant.sandbox.isolation.plan.plan import DirectoryRoot
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.services import Services
 from affiant.sandbox.session.private_paths import private_inodes
+from affiant.sandbox.session.secret_store import secret_descriptors
 from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.session.supervisor_link import SupervisorLink
 from affiant.sandbox.workspace.copy_in import Copied
@@ -52,8 +52,6 @@ __all__ = [
 ]
 
 _ISOLATION: Final = {BackendName.GVISOR: "gvisor", BackendName.BUBBLEWRAP: "bwrap"}
-_SECRET_FILES: Final = {"secret_store": "store", "secret_key": "key"}
-"""The local store's two files: their names as descriptors of the supervisor, and in the state folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ async def provision(
     """
     with ExitStack() as files:
         descriptors = {
-            **_secret_files(plan.request.secret_store or home.secrets, files),
+            **secret_descriptors(plan, home.secrets, files),
             **_vault_token(plan, files),
         }
         message = _provision_message(home, plan, services, bindings)
@@ -162,18 +160,6 @@ def _provision_message(
         else {"address": plan.request.vault.address, "roots": [b64u(der) for der in plan.vault_roots]},
         "openings": None,
     }
-
-
-def _secret_files(folder: Path, stack: ExitStack) -> Mapping[str, int]:
-    """The local store and its key as descriptors, because the broker's user cannot open them; none, or both."""
-    found: dict[str, int] = {}
-    for name, file in _SECRET_FILES.items():
-        try:
-            found[name] = open_private_file(folder / file)
-        except FileNotFoundError:
-            return {}
-        stack.callback(os.close, found[name])
-    return found
 
 
 def _vault_token(plan: SessionPlan, stack: ExitStack) -> Mapping[str, int]:

@@ -31,6 +31,7 @@ from affiant.sandbox.isolation.plan.isolation_class import BackendName, Isolatio
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, SandboxPlan
 from affiant.sandbox.processes.services import GatewayChoice
 from affiant.sandbox.supervisor.launch.environment import session_sandbox
+from affiant.secrets.store.local_store import StoreKey
 
 __all__ = ["SessionPlan", "SessionRequest", "VaultChoice", "plan_session", "read_profile_signature"]
 
@@ -62,6 +63,7 @@ class SessionRequest:
         gateway: which gateway.
         hosts: private hosts, name -> the only addresses at which they may be dialled.
         secret_store: the folder of the encrypted local store; None: the state folder's own.
+        store_key: what opens it, where that is no key file beside it.
         extra_roots: PEM files of certificate authorities that the proxy trusts beside the system's.
         vault: where ``vault:`` references are resolved; None: they are not, and get no placeholder.
         decisions: a file to which each decision of the profile is appended, for reviewers; made if it is not there.
@@ -89,6 +91,7 @@ class SessionRequest:
     lease_s: int = 12 * 3600
     policy_signature: Path | None = None
     floor: Path | None = None
+    store_key: StoreKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,23 +1,24 @@
 """The local store: secrets under a key, as bytes. No file is touched here (``local_store_file``).
 
-Anyone who can copy the folder, its key file included, can read the values. A passphrase or Vault prevents that.
+Anyone who can copy the folder, its key file included, can read the values. A passphrase, a key in the system keyring or
+Vault prevents that.
 
 Format, version 1 (all of the header is authenticated as additional data)::
 
     offset  size  content
          0    16  "affiant-secrets\\n"
         16     1  version: 1
-        17     1  key: 0 key file, 1 passphrase
-        18     1  scrypt log2(N) (0 for a key file)
-        19     1  scrypt r (0 for a key file)
-        20     1  scrypt p (0 for a key file)
+        17     1  key: 0 key file, 1 passphrase, 2 system keyring
+        18     1  scrypt log2(N) (0 without a passphrase)
+        19     1  scrypt r (0 without a passphrase)
+        20     1  scrypt p (0 without a passphrase)
         21    32  salt, fresh for each writing
         53    12  nonce
         65     -  AES-256-GCM ciphertext and 16-byte tag
 
 The AES key is HKDF-SHA256(key, salt, info "affiant local store v1"), where *key* is the 32 bytes of the key
-file, or scrypt(passphrase, salt, N, r, p, 32) (RFC 7914): a fresh salt means a fresh AES key, so that no nonce
-meets a key twice. The plaintext is RFC 8785 JSON, ``{"secrets": {NAME: {"value": base64url, "version": n}}}``;
+file or the keyring, or scrypt(passphrase, salt, N, r, p, 32) (RFC 7914): a fresh salt means a fresh AES key, so that
+no nonce meets a key twice. The plaintext is RFC 8785 JSON, ``{"secrets": {NAME: {"value": base64url, "version": n}}}``;
 a secret's version counts its settings, and receipts name it. The length of the file shows roughly how much is
 in it. An old copy of the file opens too: the store does not know that there was a newer one.
 """
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final, TypeAlias, assert_never
 
 from cryptography.exceptions import InvalidTag
@@ -44,13 +46,16 @@ __all__ = [
     "KEY_BYTES",
     "MAX_STORE_BYTES",
     "KeyFileKey",
+    "KeyKind",
+    "KeyringKey",
     "PassphraseKey",
     "StoreKey",
     "StoredSecret",
+    "key_kind",
+    "kind_of",
     "open_store",
     "seal_store",
     "store_key_from",
-    "wants_passphrase",
 ]
 
 KEY_BYTES: Final = 32
@@ -70,20 +75,47 @@ _SCRYPT_MAX: Final = (20, 16, 4)
 _SCRYPT_MIN: Final = (14, 8, 1)
 
 
+class KeyKind(IntEnum):
+    """What opens a store, as its header says."""
+
+    FILE = 0
+    PASSPHRASE = 1
+    KEYRING = 2
+
+
+_KINDS: Final = {
+    KeyKind.FILE: "a key file",
+    KeyKind.PASSPHRASE: "a passphrase",
+    KeyKind.KEYRING: "a key in the system keyring",
+}
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class KeyFileKey:
-    """The 32 random bytes of a key file."""
+class _RandomKey:
+    """32 random bytes."""
 
     key: bytes
 
     def __post_init__(self) -> None:
         if len(self.key) != KEY_BYTES:
             raise ConfigurationError(
-                "not a key file", expected=f"exactly {KEY_BYTES} bytes", code="store.key"
+                "not the key of a store", expected=f"exactly {KEY_BYTES} bytes", code="store.key"
             )
 
     def __repr__(self) -> str:
-        return "<KeyFileKey>"
+        return f"<{type(self).__name__}>"
+
+
+class KeyFileKey(_RandomKey):
+    """The 32 random bytes of a key file."""
+
+    __slots__ = ()
+
+
+class KeyringKey(_RandomKey):
+    """32 random bytes that the system keyring keeps."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -102,7 +134,7 @@ class PassphraseKey:
         return "<PassphraseKey>"
 
 
-StoreKey: TypeAlias = KeyFileKey | PassphraseKey
+StoreKey: TypeAlias = KeyFileKey | PassphraseKey | KeyringKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +150,8 @@ def seal_store(
 ) -> bytes:
     """The store's bytes. Every call takes a fresh salt and nonce from ``random_bytes``."""
     salt = random_bytes(_SALT_BYTES)
-    kind, work = (0, (0, 0, 0)) if isinstance(key, KeyFileKey) else (1, _SCRYPT)
+    kind = kind_of(key)
+    work = _SCRYPT if kind is KeyKind.PASSPHRASE else (0, 0, 0)
     header = _MAGIC + bytes((_VERSION, kind, *work)) + salt + random_bytes(_NONCE_BYTES)
     entries = {
         secret_name(name): {"value": b64u(entry.value.reveal()), "version": entry.version}
@@ -144,11 +177,9 @@ def open_store(data: bytes, *, key: StoreKey) -> Mapping[str, StoredSecret]:
         ``store.key``: the store asks for the other kind of key.
         ``store.authentic``: another key, or any changed byte.
     """
-    if wants_passphrase(data) != isinstance(key, PassphraseKey):
+    if (kind := key_kind(data)) is not kind_of(key):
         raise ConfigurationError(
-            "the store asks for another kind of key",
-            expected="a passphrase" if wants_passphrase(data) else "a key file",
-            code="store.key",
+            "the store asks for another kind of key", expected=_KINDS[kind], code="store.key"
         )
     header, sealed = data[:_HEADER_BYTES], data[_HEADER_BYTES:]
     try:
@@ -168,8 +199,8 @@ def open_store(data: bytes, *, key: StoreKey) -> Mapping[str, StoredSecret]:
         ) from error
 
 
-def wants_passphrase(data: bytes) -> bool:
-    """Whether this store is opened by a passphrase (else by a key file).
+def key_kind(data: bytes) -> KeyKind:
+    """What opens this store.
 
     Raises:
         ``store.malformed``: not a store of version 1.
@@ -182,26 +213,45 @@ def wants_passphrase(data: bytes) -> bool:
         raise MalformedError(
             "a store of another version", expected=str(_VERSION), found=str(version), code="store.malformed"
         )
-    if kind == 0 and work == (0, 0, 0):
-        return False
-    if kind == 1 and all(
+    if kind in (KeyKind.FILE, KeyKind.KEYRING) and work == (0, 0, 0):
+        return KeyKind(kind)
+    if kind == KeyKind.PASSPHRASE and all(
         least <= n <= most for least, n, most in zip(_SCRYPT_MIN, work, _SCRYPT_MAX, strict=True)
     ):
-        return True
+        return KeyKind.PASSPHRASE
     raise MalformedError(
         "not a local store: its key parameters are outside of what is accepted", code="store.malformed"
     )
 
 
 def store_key_from(data: bytes, material: bytes) -> StoreKey:
-    """``material`` (the content of a key file, or a passphrase) as the kind of key that the store ``data`` wants."""
-    return PassphraseKey(material) if wants_passphrase(data) else KeyFileKey(material)
+    """``material`` (32 bytes, or a passphrase) as the kind of key that the store ``data`` wants."""
+    match key_kind(data):
+        case KeyKind.FILE:
+            return KeyFileKey(material)
+        case KeyKind.PASSPHRASE:
+            return PassphraseKey(material)
+        case KeyKind.KEYRING:
+            return KeyringKey(material)
+
+
+def kind_of(key: StoreKey) -> KeyKind:
+    """The kind of store that ``key`` opens."""
+    match key:
+        case KeyFileKey():
+            return KeyKind.FILE
+        case PassphraseKey():
+            return KeyKind.PASSPHRASE
+        case KeyringKey():
+            return KeyKind.KEYRING
+        case _:
+            assert_never(key)
 
 
 def _cipher(header: bytes, key: StoreKey) -> AESGCM:
     salt = header[21 : 21 + _SALT_BYTES]
     match key:
-        case KeyFileKey():
+        case KeyFileKey() | KeyringKey():
             secret = key.key
         case PassphraseKey():
             log2_n, r, p = header[18:21]

@@ -60,7 +60,7 @@ _OF_FAMILY: Final[Mapping[type[AffiantError], frozenset[str]]] = {
     NotAuthenticError: frozenset({"store.authentic", "vault.certificate"}),
     StateError: frozenset({"broker.state", "secret.outside_broker"}),
     UnreachableError: frozenset(
-        {"vault.rate_limited", "vault.sealed", "vault.standby", "vault.unreachable"}
+        {"store.keyring", "vault.rate_limited", "vault.sealed", "vault.standby", "vault.unreachable"}
     ),
 }  # fmt: skip
 """The codes of ``error_codes``, which no image holds, by the family that is raised."""
