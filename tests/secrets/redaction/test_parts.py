@@ -116,6 +116,8 @@ PEM = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIDEyMzQ1Njc4OTA=\n-----
         (b"github_pat_11ABCDEFG0abcdefgh_ijklmnop", b"11ABCDEFG0abcdefgh_ijklmnop"),
         (b"sk-proj-AbCdEfGh0123456789", b"AbCdEfGh0123456789"),
         (b"sk-ant-api03-AbCdEfGh0123456789", b"AbCdEfGh0123456789"),
+        (b"ya29.a0AfH6SMBx9sX2kQ7vLm4TzR1b", b"a0AfH6SMBx9sX2kQ7vLm4TzR1b"),
+        (b"dop_v1_9sX2kQ7vLm4TzR1bYwE6", b"9sX2kQ7vLm4TzR1bYwE6"),
         (b"AKIAIOSFODNN7EXAMPLE", b"IOSFODNN7EXAMPLE"),
         (b"f47ac10b-58cc-4372-a567-0e02b2c3d479", b"f47ac10b-58cc-4372-a567-0e02b2c3d479"),
         (JWT, JWT.rpartition(b".")[2]),

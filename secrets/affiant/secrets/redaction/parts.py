@@ -41,8 +41,8 @@ _URL: Final = re.compile(
 )
 _JOSE: Final = re.compile(rb"eyJ[A-Za-z0-9_-]*\.(?:eyJ[A-Za-z0-9_-]*\.)?")
 """RFC 7515, section 3.1: header and claims are JSON objects, and so begin with ``{\"``."""
-_PREFIX: Final = re.compile(rb"(?:AKIA|ASIA|[A-Za-z]{2,10}[_-](?:[A-Za-z]{2,8}[0-9]{0,2}[_-]){0,2})")
-"""``ghp_``, ``github_pat_``, ``sk-proj-``, ``sk-ant-api03-``."""
+_PREFIX: Final = re.compile(rb"AKIA|ASIA|[A-Za-z]{2,10}[0-9]{0,2}[._-](?:[A-Za-z]{1,8}[0-9]{0,2}[._-]){0,2}")
+"""``ghp_``, ``github_pat_``, ``sk-proj-``, ``sk-ant-api03-``, ``dop_v1_``, ``hvs.``, ``ya29.``."""
 
 
 def secret_spans(value: bytes) -> Iterator[range]:
