@@ -37,7 +37,7 @@ MIN_VALUE_BYTES: Final = 16
 """``trust.md`` rule 18."""
 
 MAX_VALUE_BYTES: Final = 4096
-"""Its longest encoding (``\\u0000`` for each byte) stays below 25 KB, which is what redaction may hold back."""
+"""Its longest encoding (``\\\\u0000`` for each byte) stays below 29 KB, which is what redaction may hold back."""
 
 MIN_ESTIMATED_BITS: Final = 40
 """Sixteen random decimal digits pass; words said twice, runs and repetitions do not."""
