@@ -99,6 +99,7 @@ def test_a_store_is_protected_by_a_passphrase_and_says_so(
     done = run("protect", "--passphrase", stdin="correct horse battery\n" * 2)
     assert "opens by the passphrase alone" in done.output
     assert not (tmp_path / "secrets" / "key").exists()
+    assert json.loads(run("path", "--json").output)["key"] is None
     assert run("list", stdin="correct horse battery\n").output.endswith("A\n")
     assert "[store.authentic]" in run("list", stdin="correct horse batteri\n").output
     assert run("set", "B", "--passphrase", "--keyring", stdin=VALUE).exit_code == 2

@@ -152,7 +152,7 @@ def remove(name: str, *, as_json: bool) -> None:
 @secret.command("path")
 @_json_option
 def path(*, as_json: bool) -> None:
-    """Print where the store and its key file lie.
+    """Print where the store and its key file lie; no key file where a passphrase or the keyring opens it.
 
     \b
     Examples:
@@ -160,7 +160,8 @@ def path(*, as_json: bool) -> None:
     """
     store = _store()
     if as_json:
-        print_json({"key": str(store.key_path), "path": str(store.path)})
+        has_key_file = store.kind in (None, KeyKind.FILE)
+        print_json({"key": str(store.key_path) if has_key_file else None, "path": str(store.path)})
     else:
         click.echo(store.path)
 

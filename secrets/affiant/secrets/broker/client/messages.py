@@ -413,7 +413,7 @@ class ResponseHead:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamOutcome:
-    """What came of an exchange, for the record of it. Nothing in it depends on a value.
+    """What came of an exchange, for the record of it. Nothing in it depends on a value but ``secret.partial_echo``.
 
     Args:
         bytes_out: bytes of the request's head and body, placeholders in the secrets' places.
