@@ -50,7 +50,8 @@ _STEPS: Final = {
 
 _NOT_LOCKED: Final = (
     "warning: the broker's memory is not locked, so that the values of this session's secrets may be written to swap. "
-    "Allow it with 'ulimit -l unlimited' (systemd: LimitMEMLOCK=infinity, containers: --ulimit memlock=-1), or turn swap off"
+    "Allow it with 'ulimit -l unlimited' (systemd: LimitMEMLOCK=infinity, containers: --ulimit memlock=-1), "
+    "or turn swap off"
 )
 
 
