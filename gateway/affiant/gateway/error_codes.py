@@ -129,7 +129,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "tool.method": ("NotAllowedError", "A method of MCP that the tool gate does not pass on."),
     "tool.needs_approval": (
         "ToolNotAllowedError",
-        "A model's answer calls a tool that needs a person's approval: only the tool gate can hold a call for one.",
+        "A model's answer makes one call twice, or of a tool that is offered twice: an approval is of one call.",
     ),
     "tool.schema_changed": (
         "ToolNotAllowedError",

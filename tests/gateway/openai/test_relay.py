@@ -16,6 +16,12 @@ from affiant.gateway.openai import relay as relay_module
 from affiant.gateway.openai.relay import Relay, Usage, usage_of
 from affiant.gateway.upstream.dev_echo import stream
 from affiant.gateway.wire.errors import ToolNotAllowedError, UpstreamCut
+from affiant.policy.decision.decide import Decision, denied
+
+
+def deny(_name: str, _arguments: str | None) -> Decision:
+    return denied("tool_not_listed")
+
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "some words to echo, é"}]}
 EVENTS = list(stream(REQUEST))
@@ -40,7 +46,7 @@ def run(relay: Relay, chunks: list[bytes]) -> tuple[bytes, bytes]:
 def test_bytes_and_hashes_do_not_depend_on_the_chunking(cuts: list[int], judged: bool) -> None:
     data = b"".join(EVENTS)
     places = sorted({cut % len(data) for cut in cuts} | {0, len(data)})
-    relay = Relay((lambda name, arguments: None) if judged else None)
+    relay = Relay((deny) if judged else None)
     sent, terminal = run(relay, [data[a:b] for a, b in zip(places, places[1:], strict=False)])
     assert sent + terminal == data
     assert terminal == b"data: [DONE]\n\n"
@@ -76,7 +82,7 @@ def test_the_terminal_event_may_end_with_carriage_returns() -> None:
 
 
 def test_the_terminal_event_does_not_let_a_held_call_slip_by() -> None:
-    relay = Relay(lambda name, arguments: None)
+    relay = Relay(deny)
     relay.feed(
         b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"x"}}]}}]}\n\n'
     )
@@ -92,7 +98,7 @@ def test_counts_are_the_last_that_the_upstream_stated() -> None:
 
 
 def test_a_judged_event_is_read_once_for_its_calls_and_its_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    judging = Relay(lambda name, arguments: None)
+    judging = Relay(deny)
     judging.feed(b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n')
     monkeypatch.setattr(relay_module, "parse_json", None)
     assert judging.usage == Usage(3, 2)

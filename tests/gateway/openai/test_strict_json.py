@@ -17,14 +17,15 @@ from tests.raising import raises_code
 from affiant.errors import AffiantError
 from affiant.gateway.openai.relay import Relay
 from affiant.gateway.openai.strict_json import fold
+from affiant.policy.decision.decide import Decision, denied, granted
 
 ALLOWED = {"read_file", "get_weather"}
 
 RULES = ("tools/0",)
 
 
-def allowed(name: str, _arguments: str | None = None) -> tuple[str, ...] | None:
-    return RULES if name in ALLOWED else None
+def allowed(name: str, _arguments: str | None = None) -> Decision:
+    return granted(RULES, ask=False) if name in ALLOWED else denied("tool_not_listed")
 
 
 DONE = b"data: [DONE]\n\n"

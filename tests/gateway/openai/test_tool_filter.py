@@ -19,12 +19,13 @@ from affiant.gateway.openai.tool_filter import (
     ToolCall,
 )
 from affiant.gateway.wire.errors import ToolNotAllowedError
+from affiant.policy.decision.decide import Decision, denied, granted
 
 RULES = ("tools/0",)
 
 
-def allowed(name: str, _arguments: str | None = None) -> tuple[str, ...] | None:
-    return RULES if name in {"read_file", "run_tests"} else None
+def allowed(name: str, _arguments: str | None = None) -> Decision:
+    return granted(RULES, ask=False) if name in {"read_file", "run_tests"} else denied("tool_not_listed")
 
 
 def event(delta: dict, *, finish: str | None = None, index: int = 0) -> bytes:

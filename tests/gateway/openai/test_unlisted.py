@@ -11,6 +11,7 @@ from tests.raising import raises_code
 from affiant.gateway.openai.chat_members import DOCUMENTED, EXTENSIBLE, with_members
 from affiant.gateway.openai.tool_filter import StreamFilter
 from affiant.gateway.openai.unlisted import read_members, require_listed_response
+from affiant.policy.decision.decide import Decision, denied, granted
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 LISTED_TOOL = {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
@@ -262,8 +263,8 @@ def places(item: str) -> dict[str, dict[str, object]]:
     }
 
 
-def allowed(name: str, _arguments: str | None = None) -> tuple[str, ...] | None:
-    return ("tools/0",) if name == "fetch" else None
+def allowed(name: str, _arguments: str | None = None) -> Decision:
+    return granted(("tools/0",), ask=False) if name == "fetch" else denied("tool_not_listed")
 
 
 @pytest.mark.parametrize("item", ITEMS)

@@ -6,10 +6,9 @@ import json
 
 import pytest
 from tests.gateway.openai.answers import judged
-from tests.raising import raises_code
 
 from affiant.gateway.openai.chat import Offered, parse_chat, without_tools
-from affiant.gateway.openai.tool_filter import StreamFilter
+from affiant.gateway.openai.tool_filter import CallText, StreamFilter
 from affiant.gateway.requests.policy_gate import judge_of, may_offer
 from affiant.gateway.wire.errors import ToolNotAllowedError
 from affiant.policy.canonical.tool_origin import Origin, tool_digest
@@ -66,15 +65,15 @@ def test_any_other_arguments_stop_the_answer(policy: CompiledPolicy, arguments: 
         judged(answer("apply", arguments), judge_of(policy))
 
 
-def test_a_call_that_a_person_must_approve_stops_the_answer_and_is_told_as_that() -> None:
+def test_a_call_that_a_person_must_approve_is_told_with_its_text_and_as_waiting() -> None:
     kid = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
     asking = f"requires_human_approval: {{tools: [apply], approvers: [{kid}]}}"
     text = f"agent_configs: {{dev: {{tools: [{APPLY}], {asking}}}}}"
     asks = load_profiles(text.encode()).profile("dev").compiled
-    assert not may_offer(asks)(Offered("apply"))
-    with raises_code("tool.needs_approval") as stopped:
-        judged(answer("apply", '{"namespace": "staging"}'), judge_of(asks))
-    assert (stopped.value.reason, stopped.value.rules) == ("approval_required", ("tools/0",))
+    assert may_offer(asks)(Offered("apply"))
+    (call,) = judged(answer("apply", '{"namespace": "staging"}'), judge_of(asks))
+    assert (call.rules, call.waiting) == (("tools/0",), CallText('{"namespace": "staging"}', is_json=True))
+    assert "staging" not in repr(call)
     with pytest.raises(ToolNotAllowedError) as refused:
         judged(answer("apply", '{"namespace": "prod"}'), judge_of(asks))
     assert refused.value.code == "tool.not_allowed"
@@ -157,14 +156,14 @@ def test_a_pinned_tool_is_offered_word_by_word_or_not_at_all(pinned: CompiledPol
 
 def test_a_pinned_tool_is_called_only_as_it_was_offered(pinned: CompiledPolicy) -> None:
     good, bad = (parse_chat(asked(offered(text))).tools for text in ("Does.", "Does more."))
-    assert judge_of(pinned, good)("pinned", "{}") == ("tools/0",)
-    assert judge_of(pinned, bad)("pinned", "{}") is None
-    assert judge_of(pinned, (*bad, *good))("pinned", "{}") == ("tools/0",)  # the bad one was taken out
-    assert judge_of(pinned)("pinned", "{}") is None
+    assert judge_of(pinned, good)("pinned", "{}").rules == ("tools/0",)
+    assert judge_of(pinned, bad)("pinned", "{}").reason == "tool_schema_changed"
+    assert judge_of(pinned, (*bad, *good))("pinned", "{}").rules == ("tools/0",)  # the bad one was taken out
+    assert judge_of(pinned)("pinned", "{}").reason == "tool_schema_changed"
 
 
 def test_what_an_agent_offers_by_itself_is_no_servers_tool(pinned: CompiledPolicy) -> None:
     tools = parse_chat(asked(offered("", name="served"))).tools
     assert not may_offer(pinned)(tools[0])
-    assert judge_of(pinned, tools)("served", "{}") is None
-    assert judge_of(pinned, tools, lambda _: Origin("k8s"))("served", "{}") == ("tools/1",)
+    assert judge_of(pinned, tools)("served", "{}").reason == "tool_other_server"
+    assert judge_of(pinned, tools, lambda _: Origin("k8s"))("served", "{}").rules == ("tools/1",)

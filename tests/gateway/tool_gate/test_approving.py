@@ -348,11 +348,18 @@ def test_without_approvers_nothing_is_asked_for(place: Place) -> None:
     assert (data["code"], data["reason"]) == ("tool.not_allowed", "approval_no_approver")
 
 
-def test_a_call_in_a_models_answer_is_not_held(place: Place) -> None:
-    agent = place.agent(tools="\n      - {name: add, approval: true, args: {a: any, b: any}}\n")
-    said = agent.session.say('call_tool:add {"a": 1, "b": 2}')
-    assert (said.status, said.code) == (403, "tool.needs_approval")
-    assert refusals(agent) == []
+def test_a_call_of_a_servers_tool_in_a_models_answer_is_asked_for_at_the_gate_alone(place: Place) -> None:
+    agent = place.agent()
+    (listed,) = [tool for tool in agent.ask("tools/list")["result"]["tools"] if tool["name"] == "add"]
+    parts = {"name": "add", "description": listed.get("description", ""), "parameters": listed["inputSchema"]}
+    offered = {"type": "function", "function": parts}
+    said = agent.session.say('call_tool:add {"a": 1, "b": 2}', tools=[offered])
+    assert said.status == 200 and b"add" in said.body
+    assert place.asked(agent) == []
+    assert [record["pol"]["dec"] for record in of_tools(agent)] == ["redact", "ask"]
+    answer = place.during(agent.text, "add", a=1, b=2)
+    place.ann.decide(place.waiting(agent)[0])
+    assert answer.result(10) == "3"
 
 
 # -- what paths lead to ------------------------------------------------------------------------------------------------

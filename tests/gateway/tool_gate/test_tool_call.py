@@ -15,6 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.gateway.bundles.test_bundles import with_openings
 from tests.gateway.in_process import InProcess, asgi
+from tests.gateway.inference.test_inference import receipt_of
 from tests.gateway.session_client import SessionClient
 from tests.gateway.tool_gate.conftest import ON_COMMAND, PROFILE, SECRET, Agent
 
@@ -107,6 +108,8 @@ def test_what_is_not_allowed_is_refused_recorded_and_never_sent(
     (record,) = agent.records()
     assert (record["kind"], record["rsn"], record["pol"]["dec"]) == ("refusal", code, "deny")
     assert record["agt"]["cseq"] == 0
+    shown = receipt_of(agent.session, record["jti"]).disclosed
+    assert shown.get("act.name") == name and str(shown.get("act.arg")).startswith("sha256:")
 
 
 @pytest.mark.parametrize("size", [16 * 1024, 65_400])

@@ -92,7 +92,11 @@ CASES = [
     ("requires_human_approval: {egress: [POST]}", {"approval_no_approver"}),
     (f"requires_human_approval: {{egress: [POST], approvers: [{KEY}]}}", set()),
     (f"requires_human_approval: {{approvers: [{KEY}]}}", {"approvers_unused"}),
-    (f"requires_human_approval: {{tools: [a], approvers: [{KEY}]}}, tools: [a]", {"approval_unshowable"}),
+    (f"requires_human_approval: {{tools: [a], approvers: [{KEY}]}}, tools: [a]", set()),
+    (
+        f"tools: [{{name: a, server: web, approval: true}}], requires_human_approval: {ASKED}",
+        {"approval_unshowable", "tool_unpinned"},
+    ),
     (
         f"tools: [{{name: a, args: {{n: {{max: 2}}}}}}], requires_human_approval: {{tools: [a], approvers: [{KEY}]}}",
         set(),

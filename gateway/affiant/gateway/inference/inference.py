@@ -6,7 +6,8 @@ The order, and what each step owes to the next (trust rules, 3):
 3. form, policy, limits: what is refused up to the choice of an upstream ends in a ``refusal``;
 4. ``open`` is durable, and the request has an upstream slot (:mod:`.upstream_queue`): only now a byte goes upstream;
 5. the same bytes are forwarded, or the same without tools that the profile does not list;
-6. the answer is relayed as it comes, hashed; tool calls are judged, counted and recorded before they go on;
+6. the answer is relayed as it comes, hashed; tool calls are judged, counted and recorded before they go on; one that a
+   person must approve is held until then, with all that follows it (:mod:`.held_calls`);
 7. the record is durable: only now the last byte, or the terminal event, leaves.
 
 However it ends, it ends in one record: complete, client_abort, upstream_abort, policy_stop, gateway_error, or a
@@ -18,18 +19,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
 from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, MalformedError, UnreachableError
+from affiant.gateway.approvals.queue import GatewayApprovals
+from affiant.gateway.inference.held_calls import KEEP_ALIVE, PassedCall, agreed, call_draft
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.openai.chat import ChatRequest, parse_chat, without_tools
 from affiant.gateway.openai.chat_members import DOCUMENTED, ChatMembers
 from affiant.gateway.openai.relay import AnsweredModels, Relay, Step, usage_in, usage_of
-from affiant.gateway.openai.tool_filter import Judge, ToolCall, judge_answer, judge_error, read_answer
-from affiant.gateway.requests.account import Account, RequestDecision
+from affiant.gateway.openai.tool_filter import (
+    MAX_HELD,
+    Judge,
+    ToolCall,
+    judge_answer,
+    judge_error,
+    read_answer,
+)
+from affiant.gateway.requests.account import Account, HeldCall, RequestDecision
 from affiant.gateway.requests.authentication import Authenticator
 from affiant.gateway.requests.policy_gate import (
     OriginOf,
@@ -46,10 +56,11 @@ from affiant.gateway.service.tool_offers import ToolOffers
 from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.recorder import Recorded, Recorder, for_agent
 from affiant.gateway.sessions.sessions import Session
+from affiant.gateway.tool_gate.approving import APPROVAL_REFUSALS
 from affiant.gateway.upstream.model_routing import Upstreams
 from affiant.gateway.upstream.openai_upstream import read_whole
 from affiant.gateway.upstream.response_checks import UpstreamKeyRedaction, end_of, media_type, require_plain
-from affiant.gateway.upstream.slots import estimated_cost
+from affiant.gateway.upstream.slots import UpstreamSlot, estimated_cost
 from affiant.gateway.upstream.upstream import Upstream, UpstreamResponse
 from affiant.gateway.wire.bodies import Bodies, Share
 from affiant.gateway.wire.errors import (
@@ -66,6 +77,8 @@ from affiant.gateway.wire.http_request import (
     header_values,
     require_media_type,
 )
+from affiant.policy.approvals.action import Action
+from affiant.policy.canonical.tool_origin import Origin
 from affiant.policy.decision.limit_errors import LimitReached
 from affiant.policy.decision.meters import nanoseconds
 
@@ -91,6 +104,7 @@ class ChatCompletions:
         members: what requests and responses may hold where a profile restricts tools.
         decisions: takes what policy decides, if there is a decision log.
         model_aliases: of the configuration: names under which an upstream answers as the model that was asked for.
+        approvals: where calls in responses wait for a person's approval.
     """
 
     recorder: Recorder
@@ -103,6 +117,7 @@ class ChatCompletions:
     refusals: RefusalBudget
     draining: Callable[[], bool]
     decisions: GatewayDecisions
+    approvals: GatewayApprovals
     seconds: Callable[[], float]
     model_aliases: Mapping[str, Sequence[str]]
     tools: ToolOffers | None = None
@@ -142,18 +157,25 @@ class InferenceRequest(SessionRequest):
         self._relay: Relay | None = None
         self._guard = _NO_KEY
         self._inline = False
+        self._forwarded = b""
+        self._approvals = route.approvals
+        self._slot: UpstreamSlot | None = None
+        self._stoppable: Sequence[ToolCall] = ()
+        """The calls of the response that a limit, or who must approve them, may stop now."""
+        self._passed: Sequence[PassedCall] = ()
+        """Those that were approved."""
 
     async def answer(self, session: Session) -> None:
         """As :meth:`~.request_run.SessionRequest.answer`."""
         request = self._read_request()
         if self._tools is not None and request.tools:
             await self._find_origins(self._tools, session, request)
-        forwarded = self._decide(session, request)
+        self._forwarded = self._decide(session, request)
         self._account.require_formable()
         await self._account.open()
         upstream = await self._upstreams.choose(request.model)  # may ask what they list
         session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
-        await self._unless_gone(self._in_slot(session, upstream, forwarded))
+        await self._unless_gone(self._in_slot(session, upstream))
 
     # -- 3: may it go on? ----------------------------------------------------------------------------------
 
@@ -194,12 +216,12 @@ class InferenceRequest(SessionRequest):
 
     # -- 4 to 7: there and back ----------------------------------------------------------------------------
 
-    async def _in_slot(self, session: Session, upstream: Upstream, forwarded: bytes) -> None:
+    async def _in_slot(self, session: Session, upstream: Upstream) -> None:
         """Wait for a slot of ``upstream``, if one has to be waited for, and take it."""
         request = self._account.request
         assert request is not None
         slots = self._upstreams.slots_at(upstream)
-        slot = slots.enter(session, estimated_cost(request.answer, size=len(forwarded)))
+        slot = self._slot = slots.enter(session, estimated_cost(request.answer, size=len(self._forwarded)))
         try:
             if not slot.has_come:
                 self._require_wanted(session)
@@ -211,7 +233,7 @@ class InferenceRequest(SessionRequest):
                 upstream.request(
                     "POST",
                     _PATH,
-                    forwarded,
+                    self._forwarded,
                     attempts=self._account.attempts,
                     accept=accept.encode("ascii"),
                     trace=self._account.trace,
@@ -219,6 +241,8 @@ class InferenceRequest(SessionRequest):
             )
         finally:
             slot.end(cost=self._account.cost(slot.cost))
+            for passed in self._passed:
+                passed.approved.over(known=passed.signed)
 
     def _require_wanted(self, session: Session) -> None:
         """Return if a request that has no slot yet may have one later."""
@@ -247,18 +271,23 @@ class InferenceRequest(SessionRequest):
         body = await read_whole(answer)
         self._guard.require_absent(body)
         judge, taken = self._judge(), answer.status < 300  # a client takes every 2xx for an answer
+        calls: Sequence[ToolCall] = ()
         if taken or judge is not None:
             value = read_answer(body)
-            if not taken:
-                judge_error(value)
-            else:
+            if taken:
                 self._models().take(value)
-                if calls := judge_answer(value, judge, self._members):
-                    await self._record_calls(calls)
+                calls = judge_answer(value, judge, self._members)
+            else:
+                judge_error(value)
             self._account.usage = usage_in(value)
         else:
             self._account.usage = usage_of(body)
+        if calls:
+            self._require_holdable(calls, size=len(body))
+            await self._record_calls(calls)
         self._account.complete = True
+        if self._passed:
+            self._sign_outcomes("complete")
         recorded = self._account.inference(
             "complete", status=answer.status, hidden={"dig": sha256_name(body), "len": len(body)}
         )
@@ -270,15 +299,24 @@ class InferenceRequest(SessionRequest):
         require_plain(answer, _EVENTS)
         self._relay = relay = Relay(self._judge(), self._models(), self._members)
         await self._client.start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
-        terminal = b""
+        terminal, held = b"", Step()
         while not terminal:
             chunk = await answer.read()
             step = relay.feed(chunk) if chunk else relay.finish()
             self._guard.require_absent(b"".join(step.events), step.terminal)
-            await self._release(relay, step)
+            if held.asks or step.asks:  # read to its end before people are asked: then the upstream is free
+                held = held.then(step)
+                self._require_holdable(held.calls, size=sum(map(len, held.events)))
+            else:
+                await self._release(relay, step)
             terminal = step.terminal
+        self._account.usage = relay.usage
+        if held.calls:
+            await self._release(relay, held)
         relay.count(terminal)
-        self._account.usage, self._account.complete = relay.usage, True
+        self._account.complete = True
+        if self._passed:
+            self._sign_outcomes("complete")
         recorded = self._account.inference("complete", status=self._client.status, hidden=relay.hidden)
         await recorded.durable
         comment = f": affiant-receipt {for_agent(recorded.issued)}\n" if self._inline else ""
@@ -292,13 +330,101 @@ class InferenceRequest(SessionRequest):
             self._require_client()
             relay.count(*step.events)  # not before: a client that stalls here is never handed them
 
+    @staticmethod
+    def _require_holdable(calls: Sequence[ToolCall], *, size: int) -> None:
+        if size > MAX_HELD and any(call.waiting is not None for call in calls):
+            raise MalformedError(
+                "the response is too large to be held for approval",
+                expected=f"at most {MAX_HELD} bytes",
+                code="upstream.answer",
+            )
+
     async def _record_calls(self, calls: Sequence[ToolCall]) -> None:
-        """Room for all of them, and one durable record for each call, before any of them goes on."""
-        assert self._account.session is not None
+        """Approval of those that need it, room for all, and a durable record for each, before any of them goes on."""
+        session = self._account.session
+        assert session is not None
+        self._stoppable = asking = [call for call in calls if call.waiting is not None]
+        self._stoppable = asking = [call for call in asking if self._is_agents(call)]
+        actions = await self._agreed(session, asking) if asking else ()
+        self._stoppable = calls
         now = nanoseconds(self._route.seconds())
-        self._account.session.limits.answered_calls.take([call.rules for call in calls], now=now)
-        made = [self._account.tool(call) for call in calls]
+        session.limits.answered_calls.take([call.rules for call in calls], now=now)
+        self._stoppable = asking
+        if actions:  # nothing is awaited between the limits and this: it fails where it was used meanwhile
+            found = self._approvals.claim(session, actions)
+            self._passed = [
+                PassedCall(
+                    HeldCall(call.name, self._account.jti, call.arguments_digest, call.rules), approved
+                )
+                for call, approved in zip(asking, found, strict=True)
+            ]
+        made = [self._account.tool(call) for call in calls if call not in asking]
+        for passed in self._passed:
+            recorded = self._account.gate_intent(passed.recorded_as, passed.approved)
+            passed.intent = recorded.jti
+            made.append(recorded)
         await asyncio.gather(*(recorded.durable for recorded in made))
+        for passed in self._passed:
+            passed.approved.dispatched()
+            self._approvals.require_time(passed.approved)
+
+    def _is_agents(self, call: ToolCall) -> bool:
+        """Whether the agent makes the call itself; a server's tool is called at the tool gate, which asks on its own."""
+        return self._origin(call.name).server is None
+
+    async def _agreed(self, session: Session, calls: Sequence[ToolCall]) -> Sequence[Action]:
+        """Return once people agree to all of ``calls``."""
+        drafts = [call_draft(session, call, self._origin(call.name)) for call in calls]
+        self._let_others()
+        return await agreed(
+            self._approvals,
+            session,
+            drafts,
+            keep_alive=self._keep_alive,
+            require_serving=self._require_serving,
+        )
+
+    def _let_others(self) -> None:
+        """People take their time: what the request has of the upstream and of the memory is given back before."""
+        assert self._account.request is not None
+        assert self._slot is not None
+        tokens = self._account.usage.tokens(answers=self._account.request.answer.answers)
+        self._slot.end(cost=self._slot.cost if tokens is None else tokens)
+        self._account.request = replace(self._account.request, tools=())
+        self.forget_body()
+        self._forwarded = b""
+
+    def _origin(self, name: str) -> Origin:
+        """Where the tool comes from that the request offers under this name."""
+        assert self._account.session is not None
+        assert self._account.request is not None
+        offered = may_offer(self._account.session.admitted.policy, self._origin_of)
+        tools = self._account.request.tools
+        found = {self._origin_of(tool) for tool in tools if tool.name == name and offered(tool)}
+        if len(found) > 1:
+            raise ToolNotAllowedError(
+                "the request offers two tools of one name, and an approval is of one",
+                code="tool.needs_approval",
+            )
+        return next(iter(found), Origin())
+
+    def _require_serving(self) -> None:
+        if self._route.draining():
+            raise UnreachableError("the gateway is being stopped", code="gateway.draining")
+
+    async def _keep_alive(self) -> None:
+        """Send a comment in a stream that is held; a whole response has not begun."""
+        if self._relay is not None:
+            await self._client.body(KEEP_ALIVE, more=True)
+            self._require_client()
+            self._relay.count(KEEP_ALIVE)
+
+    def _sign_outcomes(self, end: str) -> None:
+        """Sign what became of the held calls; durable with the record of the request, which follows."""
+        for passed in self._passed:
+            if passed.intent and not passed.signed:
+                self._account.held_outcome(passed.recorded_as, passed.intent, end)
+                passed.signed = True
 
     def _models(self) -> AnsweredModels:
         assert self._account.session is not None
@@ -348,9 +474,24 @@ class InferenceRequest(SessionRequest):
             account.decided = RequestDecision("deny", account.decided.rules)
         elif isinstance(error, ToolNotAllowedError):
             account.decided = RequestDecision("deny", error.rules)
+        elif isinstance(error, APPROVAL_REFUSALS):
+            asking = dict.fromkeys(rule for call in self._stoppable for rule in call.rules)
+            account.decided = RequestDecision("deny", tuple(asking))
         if not account.forwarding:
             return account.refusal(error, body)
-        return account.inference(end_of(error), status=status, hidden=hidden)
+        self._sign_outcomes("aborted")
+        self._sign_stopped(error)
+        stopped = account.decided is not None and account.decided.decision == "deny"
+        return account.inference("policy_stop" if stopped else end_of(error), status=status, hidden=hidden)
+
+    def _sign_stopped(self, error: AffiantError) -> None:
+        """Name the calls that ``error`` stops, each in a record of its own."""
+        if isinstance(error, ToolNotAllowedError) and error.tool:
+            self._account.stopped_call(error.tool, error.arguments, error.reason or error.code, error.rules)
+        elif isinstance(error, (ToolNotAllowedError, LimitReached, *APPROVAL_REFUSALS)):
+            for call in self._stoppable:
+                rules = error.rules if isinstance(error, LimitReached) else call.rules
+                self._account.stopped_call(call.name, call.arguments_digest, error.code, rules)
 
     @property
     def handed(self) -> Mapping[str, object]:

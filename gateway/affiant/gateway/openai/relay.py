@@ -65,6 +65,15 @@ class Step:
     calls: tuple[ToolCall, ...] = ()
     terminal: bytes = b""
 
+    @property
+    def asks(self) -> bool:
+        """Whether one of the calls needs approval."""
+        return any(call.waiting is not None for call in self.calls)
+
+    def then(self, following: Step) -> Step:
+        """Both as one."""
+        return Step((*self.events, *following.events), (*self.calls, *following.calls), following.terminal)
+
 
 class AnsweredModels:
     """Which models one answer says it is from, a whole one or a stream.

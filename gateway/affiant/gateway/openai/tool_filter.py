@@ -22,8 +22,18 @@ from affiant.gateway.openai.sse import event_data, require_fields
 from affiant.gateway.openai.strict_json import require_calls_in_place, require_no_calls
 from affiant.gateway.openai.unlisted import require_listed_response
 from affiant.gateway.wire.errors import RequestMalformed, ToolNotAllowedError
+from affiant.policy.decision.decide import Decision, Effect
 
-__all__ = ["Judge", "Passed", "StreamFilter", "ToolCall", "judge_answer", "judge_error", "read_answer"]
+__all__ = [
+    "CallText",
+    "Judge",
+    "Passed",
+    "StreamFilter",
+    "ToolCall",
+    "judge_answer",
+    "judge_error",
+    "read_answer",
+]
 
 MAX_HELD: Final = 4 << 20
 """Bytes of events held while a call is incomplete."""
@@ -33,9 +43,17 @@ _MAX_INDEX: Final = 1 << 31
 _TEXT: Final = {"function": "arguments", "custom": "input"}
 """Form of a call -> the member that holds what it is called with."""
 
-Judge = Callable[[str, str | None], tuple[str, ...] | None]
-"""The rules by which a tool of a name may be called with a text of arguments, None where it may not; the arguments are
-None where they are text of a form of their own."""
+Judge = Callable[[str, str | None], Decision]
+"""Whether a tool of a name may be called with a text of arguments; the arguments are None where they are text of a form
+of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallText:
+    """What a call is made with, exactly; ``is_json``: text of one JSON object, not of a form of its own."""
+
+    text: str = field(repr=False)
+    is_json: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +63,8 @@ class ToolCall:
     name: str
     arguments_digest: str
     rules: tuple[str, ...]
+    waiting: CallText | None = None
+    """What approvers must be shown before it is made; None: no approval is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,16 +302,21 @@ def _judged(calls: Mapping[tuple[int, int], _Call], allowed: Judge) -> tuple[Too
     for _, call in sorted(calls.items()):
         # clients join the pieces of a name or keep one of them: every reading must be allowed
         name, text = "".join(call.names), "".join(call.arguments)
-        readings = {name, *(part for part in call.names if part), *call.others}
-        arguments = None if "custom" in call.forms else text
-        found = {reading: allowed(reading, arguments) for reading in readings}
-        rules = found[name]
-        if call.nameless or rules is None or None in found.values():
+        readings = dict.fromkeys((name, *(part for part in call.names if part), *sorted(call.others)))
+        is_json = "custom" not in call.forms
+        found = [allowed(reading, text if is_json else None) for reading in readings]
+        digest = "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        denied = next((decision for decision in found if decision.effect is Effect.DENY), None)
+        if call.nameless or denied is not None:
             raise ToolNotAllowedError(
-                "the model called a tool, or with arguments, that the profile does not allow"
+                "the model called a tool, or with arguments, that the profile does not allow",
+                reason="" if denied is None else denied.reason,
+                rules=() if denied is None else denied.rules,
+                tool=name,
+                arguments=digest,
             )
         if call.others - {name}:
             raise MalformedError("a tool call with two names", where="name", code="upstream.answer")
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        passed.append(ToolCall(name, f"sha256:{digest}", rules))
+        asks = any(decision.effect is Effect.ASK for decision in found)
+        passed.append(ToolCall(name, digest, found[0].rules, CallText(text, is_json) if asks else None))
     return tuple(passed)

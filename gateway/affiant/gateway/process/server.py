@@ -87,6 +87,7 @@ def gateway_app(service: Service, decisions: DecisionFile | None = None) -> Gate
         model_aliases=service.config.model_aliases,
         tools=service.tools,
         decisions=log,
+        approvals=service.approvals,
         members=with_members(service.config.chat_members),
     )
     routes: dict[tuple[str, str], Application] = {("POST", "/v1/chat/completions"): chat}

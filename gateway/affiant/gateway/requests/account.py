@@ -23,14 +23,19 @@ from affiant.gateway.sessions.session_limits import Reservation, spent
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.store.journal import Place
 from affiant.gateway.upstream.upstream import Attempt
+from affiant.gateway.wire.errors import ToolNotAllowedError
 from affiant.gateway.wire.errors_http import status_of
 
-__all__ = ["Account", "GateCall", "RequestDecision"]
+__all__ = ["Account", "GateCall", "HeldCall", "RequestDecision"]
 
 _MAX_RULES: Final = 256
 """Rules that a record can name (its table's bound for ``pol.rules``)."""
 _MAX_RULES_SIZE: Final = 12 << 10
 """Characters of them: what is disclosed must be readable, and a disclosure has at most 16 KiB."""
+
+
+_LONGEST_NAME: Final = 128
+"""Characters of a tool's name in a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,25 @@ class GateCall:
     def hidden(self) -> Mapping[str, object]:
         """Its hidden members of ``act``."""
         return {"name": self.name, "arg": self.arguments, "tgt": f"mcp:{self.server}"}
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCall:
+    """A call in a model's response that was held for approval, as its records say it.
+
+    Args:
+        response: the receipt id of the response that it is in.
+        arguments: ``sha256:`` of the text that it is made with.
+    """
+
+    name: str
+    response: str
+    arguments: str
+    rules: tuple[str, ...]
+
+    def hidden(self) -> Mapping[str, object]:
+        """Its hidden members of ``act``."""
+        return {"name": self.name, "arg": self.arguments, "tgt": f"inference:{self.response}"}
 
 
 class Formed(NamedTuple):
@@ -169,6 +193,8 @@ class Account:
             "req": self._hidden_req(),
             "res": {"dig": sha256_name(body), "len": len(body)},
         }
+        if isinstance(error, ToolNotAllowedError):
+            members["act"], hidden["act"] = {"typ": "tool", "end": "refused"}, _denied(error)
         if self.session is None or self.number is None:
             return self._keep(self.recorder.record("refusal", members, hidden, jti=self.jti))
         if self.decided is not None:
@@ -249,14 +275,15 @@ class Account:
         return Formed(members, hidden, self.decided)
 
     def tool(self, call: ToolCall) -> Recorded:
-        """Sign that one tool call is let through, before it is."""
+        """Sign that one tool call is let through, before it is; ``ask`` where the tool gate will ask for approval."""
         assert self.session is not None
+        decision = "allow" if call.waiting is None else "ask"
         return self.recorder.session_record(
             self.session,
             "tool",
             {
                 "act": {"typ": "tool"},
-                "pol": policy_members(self.session, "allow"),
+                "pol": policy_members(self.session, decision),
                 "par": [self.jti],
             },
             {
@@ -267,8 +294,32 @@ class Account:
             number=None,
         )
 
-    def gate_intent(self, call: GateCall, approved: Approved | None = None) -> Recorded:
-        """Sign that a call at the tool gate is about to be made; nothing of it is sent before that is durable."""
+    def stopped_call(self, name: str, arguments: str, reason: str, rules: Sequence[str]) -> Recorded:
+        """Sign that a call of a tool in a model's response does not go on: which, why, and by which rules.
+
+        Args:
+            arguments: ``sha256:`` of what it is called with.
+        """
+        assert self.session is not None
+        return self.recorder.session_record(
+            self.session,
+            "refusal",
+            {
+                "rsn": reason,
+                "act": {"typ": "tool", "end": "refused"},
+                "pol": policy_members(self.session, "deny"),
+                "par": [self.jti],
+            },
+            {
+                **self._trace(),
+                "act": {"name": _recordable(name), "arg": arguments},
+                "pol": {"rules": _bounded(rules)},
+            },
+            number=None,
+        )
+
+    def gate_intent(self, call: GateCall | HeldCall, approved: Approved | None = None) -> Recorded:
+        """Sign that a call is about to be made, or let through; nothing of it is sent before that is durable."""
         assert self.session is not None
         members = {"act": {"typ": "tool"}, "ph": "intent", "pol": policy_members(self.session, "allow")}
         if approved is not None:
@@ -306,6 +357,22 @@ class Account:
         if last:
             return self._of_session("tool", {**members, **self._nonce()}, hidden)
         return self.recorder.session_record(self.session, "tool", members, hidden, number=None)
+
+    def held_outcome(self, call: HeldCall, intent: str, end: str) -> Recorded:
+        """Sign what became of a held call: ``complete`` where the agent was handed it, else ``aborted``."""
+        assert self.session is not None
+        return self.recorder.session_record(
+            self.session,
+            "tool",
+            {
+                "act": {"typ": "tool", "end": end},
+                "ph": "outcome",
+                "pol": policy_members(self.session, "allow"),
+                "par": [intent],
+            },
+            {**self._trace(), "act": call.hidden(), "pol": {"rules": _bounded(call.rules)}},
+            number=None,
+        )
 
     def gate_answer(self, methods: str, answer: bytes, decided: RequestDecision) -> Recorded:
         """Sign what the tool gate itself answered: a listing, a handshake, nothing."""
@@ -367,6 +434,18 @@ class Account:
 def _entries(attempts: Sequence[Attempt]) -> list[Mapping[str, object]]:
     """``up``: the last attempts, as many as a record names."""
     return [attempt.to_json() for attempt in attempts[-8:]]
+
+
+def _denied(error: ToolNotAllowedError) -> Mapping[str, object]:
+    """What ``error`` says of the tool, as hidden members of ``act``."""
+    said = {"name": error.tool, "tgt": error.where or ""}
+    found: dict[str, object] = {name: _recordable(value) for name, value in said.items() if value}
+    return {**found, "arg": error.arguments} if error.arguments else found
+
+
+def _recordable(name: str) -> str:
+    """A name that a model or an agent made up, as text that a record can hold."""
+    return "".join(char if char.isprintable() else "?" for char in name[:_LONGEST_NAME]) or "?"
 
 
 def _bounded(rules: Sequence[str]) -> list[str]:

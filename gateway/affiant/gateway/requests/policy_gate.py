@@ -17,7 +17,7 @@ from affiant.gateway.sessions.decisions import SILENT, DecisionSink
 from affiant.gateway.wire.errors import ModelAnswerError, ToolNotAllowedError
 from affiant.policy.canonical.tool_origin import Origin
 from affiant.policy.decision.compiled import CompiledPolicy
-from affiant.policy.decision.decide import Decision, Effect
+from affiant.policy.decision.decide import Decision, Effect, granted
 from affiant.policy.decision.questions import ModelQuestion, ToolQuestion
 from affiant.policy.decision_log.record import NAMELESS
 
@@ -48,7 +48,7 @@ def decide_call(policy: CompiledPolicy, name: str, arguments: str | None, origin
     """Whether a tool of a name and origin may be called with a text of arguments.
 
     The one place in which the gateway decides that. What needs approval is not allowed: by the policy itself where
-    no person may approve (``approval_no_approver``), else as *ask*: the tool gate asks a person, others deny.
+    no person may approve (``approval_no_approver``), else as *ask*: the call is held until a person has agreed.
     """
     return policy.decide_call(name, arguments, origin)
 
@@ -60,46 +60,42 @@ def judge_of(
     *,
     sink: DecisionSink = SILENT,
 ) -> Judge:
-    """By which rules a tool of a name may be called with its arguments.
+    """Whether a tool of a name may be called with its arguments, and by which rules.
 
     Args:
         offered: what the request offered; a call means each of them that has its name and may be called.
         origin_of: where they come from.
         sink: takes each decision before it has any effect; without the arguments of a call.
-
-    What it returns raises ``tool.needs_approval`` of a call that a person would have to approve: an answer
-    is not held.
     """
     origins: dict[str | None, list[Origin]] = {}
     for tool in offered:
         if may_offer(policy, origin_of)(tool):
             origins.setdefault(tool.name, []).append(origin_of(tool))
 
-    def judge(name: str, arguments: str | None) -> tuple[str, ...] | None:
+    def judge(name: str, arguments: str | None) -> Decision:
         found = []
         for origin in origins.get(name, [_UNKNOWN]):
             decision = decide_call(policy, name, arguments, origin)
             sink(ToolQuestion(name, arguments or "", origin), decision)
             found.append(decision)
-        asking = next((decision for decision in found if decision.effect is Effect.ASK), None)
-        if asking is not None:
-            raise ToolNotAllowedError(
-                "the model called a tool that needs a person's approval",
-                reason=asking.reason,
-                rules=asking.rules,
-                hint="Let the agent call it at the tool gate",
-                code="tool.needs_approval",
-            )
-        if not all(decision.allowed for decision in found):
-            return None
-        return tuple(dict.fromkeys(rule for decision in found for rule in decision.rules))
+        stopping = next((decision for decision in found if decision.effect is Effect.DENY), None)
+        if stopping is not None:
+            return stopping
+        rules = tuple(dict.fromkeys(rule for decision in found for rule in decision.rules))
+        return granted(rules, ask=any(decision.effect is Effect.ASK for decision in found))
 
     return judge
 
 
 def may_offer(policy: CompiledPolicy, origin_of: OriginOf = own_origin) -> Callable[[Offered], bool]:
-    """Whether a tool may be offered: it may then be called with some arguments."""
-    return lambda tool: tool.provider is None and policy.decide_tool(tool.name or "", origin_of(tool)).allowed
+    """Whether a tool may be offered: it may then be called with some arguments, perhaps once a person agrees."""
+
+    def offered(tool: Offered) -> bool:
+        if tool.provider is not None:
+            return False
+        return policy.decide_tool(tool.name or "", origin_of(tool)).effect is not Effect.DENY
+
+    return offered
 
 
 def decide_model(
@@ -210,6 +206,7 @@ def decide_tools(
         decision = policy.decide_tool(name, origin)
         sink(ToolQuestion(name, None, origin), decision, offered=True)
         decisions.append(decision)
-    fired = sorted({rule for decision in decisions if decision.allowed for rule in decision.rules})
-    redacted = not all(decision.allowed for decision in decisions)
+    kept = [decision for decision in decisions if decision.effect is not Effect.DENY]
+    fired = sorted({rule for decision in kept for rule in decision.rules})
+    redacted = len(kept) < len(decisions)
     return RequestDecision("redact" if redacted else "allow", (*rules, *fired))

@@ -21,6 +21,7 @@ import contextlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from affiant.attestation.encoding.binary_text import sha256_name
@@ -229,6 +230,12 @@ class SessionRequest(ABC):
     def _request_body(self) -> bytes:
         assert self._body is not None
         return self._body.require(self._route.body_max)
+
+    def forget_body(self) -> None:
+        """The body is not needed any more: its memory is another request's."""
+        assert self._body is not None
+        self._body = replace(self._body, data=None)
+        self._share.give_back()
 
     async def _unless_gone(self, work: Coroutine[None, None, None]) -> None:
         """Do ``work``, but abandon it once the client is gone, or was abandoned (``bounded_http``)."""

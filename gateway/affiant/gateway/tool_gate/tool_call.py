@@ -289,8 +289,12 @@ class ToolGateRequest(SessionRequest):
         params = call_params(message)
         assert self._account.session is not None
         sink = self._gate_route.decisions.of(self._account.session)
-        tool, decision = catalogue.judge(params.name, params.arguments, params.text, sink=sink)
         digest = sha256_name(params.text.encode("utf-8"))
+        try:
+            tool, decision = catalogue.judge(params.name, params.arguments, params.text, sink=sink)
+        except ToolNotAllowedError as error:  # raised again; its record names the call
+            error.tool, error.arguments = params.name, digest
+            raise
         recorded_as = GateCall(tool.name, tool.server, digest, decision.rules)
         if decision.effect is Effect.ASK:
             self._asking |= dict.fromkeys(decision.rules)

@@ -59,7 +59,8 @@ class ModelAnswerError(NotAllowedError):
 class ToolNotAllowedError(NotAllowedError):
     """A tool was called that the profile does not allow, by the model or at the tool gate.
 
-    ``reason`` is the policy's reason code where it is known, ``rules`` those that decided.
+    ``reason`` is the policy's reason code where it is known, ``rules`` those that decided, ``tool`` its name if it has
+    one, ``arguments`` the ``sha256:`` of what it was called with.
     """
 
     code = "tool.not_allowed"
@@ -75,10 +76,14 @@ class ToolNotAllowedError(NotAllowedError):
         where: str | None = None,
         reason: str = "",
         rules: tuple[str, ...] = (),
+        tool: str = "",
+        arguments: str = "",
     ) -> None:
         super().__init__(message, code=code, expected=expected, found=found, hint=hint, where=where)
         self.reason = reason
         self.rules = rules
+        self.tool = tool
+        self.arguments = arguments
 
 
 class ToolNameAmbiguous(ToolNotAllowedError):

@@ -2,7 +2,8 @@
 
 An approval covers what is shown. Of an argument that is a path the content is chosen too: it can be shown, and held
 still, where the caller can read it and hands the server a copy (``folders``). What is to be written to
-cannot be a copy. Without ``args`` a rule does not say what is a path, so no call by it can be approved.
+cannot be a copy. Without ``args`` a rule does not say what is a path, so no call by it can be approved at the tool
+gate. A call in a model's response is made by the agent: its text is shown, and no path in it can be kept unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from affiant.policy.canonical.paths import covers
 from affiant.policy.model.arguments import Argument, Each, Under, takes_path
 from affiant.policy.model.profile import Policy, ToolRule
 
-__all__ = ["bindable", "every_bindable", "paths_among", "some_bindable"]
+__all__ = ["bindable", "bindable_in_response", "every_bindable", "paths_among", "some_bindable"]
 
 
 def bindable(rule: ToolRule, folders: Sequence[str] | None = None) -> bool:
@@ -24,6 +25,13 @@ def bindable(rule: ToolRule, folders: Sequence[str] | None = None) -> bool:
     """
     return rule.arguments is not None and all(
         _holds_still(argument, folders) for argument in rule.arguments if takes_path(argument.constraint)
+    )
+
+
+def bindable_in_response(rule: ToolRule) -> bool:
+    """Whether a call by ``rule`` that the agent makes itself, as a model's response says, can be approved."""
+    return rule.server is None and not any(
+        takes_path(argument.constraint) and not argument.optional for argument in rule.arguments or ()
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.policy.approvals.bindable import bindable
+from affiant.policy.approvals.bindable import bindable, bindable_in_response
 from affiant.policy.canonical.hosts import covering_patterns, is_wildcard, suffix_of
 from affiant.policy.canonical.paths import covers
 from affiant.policy.canonical.tool_origin import ANYWHERE
@@ -282,7 +282,7 @@ def _unshowable(profile: Profile) -> Iterator[Finding]:
     for position, rule in enumerate(profile.policy.tools):
         if not isinstance(rule, ToolRule) or not (rule.approval or profile.policy.approval.everything):
             continue
-        if not bindable(rule):
+        if not bindable(rule) and not bindable_in_response(rule):
             yield _warn(profile, "approval_unshowable", f"tool {rule.name}", f"tools/{position}")
     for position, each in enumerate(profile.policy.provider_tools):
         if isinstance(each, ProviderTool) and profile.policy.approval.everything:
