@@ -369,7 +369,7 @@ class InferenceRequest(SessionRequest):
             self._approvals.require_time(passed.approved)
 
     def _is_agents(self, call: ToolCall) -> bool:
-        """Whether the agent makes the call itself; a server's tool is called at the tool gate, which asks on its own."""
+        """Whether the agent makes the call itself; a server's tool is called at the tool gate, which asks too."""
         return self._origin(call.name).server is None
 
     async def _agreed(self, session: Session, calls: Sequence[ToolCall]) -> Sequence[Action]:
