@@ -70,6 +70,7 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "target_not_canonical": "the request target is not in its canonical form",
         "target_not_listed": "no rule covers this path at the host",
         "egress_denied": "a rule denies this host, or this request to it",
+        "fetch_not_counted": "the rule has limits, and what a model server fetches is not counted",
         "secret_not_listed": "the profile does not list this secret",
         "secret_no_sink": "the profile has no https host at which this secret may be used",
         "secret_not_bound": "the secret is not bound to this host and port",

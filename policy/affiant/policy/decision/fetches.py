@@ -1,0 +1,37 @@
+"""Decides whether a model server may fetch a URL that a request of the agent names.
+
+The server has a network where the agent may have none. So the URL is judged as if the agent fetched it: by the egress
+rules, with host, port, method and path in the same canonical form. Two things differ. The server resolves the name and
+follows redirects itself. And no session counts what a server fetches, so a rule with limits allows no fetch; as in
+egress, another rule without limits may allow it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from affiant.policy.canonical.urls import URL, canonical_url
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision.decide import Decision, denied
+
+__all__ = ["NOT_COUNTED", "decide_fetch"]
+
+NOT_COUNTED: Final = "fetch_not_counted"
+
+
+def decide_fetch(policy: CompiledPolicy, text: str, method: str = "GET") -> tuple[URL, Decision]:
+    """The address in ``text``, and whether it may be fetched.
+
+    Args:
+        text: as the server reads it. method: ``GET``, or ``POST`` where more is done than read.
+
+    Raises:
+        HostRefused, TargetRefused: it has no canonical form: an address, a path, or what programs read differently.
+    """
+    url = canonical_url(text)
+    decision = policy.decide_egress(
+        host=url.host, port=url.port, scheme=url.scheme, method=method, target=url.target
+    )
+    if decision.allowed and policy.egress_limits().keys() >= set(decision.rules):
+        return url, denied(NOT_COUNTED, decision.rules)
+    return url, decision

@@ -1,0 +1,63 @@
+"""What a model server may fetch for an agent is what the agent could have fetched itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from affiant.policy.canonical.errors import HostRefused
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision.decide import Effect
+from affiant.policy.decision.fetches import decide_fetch
+from affiant.policy.loading.load import load_profiles
+
+PROFILE = b"""
+agent_configs:
+  closed: {tools: []}
+  open:
+    tools: []
+    network_egress:
+      - {host: pictures.example.com, methods: [GET], paths: [/public/**]}
+      - {host: plain.example.com, scheme: http}
+      - {host: counted.example.com, limits: {requests: 3}}
+      - {host: both.example.com, limits: {requests: 3}}
+      - {host: both.example.com, methods: [GET]}
+      - {deny: pictures.example.com, paths: [/public/private/**]}
+"""
+
+
+@pytest.fixture(scope="module")
+def policies() -> dict[str, CompiledPolicy]:
+    profiles = load_profiles(PROFILE)
+    return {name: profiles.profile(name).compiled for name in ("closed", "open")}
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("https://pictures.example.com/public/a.png?size=1", "allowed"),
+        ("https://PICTURES.example.com/public/a.png", "allowed"),
+        ("http://plain.example.com/", "allowed"),
+        ("https://pictures.example.com/other.png", "target_not_listed"),
+        ("https://pictures.example.com/public/private/a.png", "egress_denied"),
+        ("https://pictures.example.com:8443/public/a.png", "port_not_listed"),
+        ("https://plain.example.com/", "port_not_listed"),
+        ("https://example.com/public/a.png", "host_not_listed"),
+        ("https://pictures.example.com.evil.org/public/a.png", "host_not_listed"),
+        ("https://both.example.com/", "allowed"),
+        ("https://counted.example.com/", "fetch_not_counted"),
+    ],
+)
+def test_the_egress_rules_decide(policies: dict[str, CompiledPolicy], url: str, reason: str) -> None:
+    _, decision = decide_fetch(policies["open"], url)
+    assert decision.reason == reason and decision.allowed == (reason == "allowed") and decision.text
+    assert decide_fetch(policies["closed"], url)[1].reason == "host_not_listed"
+
+
+def test_the_method_counts(policies: dict[str, CompiledPolicy]) -> None:
+    url = "https://pictures.example.com/public/a.png"
+    assert decide_fetch(policies["open"], url, "POST")[1].effect is Effect.DENY
+
+
+def test_an_address_is_rejected_whatever_the_profile_says(policies: dict[str, CompiledPolicy]) -> None:
+    with pytest.raises(HostRefused):
+        decide_fetch(policies["open"], "http://169.254.169.254/latest/meta-data/")
