@@ -6,9 +6,10 @@ from typing import Any
 
 from vectors.cases.edits import one, opened, tail
 from vectors.making.encoding import b64u, canonical, link
-from vectors.making.faults import Fault
+from vectors.making.faults import Fault, put
 from vectors.making.keys import seeded
 from vectors.making.records import disclosure
+from vectors.making.scripts import FETCHED
 
 __all__ = ["CASES"]
 
@@ -96,6 +97,24 @@ CASES = (
         "The request's digest, as disclosed, is another.",
         {"sent:inference": _edit("dig", _value)},
         _INVALID,
+    ),
+    one(
+        "disclosure/fetched-altered",
+        "The address that the model server was told to fetch, as disclosed, is another.",
+        {
+            "members:inference": put(fet={}),
+            "hidden:inference": put(fet={"tgt": list(FETCHED)}),
+            "sent:inference": _edit("tgt", _value),
+        },
+        _INVALID,
+        base="valid/fetched",
+    ),
+    one(
+        "disclosure/fetched-nowhere",
+        "An empty list of addresses, committed to: where there is none, nothing is disclosed.",
+        {"members:inference": put(fet={}), "hidden:inference": put(fet={"tgt": []})},
+        _PROFILE,
+        base="valid/fetched",
     ),
     one(
         "disclosure/salt-altered",

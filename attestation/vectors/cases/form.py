@@ -9,6 +9,7 @@ from vectors.cases.edits import one, swap
 from vectors.making.case import Case
 from vectors.making.encoding import canonical
 from vectors.making.faults import put, take
+from vectors.making.scripts import FETCHED
 
 __all__ = ["CASES"]
 
@@ -108,6 +109,10 @@ CASES = (
         "model-answered-control",
         "A terminal escape in the name of an answer's model.",
         put(mdl__ans="\x1b[2J"),
+    ),
+    _members("fetched-in-clear", "An address that is fetched, not hidden.", put(fet={"tgt": list(FETCHED)})),
+    _members(
+        "fetched-without-digest", "What is fetched, without the digest that always stands there.", put(fet={})
     ),
     _members("outside-the-set", "An end that the profile does not list.", put(res__end="finished")),
 )

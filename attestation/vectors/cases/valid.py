@@ -13,6 +13,7 @@ from vectors.making.keys import ed25519_key, seeded
 from vectors.making.scripts import (
     ABORTED,
     EVENTS,
+    FETCHED,
     REQUEST,
     RESPONSE,
     STREAM,
@@ -176,6 +177,20 @@ CASES = (
         told({"document:config": with_turns}),
         trust="trust-any-configuration.json",
         warnings=("rfs.accepted", "conf.accepted"),
+    ),
+    Case(
+        "valid/fetched",
+        "A request that names two URLs for the model server to fetch (`fet.tgt`, hidden).",
+        told({"members:inference": put(fet={}), "hidden:inference": put(fet={"tgt": list(FETCHED)})}),
+        warnings=("rfs.accepted",),
+        stored_from="valid/inference",
+    ),
+    Case(
+        "valid/fetched-nothing",
+        "A request that names no URL: `fet` holds a decoy.",
+        told({"members:inference": put(fet={})}),
+        warnings=("rfs.accepted",),
+        stored_from="valid/inference",
     ),
     Case(
         "valid/model-answered",

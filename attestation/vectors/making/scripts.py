@@ -14,6 +14,7 @@ __all__ = [
     "ABORTED",
     "CHAT",
     "EVENTS",
+    "FETCHED",
     "REQUEST",
     "RESPONSE",
     "STREAM",
@@ -40,6 +41,8 @@ EVENTS = (
 STREAM = b"".join(EVENTS)
 ABORTED = EVENTS[0]
 """What was handed out before the client went away."""
+FETCHED = ("GET https://pictures.invalid:443/a.png", "GET https://pictures.invalid:443/b.png?size=1")
+"""What a request has the model server fetch."""
 CHAT = {"m": "POST", "p": "/v1/chat/completions"}
 
 

@@ -36,7 +36,7 @@ LEAF = {
 }
 OF_SESSION = frozenset(LEAF) - {"boot", "epoch", "end", "erasure", "gap", "hold"}
 """Kinds that carry ``agt``, ``_sd_alg`` and the payload's own digest."""
-DIGESTS = {"agt": 3, "pol": 2, "req": 3, "res": 4, "mdl": 1, "act": 5, "use": 2, "ini": 1, "sec": 2}
+DIGESTS = {"agt": 3, "pol": 2, "req": 3, "res": 4, "mdl": 1, "fet": 1, "act": 5, "use": 2, "ini": 1, "sec": 2}
 """Member -> digests that its object always carries; ``sec``: each of its elements."""
 
 

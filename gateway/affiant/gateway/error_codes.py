@@ -163,5 +163,13 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "UnreachableError",
         "An upstream cannot be connected to, or its certificate does not hold.",
     ),
+    "url.not_allowed": (
+        "NotAllowedError",
+        "A request names a URL that the upstream would fetch, and the profile's egress rules do not allow it.",
+    ),
+    "url.not_canonical": (
+        "NotAllowedError",
+        "A request names a path, an address or an ambiguous URL where the upstream would fetch what it names.",
+    ),
 }
 """Code -> the family that is raised, and its meaning."""

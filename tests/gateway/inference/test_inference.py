@@ -559,6 +559,112 @@ def test_an_answer_that_readers_could_take_for_another_models_is_refused_where_m
     assert record_of(session, answer).member("res", "end") == "upstream_abort"
 
 
+FETCHING = b"""
+agent_configs:
+  tester:
+    tools: [read_file]
+    network_egress:
+      - {host: pictures.example.com, methods: [GET], paths: [/public/**]}
+      - {host: counted.example.com, limits: {requests: 3}}
+"""
+
+
+def looking(*urls: str) -> dict[str, object]:
+    parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    return {
+        "model": "m",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "look"}, *parts]}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("http://169.254.169.254/latest/meta-data/", "url.not_canonical"),
+        ("http://[fd00:ec2::254]/", "url.not_canonical"),
+        ("file:///etc/passwd", "url.not_canonical"),
+        ("/etc/passwd", "url.not_canonical"),
+        ("https://user@pictures.example.com/public/a.png", "url.not_canonical"),
+        ("https://pictures.example.com/public/%2e%2e/a.png", "url.not_canonical"),
+        ("https://pictures.example.com/private/a.png", "url.not_allowed"),
+        ("https://pictures.example.com:8443/public/a.png", "url.not_allowed"),
+        ("http://pictures.example.com/public/a.png", "url.not_allowed"),
+        ("https://elsewhere.example.com/public/a.png", "url.not_allowed"),
+        ("https://counted.example.com/", "url.not_allowed"),
+    ],
+)
+def test_an_agent_has_no_upstream_fetch_what_it_may_not_fetch_itself(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+    scripted: tuple[Running, ScriptedUpstream, Script],
+    platform: PlatformClient,
+    url: str,
+    code: str,
+) -> None:
+    """With no egress at all, a URL in a prompt had the model server fetch it, cloud metadata included."""
+    without, upstream, script = told
+    script.answer = whole(completion())
+    session = SessionClient.start(scripted[0].gateway, platform, profile=FETCHING)
+    for asking in (session, without):
+        answer = asking.chat(looking("data:image/png;base64,AA==", url))
+        assert answer.status == 403 and answer.code in (code, "url.not_allowed")
+        assert b"messages[0].content[2].image_url.url" in answer.body
+        record = record_of(asking, answer)
+        assert (record.kind, record.member("pol", "dec")) == ("refusal", "deny")
+        assert record.member("rsn") == answer.code and record.member("res", "end") == "policy_stop"
+    assert upstream.received == []
+
+
+def test_what_the_upstream_may_fetch_is_in_the_receipt_and_hidden(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+    scripted: tuple[Running, ScriptedUpstream, Script],
+    platform: PlatformClient,
+    openings: X25519PrivateKey,
+) -> None:
+    _, upstream, script = told
+    script.answer = whole(completion())
+    session = SessionClient.start(scripted[0].gateway, platform, profile=FETCHING, openings=openings)
+    url = "https://Pictures.example.com/public/a.png?size=1"
+    plain, fetching = (session.chat(looking(*urls)) for urls in (("data:image/png;base64,AA==",), (url, url)))
+    assert plain.status == fetching.status == 200
+    assert upstream.received[-1].json == looking(url, url)  # the very bytes
+    record = record_of(session, fetching)
+    target = "GET https://pictures.example.com:443/public/a.png?size=1"
+    assert record.disclosed.get("fet.tgt") == [target, target]
+    assert "egress/1" in record.disclosed.get("pol.rules")
+    assert "pictures" not in json.dumps(record.payload)
+    without = record_of(session, plain)
+    assert without.disclosed.get("fet.tgt") is None
+    assert (
+        len(without.member("fet", "_sd")) == len(record.member("fet", "_sd")) == 1
+    )  # a decoy is in its place
+
+
+def test_only_what_is_forwarded_is_judged(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+) -> None:
+    """A tool of the upstream's own goes, as any that the profile does not list, and its address with it."""
+    session, upstream, script = told
+    script.answer = whole(completion())
+    entry = {"type": "mcp", "server_label": "x", "server_url": "https://tools.example.com/mcp"}
+    answer = session.chat({"model": "m", "messages": [], "tools": [entry]})
+    assert answer.status == 200 and b"server_url" not in upstream.received[-1].body
+    assert record_of(session, answer).disclosed.get("fet.tgt") is None
+
+
+def test_a_request_names_as_many_urls_as_a_record_holds(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+    scripted: tuple[Running, ScriptedUpstream, Script],
+    platform: PlatformClient,
+) -> None:
+    _, _, script = told
+    script.answer = whole(completion())
+    session = SessionClient.start(scripted[0].gateway, platform, profile=FETCHING)
+    one = "https://pictures.example.com/public/" + "a" * 150
+    assert session.chat(looking(*[one] * 32)).status == 200
+    assert session.chat(looking(*[one] * 33)).code == "request.malformed"
+    assert session.chat(looking(*[one + "a" * 200] * 32)).code == "request.malformed"
+
+
 def test_tools_that_the_profile_does_not_list_are_taken_out(
     told: tuple[SessionClient, ScriptedUpstream, Script],
 ) -> None:

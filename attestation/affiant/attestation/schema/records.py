@@ -99,6 +99,8 @@ _MDL: Final = Obj(
     # No name begins with `_`: `_sd` in a disclosed value would be digests of its own to every reader of SD-JWTs.
     hidden={"prm": MapOf("[a-z][a-z_]{0,39}", Text(64), most=16)},
 )
+_FET: Final = Obj({}, sd=1, hidden={"tgt": Array(Text(2048), least=1, most=32)})
+"""What the upstream was told to fetch: each a method and an address."""
 _ACT: Final = Obj(
     {"typ": Enum(("tool", "secret", "egress", "approval", "exec", "inference", "session"))},
     {"end": Enum(("complete", "refused", "failed", "aborted"))},
@@ -149,6 +151,7 @@ CONCEALING: Final[Mapping[str, Obj]] = {
     "req": _REQ,
     "res": _RES,
     "mdl": _MDL,
+    "fet": _FET,
     "act": _ACT,
     "use": _USE,
 }
@@ -162,6 +165,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         2,
         "gateway",
         {"req": _REQ, "res": _RES, "mdl": _MDL, "use": _USE, "pol": _POL, "up": _UP, "att": _ATT},
+        {"fet": _FET},  # older records lack it
     ),
     "refusal": _kind(
         3, "gateway session", {"rsn": _CODE}, {"pol": _POL, "act": _ACT, "req": _REQ, "res": _RES}

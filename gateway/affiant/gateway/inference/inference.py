@@ -43,6 +43,7 @@ from affiant.gateway.requests.account import Account, HeldCall, RequestDecision
 from affiant.gateway.requests.authentication import Authenticator
 from affiant.gateway.requests.policy_gate import (
     OriginOf,
+    decide_fetches,
     decide_model,
     decide_tools,
     judge_of,
@@ -202,7 +203,12 @@ class InferenceRequest(SessionRequest):
         require_listed(policy, request)
         decided = decide_tools(policy, request.tools, rules, self._origin_of, sink=sink)
         allowed = may_offer(policy, self._origin_of)
-        forwarded = without_tools(body, allowed) if decided.decision == "redact" else body
+        redacted = decided.decision == "redact"
+        forwarded = without_tools(body, allowed) if redacted else body
+        urls = parse_chat(forwarded).urls if redacted and request.urls else request.urls
+        if urls:
+            fetched = decide_fetches(policy, urls, self._account, sink=sink)
+            decided = replace(decided, rules=(*decided.rules, *fetched))
         self._account.reservation = session.limits.reserve(
             request.model,
             request.answer,

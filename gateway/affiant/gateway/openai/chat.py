@@ -18,6 +18,7 @@ import msgspec
 
 from affiant.gateway.openai.chat_members import DOCUMENTED, ChatMembers
 from affiant.gateway.openai.model_fallbacks import names_other_models
+from affiant.gateway.openai.named_urls import NamedURL, named_urls
 from affiant.gateway.openai.passable_responses import ResponseBound, response_bound
 from affiant.gateway.openai.strict_json import folded, inexact
 from affiant.gateway.openai.unlisted import RequestMembers, read_members
@@ -103,6 +104,8 @@ class ChatRequest:
     """What of it the lists of chat completions do not have, and which tools of the provider's it asks for."""
     other_models: str | None = None
     """A member by which another model than ``model`` may answer."""
+    urls: tuple[NamedURL, ...] = ()
+    """What the upstream may fetch for it."""
 
 
 def parse_chat(body: bytes, members: ChatMembers = DOCUMENTED) -> ChatRequest:
@@ -135,6 +138,7 @@ def parse_chat(body: bytes, members: ChatMembers = DOCUMENTED) -> ChatRequest:
         answer=response_bound(value),
         members=read_members(value, members),
         other_models=names_other_models(value),
+        urls=named_urls(value),
     )
 
 

@@ -139,6 +139,8 @@ def _as_recorded(name: object) -> str:
     """A model's name of an answer as text that a record can hold; what was changed in it is like no name asked for."""
     if not isinstance(name, str):
         return _UNREADABLE
+    if len(name) <= _LONGEST_NAME and name.isprintable():
+        return name
     return "".join(char if char.isprintable() else _UNREADABLE for char in name[:_LONGEST_NAME])
 
 

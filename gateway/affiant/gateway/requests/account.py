@@ -102,6 +102,7 @@ class Account:
         number: its ``agt.seq``; None until a proof by the session's key was seen.
         cseq: the counter of its proof; None unless the proof holds, or where the supervisor's refusal has it.
         unread: the body did not come to its end, so its digest was not compared with the proof's.
+        fetched: what the upstream is told to fetch, each a method and an address.
         digest, size: of the body as received; forwarded: digest of what was sent upstream.
         forwarding: set before it is: from there on the record is an ``inference``.
         reservation: what it has taken of its session's limits.
@@ -125,6 +126,7 @@ class Account:
     unread: bool = False
     decided: RequestDecision | None = None
     request: ChatRequest | None = None
+    fetched: tuple[str, ...] = ()
     forwarded: str | None = None
     forwarding: bool = False
     attempts: list[Attempt] = field(default_factory=list)
@@ -262,6 +264,7 @@ class Account:
         members = {
             "req": self._req(),
             "mdl": {"id": self.request.model, "ans": None},
+            "fet": {},
             "pol": policy_members(self.session, self.decided.decision),
             "att": {"ses": {"ear": admitted.ear_digest, "tier": admitted.tier}},
             **self._nonce(),
@@ -270,6 +273,7 @@ class Account:
             **self._trace(),
             "req": self._hidden_req(),
             "mdl": {"prm": dict(self.request.parameters)},
+            "fet": {"tgt": list(self.fetched)} if self.fetched else {},
             "pol": {"rules": _bounded(self.decided.rules)},
         }
         return Formed(members, hidden, self.decided)

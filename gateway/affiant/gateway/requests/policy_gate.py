@@ -11,19 +11,24 @@ from typing import Final
 
 from affiant.errors import NotAllowedError
 from affiant.gateway.openai.chat import ChatRequest, Offered
+from affiant.gateway.openai.named_urls import NamedURL
 from affiant.gateway.openai.tool_filter import Judge
 from affiant.gateway.requests.account import Account, RequestDecision
 from affiant.gateway.sessions.decisions import SILENT, DecisionSink
-from affiant.gateway.wire.errors import ModelAnswerError, ToolNotAllowedError
+from affiant.gateway.wire.errors import ModelAnswerError, RequestMalformed, ToolNotAllowedError
+from affiant.policy.canonical.errors import HostRefused, TargetRefused
 from affiant.policy.canonical.tool_origin import Origin
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.decide import Decision, Effect, granted
-from affiant.policy.decision.questions import ModelQuestion, ToolQuestion
+from affiant.policy.decision.fetches import NOT_COUNTED, decide_fetch
+from affiant.policy.decision.questions import EgressQuestion, ModelQuestion, ToolQuestion
 from affiant.policy.decision_log.record import NAMELESS
+from affiant.policy.model.profile import Scheme
 
 __all__ = [
     "OriginOf",
     "decide_call",
+    "decide_fetches",
     "decide_model",
     "decide_tools",
     "judge_of",
@@ -34,6 +39,9 @@ __all__ = [
 ]
 
 _UNKNOWN: Final = Origin()
+_MOST_URLS: Final = 32
+_MOST_URL_CHARACTERS: Final = 8 << 10
+"""Of all URLs of one request: a record holds them."""
 
 OriginOf = Callable[[Offered], Origin]
 """Where a tool that a chat completion offers comes from, as far as is known."""
@@ -181,6 +189,55 @@ def require_listed(policy: CompiledPolicy, request: ChatRequest) -> None:
             where=tool.where,
             reason="provider_tool_not_listed",
         )
+
+
+def decide_fetches(
+    policy: CompiledPolicy, named: Sequence[NamedURL], account: Account, *, sink: DecisionSink = SILENT
+) -> tuple[str, ...]:
+    """The rules that allow what the upstream may fetch for a request, decided as if the agent fetched it itself.
+
+    ``account`` keeps what is fetched, and a denial for the record. *Ask* denies: no person is asked here.
+
+    Raises:
+        ``url.not_canonical``: a path, an address, or a URL that programs read differently. ``url.not_allowed``: the
+            profile does not allow one, or not without a person's approval. RequestMalformed: too many.
+    """
+    if len(named) > _MOST_URLS or sum(len(each.text) for each in named) > _MOST_URL_CHARACTERS:
+        raise RequestMalformed(
+            "the request names too many URLs",
+            expected=f"at most {_MOST_URLS}, of {_MOST_URL_CHARACTERS} characters together",
+            found=len(named),
+            where=named[-1].where[:200],
+        )
+    rules: dict[str, None] = {}
+    fetched = []
+    for each in named:
+        account.decided = RequestDecision("deny")
+        where = each.where[:200]
+        try:
+            url, decision = decide_fetch(policy, each.text, each.method)
+        except (HostRefused, TargetRefused) as error:
+            raise NotAllowedError(
+                f"the upstream would fetch this, and it is no URL of one meaning: {error.message}",
+                expected="a data: URL, or https://host/path with a host name",
+                where=where,
+                code="url.not_canonical",
+            ) from error
+        if decision.reason != NOT_COUNTED:  # a limit: as others, it has no line in a decision log
+            sink(EgressQuestion(url.host, url.port, Scheme(url.scheme), each.method, url.target), decision)
+        if not decision.allowed:
+            account.decided = RequestDecision("deny", decision.rules)
+            raise NotAllowedError(
+                f"the upstream would fetch this URL for the agent: {decision.text}",
+                found=f"{each.method} {url.scheme}://{url.host}:{url.port}",
+                where=where,
+                hint="Let the agent fetch it and send the content as a data: URL",
+                code="url.not_allowed",
+            )
+        rules |= dict.fromkeys(decision.rules)
+        fetched.append(f"{each.method} {url}")
+    account.decided, account.fetched = None, tuple(fetched)
+    return tuple(rules)
 
 
 def decide_tools(

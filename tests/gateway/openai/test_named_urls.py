@@ -1,0 +1,166 @@
+"""Every place of a request where a model server may find something to fetch, and no place where it finds text."""
+
+from __future__ import annotations
+
+import pytest
+
+from affiant.gateway.openai.chat import parse_json
+from affiant.gateway.openai.named_urls import NamedURL, named_urls
+
+URL = "http://169.254.169.254/latest/meta-data/"
+
+
+def asked(part: object = None, **members: object) -> dict[str, object]:
+    content = "hi" if part is None else [{"type": "text", "text": "look"}, part]
+    return {"model": "m", "messages": [{"role": "user", "content": content}], **members}
+
+
+def message(**members: object) -> dict[str, object]:
+    return {"model": "m", "messages": [{"role": "user", **members}]}
+
+
+PARTS: dict[str, tuple[object, str]] = {
+    "a picture": ({"type": "image_url", "image_url": {"url": URL, "detail": "low"}}, ".image_url.url"),
+    "a picture, in short": ({"type": "image_url", "image_url": URL}, ".image_url"),
+    "a picture for transformers": ({"type": "image", "image": URL}, ".image"),
+    "a picture, as transformers calls it": ({"type": "image", "url": URL}, ".url"),
+    "a video": ({"type": "video_url", "video_url": {"url": URL}}, ".video_url.url"),
+    "frames of a video": ({"type": "video", "video": [URL]}, ".video[0]"),
+    "a sound": ({"type": "audio_url", "audio_url": {"url": URL}}, ".audio_url.url"),
+    "a file": ({"type": "input_file", "file_url": URL}, ".file_url"),
+    "a file in an object": ({"type": "file", "file": {"file_url": URL}}, ".file.file_url"),
+    "a file's content that is an address": ({"type": "file", "file": {"file_data": URL}}, ".file.file_data"),
+    "an input file": ({"type": "input_file", "input_file": {"file_url": URL}}, ".input_file.file_url"),
+    "another interface's source": ({"type": "image", "source": {"type": "url", "url": URL}}, ".source.url"),
+    "without a type": ({"image_url": {"url": URL}}, ".image_url.url"),
+    "beside a text": ({"type": "text", "text": "x", "image_url": URL}, ".image_url"),
+    "in what a text should be": ({"type": "text", "text": {"url": URL}}, ".text.url"),
+    "the text of another part": ({"type": "page", "text": URL}, ".text"),
+    "a type that is none": ({"type": ["text"], "text": URL}, ".text"),
+    "a name that nobody knows": ({"type": "x", "x": {"y": [[URL]]}}, ".x.y[0][0]"),
+    "another spelling": ({"type": "image_url", "Image-URL": {"U_R_L": "/etc/passwd"}}, ".Image-URL.U_R_L"),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_of_a_message_can_name_a_url(name: str) -> None:
+    part, where = PARTS[name]
+    text = "/etc/passwd" if name == "another spelling" else URL
+    assert named_urls(asked(part)) == (NamedURL(f"messages[0].content[1]{where}", text, "GET"),)
+
+
+MEMBERS: dict[str, tuple[dict[str, object], str]] = {
+    "documents": (asked(documents=[{"title": "a", "text": "b"}, {"url": URL}]), "documents[1].url"),
+    "a document that is text": (asked(documents=[URL]), "documents[0]"),
+    "pictures of a message": (message(content="x", images=[URL]), "messages[0].images[0]"),
+    "a message's content as an object": (
+        message(content={"image_url": URL}),
+        "messages[0].content.image_url",
+    ),
+    "a prediction": (
+        asked(prediction={"type": "content", "content": [{"image": URL}]}),
+        "prediction.content[0].image",
+    ),
+    "an extension": (asked(extra_body={"files": [URL]}), "extra_body.files[0]"),
+    "an unknown member": (asked(whatever=[{"at": URL}]), "whatever[0].at"),
+    "a tool choice": (asked(tool_choice={"type": "x", "x": URL}), "tool_choice.x"),
+    "a name of several lines": (asked(**{"a\nb": URL}), "?"),
+}
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_member_of_a_request_can_name_one(name: str) -> None:
+    request, where = MEMBERS[name]
+    assert named_urls(request) == (NamedURL(where, URL, "GET"),)
+
+
+def test_a_server_of_tools_is_not_only_read() -> None:
+    tool = {"type": "mcp", "server_label": "x", "server_url": "https://tools.example.com/mcp"}
+    found = NamedURL("tools[0].server_url", "https://tools.example.com/mcp", "POST")
+    assert named_urls(asked(tools=[tool])) == (found,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "/etc/passwd",
+            "../x",
+            "file:///etc/passwd",
+            "DATA:image/png;base64,AA",
+            " data:image/png;base64,AA",
+        ),
+        *("//host/x", "C:\\x", "iVBORw0KGgo=", "ftp://example.com/", "http:example.com"),
+    ],
+)
+def test_where_servers_fetch_every_text_counts_but_data(text: str) -> None:
+    part = {"type": "image_url", "image_url": {"url": text}}
+    assert [found.text for found in named_urls(asked(part))] == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " http://x/",
+        "HTTPS://x/",
+        "\u00a0http://x/",
+        "\x00file:/x",
+        "s3://b/k",
+        "gs:b",
+        "x-y.z+1://h",
+        "wss:h",
+    ],
+)
+def test_under_any_name_a_text_that_begins_like_a_url_counts(text: str) -> None:
+    assert [found.text for found in named_urls(asked(anything=text))] == [text]
+
+
+_SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", "properties": {"url": {"default": URL}}}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        asked({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}),
+        asked({"type": "input_audio", "input_audio": {"data": "//uQxAAA", "format": "mp3"}}),
+        asked({"type": "file", "file": {"file_id": "file-abc", "filename": "a.pdf"}}),
+        asked({"type": "file", "file": {"filename": "a.pdf", "file_data": "JVBERi0="}}),
+        asked({"type": "text", "text": URL}),
+        asked({"type": "refusal", "refusal": URL}),
+        asked(URL),
+        message(content=URL),
+        message(content=URL, name=URL, reasoning_content=URL, refusal=URL, tool_call_id=URL),
+        message(content="x", annotations=[{"type": "url_citation", "url_citation": {"url": URL}}]),
+        message(tool_calls=[{"id": "c", "type": "function", "function": {"name": "f", "arguments": URL}}]),
+        message(tool_calls=[{"id": "c", "type": "custom", "custom": {"name": "f", "input": URL}}]),
+        message(function_call={"name": "f", "arguments": '{"url": "http://x/"}'}),
+        asked(documents=[{"title": URL, "text": URL}]),
+        asked(
+            tools=[{"type": "function", "function": {"name": "f", "description": URL, "parameters": _SCHEMA}}]
+        ),
+        asked(tools=[{"type": "custom", "custom": {"name": "f", "description": URL}}]),
+        asked(functions=[{"name": "f", "parameters": _SCHEMA}]),
+        asked(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": _SCHEMA}}),
+        asked(stop=[URL, "Human:"], user=URL, metadata={"page": URL}, guided_json=_SCHEMA, bad_words=[URL]),
+        asked(prediction={"type": "content", "content": URL}),
+        asked(
+            audio={"voice": "alloy", "format": "wav"}, modalities=["text", "audio"], reasoning_effort="low"
+        ),
+        asked(stream_options={"include_usage": True}, logit_bias={"1": 2}, seed=7, service_tier="auto"),
+    ],
+)
+def test_text_schemas_arguments_and_content_name_none(request_: dict[str, object]) -> None:
+    assert named_urls(request_) == ()
+
+
+def test_they_come_in_their_order_and_any_depth_is_read() -> None:
+    first, second = ({"type": "image_url", "image_url": f"https://example.com/{n}"} for n in (1, 2))
+    request = {"messages": [{"content": [first, second]}, {"content": [first]}]}
+    assert [found.where for found in named_urls(request)] == [
+        "messages[0].content[0].image_url",
+        "messages[0].content[1].image_url",
+        "messages[1].content[0].image_url",
+    ]
+    depth = 700
+    deep = parse_json('{"x":' * depth + f'"{URL}"' + "}" * depth)
+    assert isinstance(deep, dict) and len(named_urls(deep)) == 1
