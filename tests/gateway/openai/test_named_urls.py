@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from affiant.gateway.openai.chat import parse_json
@@ -115,6 +117,46 @@ def test_under_any_name_a_text_that_begins_like_a_url_counts(text: str) -> None:
     assert [found.text for found in named_urls(asked(anything=text))] == [text]
 
 
+_REMOTE = {"type": "object", "properties": {"a": {"$ref": URL}}}
+
+
+@pytest.mark.parametrize(
+    ("request_", "where"),
+    [
+        (asked(guided_json=_REMOTE), "guided_json.properties.a.?"),
+        (asked(guided_json=json.dumps(_REMOTE)), "guided_json.properties.a.?"),
+        (asked(structured_outputs={"json": json.dumps(_REMOTE)}), "structured_outputs.json.properties.a.?"),
+        (
+            asked(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": _REMOTE}}),
+            "response_format.json_schema.schema.properties.a.?",
+        ),
+        (
+            asked(tools=[{"type": "function", "function": {"name": "f", "parameters": _REMOTE}}]),
+            "tools[0].function.parameters.properties.a.?",
+        ),
+        (asked(functions=[{"name": "f", "parameters": _REMOTE}]), "functions[0].parameters.properties.a.?"),
+    ],
+)
+def test_a_schema_can_take_a_part_from_elsewhere(request_: dict[str, object], where: str) -> None:
+    assert named_urls(request_) == (NamedURL(where, URL, "GET"),)
+
+
+@pytest.mark.parametrize("ref", ["x.json", "//host/x", "file:///x"])
+def test_a_schema_takes_parts_only_from_itself_without_a_url(ref: str) -> None:
+    schema = {
+        "$id": "https://example.com/",
+        "$defs": {"a": {}},
+        "anyOf": [{"$ref": "#/$defs/a"}, {"$ref": ref}],
+    }
+    assert [found.text for found in named_urls(asked(json_schema=schema))] == [ref]
+
+
+@pytest.mark.parametrize("name", ["remote_host", "api_base", "proxy", "endpoint"])
+def test_a_host_that_a_server_would_connect_to_counts(name: str) -> None:
+    assert [found.text for found in named_urls(asked(**{name: "10.0.0.1"}))] == ["10.0.0.1"]
+    assert [found.text for found in named_urls(asked(kv_transfer_params={name: "10.0.0.1"}))] == ["10.0.0.1"]
+
+
 _SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", "properties": {"url": {"default": URL}}}
 
 
@@ -139,7 +181,7 @@ _SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", "propertie
             tools=[{"type": "function", "function": {"name": "f", "description": URL, "parameters": _SCHEMA}}]
         ),
         asked(tools=[{"type": "custom", "custom": {"name": "f", "description": URL}}]),
-        asked(functions=[{"name": "f", "parameters": _SCHEMA}]),
+        asked(functions=[{"name": "f", "parameters": _SCHEMA | {"examples": [{"ref": "main", "url": URL}]}}]),
         asked(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": _SCHEMA}}),
         asked(stop=[URL, "Human:"], user=URL, metadata={"page": URL}, guided_json=_SCHEMA, bad_words=[URL]),
         asked(prediction={"type": "content", "content": URL}),

@@ -124,6 +124,25 @@ def test_L5_what_cannot_be_told_is_not_done_nor_anything_after_it(
     assert log.read_bytes().count(b"\n") == lines
 
 
+def test_what_the_upstream_may_fetch_and_a_model_that_answers_instead_are_told(
+    platform: PlatformClient, inside: InProcess, tmp_path: Path
+) -> None:
+    """So that a profile that is learned from the log allows them, or a reviewer asks why it should."""
+    log = tmp_path / "decisions.jsonl"
+    inside.app = gateway_app(inside.service, DecisionFile(open_decision_file(log)))
+    session = SessionClient.start(inside, platform)
+    part = {"type": "image_url", "image_url": {"url": "https://pictures.example.com/a.png?token=hunter2"}}
+    message = {"role": "user", "content": [part]}
+    assert session.chat({"model": "m", "messages": [message]}).code == "url.not_allowed"
+    assert ("GET https://pictures.example.com/a.png", "host_not_listed") in {
+        each[::2][:2] for each in told(log)
+    }
+    assert b"hunter2" not in log.read_bytes()
+    inside.upstream.script = lambda _: whole({"model": "another", "choices": []})
+    assert session.chat({"model": "m", "messages": []}).status == 200
+    assert "model:another" in [each[0] for each in told(log)]
+
+
 class OneSession:
     """What a decision log must know of a session."""
 

@@ -3,7 +3,8 @@
 Servers fetch what the parts of a message name (``image_url``, ``video_url``, ``file_url``), what documents name, and
 what extensions of their own name. No list of such members is complete. So every string of a request may be a reference,
 except text that is known to be text. Under any member, a string that begins like a URL is one. Under the members that
-servers fetch (``_REFERENCES``) every string is one, because some servers read a path of their own file system there.
+servers fetch (``_REFERENCES``) every string is one, because some servers read a path of their own file system there. In
+a JSON schema ``$ref`` is one, unless it points into the schema itself.
 
 A ``data:`` URL holds its content and is fetched from nowhere.
 
@@ -16,6 +17,7 @@ A ``data:`` URL holds its content and is fetched from nowhere.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
@@ -26,6 +28,7 @@ __all__ = ["NamedURL", "named_urls"]
 
 _TEXT: Final = "text"
 _DATA: Final = "data"
+_SCHEMA: Final = "schema"
 _OTHER: Final = "other"
 _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
     "request": {
@@ -42,11 +45,12 @@ _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
         ),
         **dict.fromkeys(
             (
-                *("functions", "guided_json", "json_schema", "metadata", "response_format"),
-                *("structural_tag", "structured_outputs"),
+                *("functions", "guided_json", "json_schema", "response_format", "structural_tag"),
+                "structured_outputs",
             ),
-            _DATA,
+            _SCHEMA,
         ),
+        "metadata": _DATA,
     },
     "message": {
         "annotations": _DATA,
@@ -57,7 +61,7 @@ _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "part": {"text": _TEXT, "refusal": _TEXT},
     "document": {"text": _TEXT, "title": _TEXT},
-    "tool": {"function": _DATA, "custom": _DATA},
+    "tool": {"function": _SCHEMA, "custom": _SCHEMA},
     "call": {
         "arguments": _DATA,
         "custom": "call",
@@ -68,7 +72,7 @@ _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 """An object's place -> the places of its members; that of every other member is ``other``. ``data`` holds no reference:
-schemas, arguments of calls, and what an earlier answer cited."""
+arguments of calls, the caller's own notes, and what an earlier answer cited."""
 _NOT_READ: Final = frozenset({_TEXT, "content", "part"})
 """Places at which a string is text."""
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -78,11 +82,30 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 """Place -> the types of the objects whose members are as ``_PLACES`` says; the first where an object has none."""
 
 _REFERENCES: Final = frozenset(
-    {"audio", "audios", "document", "file", "files", "image", "images", "video", "videos", "href", "link"}
+    {
+        *(
+            "audio",
+            "audios",
+            "document",
+            "file",
+            "files",
+            "image",
+            "images",
+            "video",
+            "videos",
+            "href",
+            "link",
+        ),
+        *("apibase", "callback", "endpoint", "host", "hostname", "proxy", "remotehost", "webhook"),
+    }
 )
 """Folded names under which a server takes a URL, or a path, as text. Names that end with ``url`` or ``uri`` are like
 these."""
 _ENDINGS: Final = ("url", "urls", "uri", "uris")
+_REFS: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+"""Names of what a JSON schema takes from elsewhere. They are exact, as are those of all members of a schema."""
+_SCHEMA_TEXTS: Final = frozenset({"guided_json", "json", "json_schema", "schema", "structural_tag"})
+"""Names under which a schema may be JSON as text."""
 _POSTED: Final = frozenset({"serverurl"})
 """Folded names of servers that are not only read: the model chooses what is sent there."""
 _LIKE_A_URL: Final = re.compile(
@@ -108,7 +131,9 @@ def named_urls(request: Mapping[str, object]) -> tuple[NamedURL, ...]:
     while left:
         where, name, place, value = left.pop()
         if isinstance(value, str):
-            if _is_reference(name, place, value):
+            if place == _SCHEMA and name in _SCHEMA_TEXTS and "{" in value:
+                left.append((where, "", place, _parsed(value)))
+            elif _is_reference(name, place, value):
                 found.append(NamedURL(where, value, "POST" if name in _POSTED else "GET"))
         elif isinstance(value, list):
             inner = "part" if place == "content" else place
@@ -121,18 +146,32 @@ def named_urls(request: Mapping[str, object]) -> tuple[NamedURL, ...]:
 def _is_reference(name: str, place: str, value: str) -> bool:
     if place in _NOT_READ or value.startswith("data:"):
         return False
+    if place == _SCHEMA:
+        return name in _REFS and not value.startswith("#")
     if name in _REFERENCES or name.endswith(_ENDINGS):
         return bool(value)
     return _LIKE_A_URL.match(value) is not None
 
 
 def _members(where: str, place: str, value: Mapping[str, object]) -> Iterator[tuple[str, str, str, object]]:
-    """The members of an object that may hold a reference: path, folded name, place, value."""
+    """The members of an object that may hold a reference: path, name, folded outside of schemas, place, value."""
     places, types = _PLACES.get(place, {}), _TYPES.get(place)
     if types is not None and value.get("type", types[0]) not in types:
         places = {}
     for name, member in value.items():
-        inner = places.get(name, _OTHER)
+        inner = _SCHEMA if place == _SCHEMA else places.get(name, _OTHER)
         if inner != _DATA:
             shown = name if _PLAIN_NAME.match(name) else "?"
-            yield (f"{where}.{shown}" if where else shown), fold(name), inner, member
+            yield (
+                (f"{where}.{shown}" if where else shown),
+                name if inner == _SCHEMA else fold(name),
+                inner,
+                member,
+            )
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None  # no schema to any server

@@ -1,6 +1,7 @@
 """The gateway's decision log, if one was asked for: which models and tools its sessions asked for, offered and called.
 
-Models and tools of chat completions, and calls at the tool gate; not what the gate lists.
+Models and tools of chat completions, URLs that the upstream may fetch for them, a model that answers in place of
+another, and calls at the tool gate; not what the gate lists.
 
 Each line is in the file before what it reports happens (``file``); a decision that cannot
 be written is not taken, and none after it. The gateway does not know whom it serves: its lines have the session and the
