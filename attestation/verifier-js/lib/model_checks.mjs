@@ -32,9 +32,10 @@ export async function checkAnswered(subject) {
       where.push(record.jti);
     }
   }
-  const rest = unnamed > 0 ? `; ${unnamed} answers name no model` : "";
-  if (others.size === 0) return held(`${named} answers name the model that was asked for${rest}`);
-  const text = `${where.length} of ${named} answers name another model than was asked for: ${pairsOf(others)}${rest}`;
+  const rest = unnamed > 0 ? `; answers that name no model: ${unnamed}` : "";
+  if (others.size === 0) return held(`answers that name the model that was asked for: ${named}${rest}`);
+  const told = `${where.length} of ${named} (${pairsOf(others)})${rest}`;
+  const text = `answers that name another model than was asked for: ${told}`;
   return held(text, { tier: "warning", where });
 }
 
@@ -49,9 +50,9 @@ function pairsOf(others) {
   const pairs = [...others.values()].sort((one, other) => compare(one.id, other.id) || compare(one.ans, other.ans));
   const shown = pairs
     .slice(0, SHOWN)
-    .map(({ id, ans, count }) => `asked ${cut(id)}, answered ${cut(ans)} (${count})`);
+    .map(({ id, ans, count }) => `asked ${cut(id)}, answered ${cut(ans)}: ${count}`);
   const more = pairs.length - SHOWN;
-  return shown.join(", ") + (more > 0 ? `, and ${more} more pairs` : "");
+  return shown.join("; ") + (more > 0 ? `; more pairs: ${more}` : "");
 }
 
 function compare(one, other) {

@@ -40,7 +40,7 @@ def test_an_answer_by_another_model_is_a_warning_that_names_both_and_the_receipt
     verdict = judge(story.bytes())
     found = row(verdict, "model.answered")
     assert (found.state, found.tier, found.level) == (State.HELD, Tier.WARNING, "L1")
-    assert f"asked {ECHO}, answered tiny-model-q4 (1)" in found.detail
+    assert f"1 of 1 (asked {ECHO}, answered tiny-model-q4: 1)" in found.detail
     (receipt,) = (record for record in story.gateway_records if record.payload["kind"] == "inference")
     assert found.where == (receipt.payload["jti"],)
     assert "tiny-model-q4" in render(verdict)
@@ -52,13 +52,13 @@ def test_an_answer_by_another_model_is_a_warning_that_names_both_and_the_receipt
 def test_the_model_that_was_asked_for_and_no_name_at_all_are_no_warning(answered: str | None) -> None:
     found = row(judge(told(answered).bytes()), "model.answered")
     assert (found.state, found.tier) == (State.HELD, Tier.AFFIRMING)
-    assert ("name no model" in found.detail) == (answered is None)
+    assert ("name no model: 1" in found.detail) == (answered is None)
 
 
 def test_an_older_record_that_has_no_such_member_stays_valid_and_is_counted() -> None:
     found = row(judge(Story().bytes()), "model.answered")
     assert (found.state, found.tier) == (State.HELD, Tier.AFFIRMING)
-    assert found.detail == "0 answers name the model that was asked for; 1 answers name no model"
+    assert found.detail == "answers that name the model that was asked for: 0; answers that name no model: 1"
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,10 @@ def check_answered(case: Case) -> Finding:
             if answered != asked and answered not in aliases.get(asked, ()):
                 others[asked, answered] += 1
                 where.append(record.jti)
-    rest = f"; {unnamed} answers name no model" if unnamed else ""
+    rest = f"; answers that name no model: {unnamed}" if unnamed else ""
     if not others:
-        return Finding(f"{named} answers name the model that was asked for{rest}")
-    text = f"{len(where)} of {named} answers name another model than was asked for: {_pairs(others)}{rest}"
+        return Finding(f"answers that name the model that was asked for: {named}{rest}")
+    text = f"answers that name another model than was asked for: {len(where)} of {named} ({_pairs(others)}){rest}"
     return Finding(text, Tier.WARNING, tuple(where))
 
 
@@ -61,8 +61,8 @@ def _pairs(others: Mapping[tuple[str, str], int]) -> str:
     """What was asked for and what answered, sorted by code units, as another verifier sorts them."""
     pairs = sorted(others, key=lambda pair: [part.encode("utf-16-be") for part in pair])
     shown = [
-        f"asked {asked[:80]}, answered {answered[:80]} ({others[asked, answered]})"
+        f"asked {asked[:80]}, answered {answered[:80]}: {others[asked, answered]}"
         for asked, answered in pairs[:_SHOWN]
     ]
     more = len(pairs) - _SHOWN
-    return ", ".join(shown) + (f", and {more} more pairs" if more > 0 else "")
+    return "; ".join(shown) + (f"; more pairs: {more}" if more > 0 else "")
