@@ -219,6 +219,11 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
 @click.option(
     "--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write a summary here."
 )
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="On a terminal, pass the command's control characters on. Default: all but colours are shown escaped.",
+)
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.option("--verbose", is_flag=True, help="Progress, and what the services write.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -250,6 +255,7 @@ def run(
     env: tuple[str, ...],
     timeout: float | None,
     json_path: Path | None,
+    raw: bool,
     quiet: bool,
     verbose: bool,
     command: tuple[str, ...],
@@ -312,6 +318,7 @@ def run(
         summary=json_path,
         env=dict(_split("--env", env, "=", "NAME=VALUE")),
         timeout_s=timeout,
+        raw=raw,
         show_progress=not quiet and (verbose or sys.stderr.isatty()),
         show_services=verbose,
     )

@@ -26,6 +26,7 @@ from affiant.sandbox.base.errors import OutputPlaceError
 from affiant.sandbox.session.output_report import changes_to_json, counted, skipped_lines
 from affiant.sandbox.session.session import Session
 from affiant.sandbox.session.session_plan import SessionRequest
+from affiant.sandbox.session.terminal_output import safely_shown
 from affiant.sandbox.session_state.bundle_out import write_bundle
 from affiant.sandbox.workspace.tree import Changes
 
@@ -65,6 +66,7 @@ class RunOptions:
         env: variables for the command.
         timeout_s: until the command is ended.
         show_progress: lines on standard error.
+        raw: on a terminal, show the command's output with the control characters in it.
         show_services: what the processes behind the session write, on standard error.
     """
 
@@ -75,6 +77,7 @@ class RunOptions:
     timeout_s: float | None = None
     show_progress: bool = False
     show_services: bool = False
+    raw: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,9 +220,15 @@ async def _in_session(
     async with opening as session:
         signals.session, signals.phase = session, _Phase.RUNNING
         try:
-            result = await session.run(
-                command, env=options.env, stdin=0, stdout=1, stderr=2, timeout_s=options.timeout_s
-            )
+            async with safely_shown(1, raw=options.raw) as stdout, safely_shown(2, raw=options.raw) as stderr:
+                result = await session.run(
+                    command,
+                    env=options.env,
+                    stdin=0,
+                    stdout=stdout,
+                    stderr=stderr,
+                    timeout_s=options.timeout_s,
+                )
         finally:
             signals.phase = _Phase.CLOSING
     if options.bundle is not None:

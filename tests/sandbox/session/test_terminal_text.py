@@ -1,0 +1,93 @@
+"""Output that is shown on a terminal may be coloured, and nothing else; however it is cut into pieces."""
+
+from __future__ import annotations
+
+import doctest
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from affiant.sandbox.session import terminal_text
+from affiant.sandbox.session.terminal_text import TerminalText
+
+
+def shown(*pieces: bytes) -> bytes:
+    text = TerminalText()
+    return b"".join([*(text.feed(piece) for piece in pieces), text.flush()])
+
+
+def test_the_examples() -> None:
+    assert doctest.testmod(terminal_text).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "seen"),
+    [
+        (b"a\tb\r\nc\n", b"a\tb\r\nc\n"),
+        ("größe 你好 👩\u200d💻\n".encode(), "größe 你好 👩\u200d💻\n".encode()),
+        (b"\x1b[1;38;2;1;2;3mx\x1b[0m\n", b"\x1b[1;38;2;1;2;3mx\x1b[0m\n"),
+        (b"\x1b]52;c;ZXZpbA==\x07\n", b"\\x1b]52;c;ZXZpbA==\\x07\n"),
+        (b"\x1b]0;title\x1b\\\n", b"\\x1b]0;title\\x1b\\\n"),
+        (b"\x1b[2J\x1b[H\n", b"\\x1b[2J\\x1b[H\n"),
+        (b"\x1bc\x1b[1A\x1b[c\n", b"\\x1bc\\x1b[1A\\x1b[c\n"),
+        (b"a\x08\x08b\x00\x7f\n", b"a\\x08\\x08b\\x00\\x7f\n"),
+        (b"\xc2\x9b2J\xc2\x85\n", b"\\u009b2J\\u0085\n"),
+        (b"\x9b2J\xff\n", b"\\x9b2J\\xff\n"),
+        ("\u202egnp.exe\u2066\u200e\u2028\ufeff\n".encode(), b"\\u202egnp.exe\\u2066\\u200e\\u2028\\ufeff\n"),
+        ("\U000e0041\n".encode(), b"\\U000e0041\n"),
+        (b"\x1b[" + b"1" * 100 + b"m\n", b"\\x1b[" + b"1" * 100 + b"m\n"),
+    ],
+)
+def test_all_but_colours_and_line_ends_is_escaped(sent: bytes, seen: bytes) -> None:
+    assert shown(sent) == seen
+
+
+@pytest.mark.parametrize(
+    ("sent", "seen"),
+    [
+        (b"affiant: receipts in /x\n", b"(agent) affiant: receipts in /x\n"),
+        (b"x\n \tAffiant: y\n", b"x\n \t(agent) Affiant: y\n"),
+        (b"50%\raffiant: y\n", b"50%\r(agent) affiant: y\n"),
+        (b"\x1b[32maff\x1b[1miant: y\x1b[0m\n", b"\x1b[32m(agent) aff\x1b[1miant: y\x1b[0m\n"),
+        (b"the affiant: y\n", b"the affiant: y\n"),
+        (b"affiance\n", b"affiance\n"),
+    ],
+)
+def test_a_line_like_one_of_affiants_is_marked_as_the_agents(sent: bytes, seen: bytes) -> None:
+    assert shown(sent) == seen
+
+
+def test_what_follows_begins_a_line_in_plain_colours() -> None:
+    assert shown(b"\x1b[8mhidden") == b"\x1b[8mhidden\x1b[0m\n"
+    assert shown(b"") == b""
+    assert shown(b"x\n") == b"x\n"
+
+
+def test_a_prompt_is_shown_at_once() -> None:
+    text = TerminalText()
+    assert text.feed(b"Name? ") == b"Name? "
+    assert text.feed(b"  > ") == b"  > "
+
+
+PIECES = st.lists(
+    st.one_of(
+        st.binary(max_size=8),
+        st.sampled_from(
+            [b"\x1b", b"[", b"31m", b"\x1b[0m", b"affi", b"ant:", b"\n", b"\r", b"\xe2\x80", b"\xae", b" "]
+        ),
+    ),
+    max_size=12,
+)
+SAFE = re.compile(r"(?:\x1b\[[0-9;:]*m|[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069])*\Z")
+
+
+@given(PIECES)
+def test_pieces_do_not_matter_and_nothing_else_gets_through(pieces: list[bytes]) -> None:
+    whole = b"".join(pieces)
+    assert shown(*pieces) == shown(whole) == shown(*(bytes([byte]) for byte in whole))
+    text = shown(whole).decode("utf-8")
+    assert SAFE.match(text), text
+    plain = re.sub(r"\x1b\[[0-9;:]*m", "", text)
+    assert not re.search(r"(?im)(?:^|\r)[ \t]*affiant:", plain), plain
