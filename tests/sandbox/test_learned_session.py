@@ -136,26 +136,28 @@ def test_a_session_is_recorded_replayed_learned_and_run_again_with_the_same_deci
                 done = machine.run("python3", "-c", AGENT, options=options)
                 assert done.stdout.split()[:2] == [b"read_file", b"403"], done.stdout + done.stderr
             if not proposal.exists():
-                named = ("--log", str(sessions), "--log", str(models), "--from", str(before))
+                named = ("--log", str(sessions), "--from", str(before))
                 learned = policy("learn", *named, "-o", str(proposal))
                 assert learned.exit_code == 0, learned.output
                 profile.write_bytes(proposal.read_bytes())
     (sessions, models), (sessions_again, models_again) = logs
-    assert (
-        decisions(sessions, before)
-        == decisions(sessions_again, proposal)
-        == [
-            ("writer", "write:/workspace", "allow"),
-            ("writer", "GET http://api.example.test:9/v1/a", "allow"),
-            ("writer", "GET http://api.example.test:9/v2", "deny"),
-        ]
-    )
+    assert decisions(sessions, before) == decisions(sessions_again, proposal)
+    found = decisions(sessions, before)
+    assert [each for each in found if each[1].partition(":")[0] not in ("model", "tool")] == [
+        ("writer", "write:/workspace", "allow"),
+        ("writer", "GET http://api.example.test:9/v1/a", "allow"),
+        ("writer", "GET http://api.example.test:9/v2", "deny"),
+    ]
     assert decisions(models, before) == decisions(models_again, proposal)
     assert [request.partition("#")[0] for _, request, _ in decisions(models, before)] == [
         "model:m",
         "tool:read_file@?",
         "model:other",
     ]
+    of_gateway = [each for each in found if each[1].partition(":")[0] in ("model", "tool")]
+    assert of_gateway == decisions(models, before), (
+        "the session's file holds what the gateway decided about it"
+    )
     assert b"hunter2" not in b"".join(log.read_bytes() for pair in logs for log in pair)
 
     (made,) = read_profiles(proposal).profiles.values()
@@ -175,3 +177,28 @@ def test_a_session_is_recorded_replayed_learned_and_run_again_with_the_same_deci
         for new, words in ((narrower, "0 wider, "), (wider, " wider, 0 narrower")):
             found = policy("simulate", "--log", str(log), str(new), "--old", str(before), "--fail-on", "any")
             assert (found.exit_code, words in found.output.splitlines()[-1]) == (1, True), found.output
+
+
+def test_what_a_run_used_is_learned_from_its_own_decisions_alone(machine, tmp_path):
+    """No gateway of its own was started: models, tools and hosts are all in the file of ``affiant run``."""
+    profile, proposal, log = (
+        machine.folder / "profiles.yaml",
+        tmp_path / "proposal.yaml",
+        tmp_path / "run.jsonl",
+    )
+    profile.write_text(PROFILE)
+    with upstream() as url:
+        options = ("--upstream", url, "--decisions", str(log), "--host", "api.example.test=127.0.0.1")
+        done = machine.run("python3", "-c", AGENT, options=options)
+    assert done.stdout.split()[:2] == [b"read_file", b"403"], done.stdout + done.stderr
+    assert b"affiant: removed from 1 request: tool rm_rf (tool_not_listed)\n" in done.stderr
+    assert b"affiant: denied 1 time: model other (model_not_listed)\n" in done.stderr
+    assert b"affiant: denied 1 time: host api.example.test:9 (target_not_listed)\n" in done.stderr
+    learned = policy("learn", "--log", str(log), "--from", str(profile), "-o", str(proposal))
+    assert learned.exit_code == 0, learned.output
+    (made,) = read_profiles(proposal).profiles.values()
+    assert [rule.name for rule in made.policy.tools] == ["read_file"]
+    assert [rule.name for rule in made.policy.models or ()] == ["m"]
+    assert [rule.host for rule in made.policy.egress] == ["api.example.test"]
+    assert b"hunter2" not in log.read_bytes()
+    assert {json.loads(line)["agent"] for line in log.read_bytes().splitlines()} == {"writer"}

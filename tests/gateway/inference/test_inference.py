@@ -639,16 +639,13 @@ def test_what_the_upstream_may_fetch_is_in_the_receipt_and_hidden(
     )  # a decoy is in its place
 
 
-def test_only_what_is_forwarded_is_judged(
+def test_a_tool_that_the_provider_runs_is_rejected_before_its_address_is_judged(
     told: tuple[SessionClient, ScriptedUpstream, Script],
 ) -> None:
-    """A tool of the upstream's own goes, as any that the profile does not list, and its address with it."""
-    session, upstream, script = told
-    script.answer = whole(completion())
+    session, upstream, _ = told
     entry = {"type": "mcp", "server_label": "x", "server_url": "https://tools.example.com/mcp"}
     answer = session.chat({"model": "m", "messages": [], "tools": [entry]})
-    assert answer.status == 200 and b"server_url" not in upstream.received[-1].body
-    assert record_of(session, answer).disclosed.get("fet.tgt") is None
+    assert (answer.status, answer.code) == (403, "tool.not_allowed") and upstream.received == []
 
 
 def test_a_request_names_as_many_urls_as_a_record_holds(

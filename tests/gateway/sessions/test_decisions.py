@@ -143,6 +143,77 @@ def test_what_the_upstream_may_fetch_and_a_model_that_answers_instead_are_told(
     assert "model:another" in [each[0] for each in told(log)]
 
 
+def followed(session: SessionClient, after: int | None = 0) -> dict:
+    body = json.dumps({"after": after}).encode()
+    target = f"/v1/sessions/{session.id}/decisions"
+    answer = session.ask("POST", target, body, content_type="application/json")
+    assert answer.status == 200, answer.body
+    return answer.json()
+
+
+def requests_of(said: Mapping[str, list[str]]) -> list[str]:
+    return [json.loads(line)["request"].partition("#")[0] for line in said["lines"]]
+
+
+def test_a_session_gets_its_own_decisions_and_no_others(inside: InProcess, platform: PlatformClient) -> None:
+    one, other = (SessionClient.start(inside, platform) for _ in range(2))
+    assert asked(one, "read_file", "read_file").status == 200
+    assert followed(one)["lines"] == [], "kept from when it is asked for"
+    assert asked(one, "read_file", "read_file", "other").status == 200
+    assert asked(other, "evil").status == 403
+    said = followed(one)
+    assert requests_of(said) == ["model:m", "tool:read_file@?", "tool:other@?", "tool:read_file@?"]
+    assert {json.loads(line)["session"] for line in said["lines"]} == {one.id}
+    assert "hunter2" not in json.dumps(said)
+    assert (followed(one)["lines"], followed(one, said["next"])["lines"]) == (said["lines"], [])
+    assert followed(one, 0)["lines"] == [], "what was fetched is kept no longer"
+
+
+def test_denials_are_counted_whoever_asks_for_decisions(inside: InProcess, platform: PlatformClient) -> None:
+    session = SessionClient.start(inside, platform)
+    for _ in range(2):
+        asked(session, "read_file", "read_file", "other")
+    asked(session, "evil\u202e\n")
+    session.chat({"messages": "none"})
+    said = followed(session, None)
+    assert said["lines"] == []
+    assert sorted((each["kind"], each["name"], each["reason"], each["count"]) for each in said["denied"]) == [
+        ("request", "POST /v1/chat/completions", "request.malformed", 1),
+        ("tool", "?", "tool_not_listed", 1),
+        ("tool offer", "other", "tool_not_listed", 2),
+    ]
+    assert followed(SessionClient.start(inside, platform), None)["denied"] == []
+
+
+@pytest.mark.parametrize("after", ["0", -1, True, 1.5])
+def test_another_number_of_a_line_is_refused(
+    inside: InProcess, platform: PlatformClient, after: object
+) -> None:
+    session = SessionClient.start(inside, platform)
+    body = json.dumps({"after": after}).encode()
+    target = f"/v1/sessions/{session.id}/decisions"
+    assert session.ask("POST", target, body, content_type="application/json").status == 400
+
+
+def test_a_session_that_does_not_fetch_its_decisions_is_decided_nothing_more(tmp_path: Path) -> None:
+    decisions = GatewayDecisions(None, lambda: datetime.now(UTC))
+    session = cast("Session", OneSession())
+    note = decisions.of(session)
+    for _ in range(10_000):
+        note(ModelQuestion("m"), Decision(Effect.ALLOW, "allowed"))
+    decisions.follow(session, 0)
+    with pytest.raises(DecisionsUnavailable):
+        for _ in range(10_000):
+            note(ModelQuestion("m"), Decision(Effect.ALLOW, "allowed"))
+    fetched, said = 0, decisions.follow(session, 0)
+    while said["lines"]:
+        assert len(json.dumps(said)) < 64 << 10, "one answer to the supervisor"
+        fetched += len(said["lines"])
+        said = decisions.follow(session, said["next"])
+    assert fetched > 1000
+    note(ModelQuestion("m"), Decision(Effect.ALLOW, "allowed"))
+
+
 class OneSession:
     """What a decision log must know of a session."""
 

@@ -157,6 +157,8 @@ class Reply:
     headers: dict[bytes, bytes]
     body: bytes
     complete: bool
+    reason: str = ""
+    """The reason phrase."""
 
 
 @dataclass
@@ -246,7 +248,7 @@ async def answered(reader: asyncio.StreamReader, *, bodiless: bool = False) -> R
         body = await reader.readexactly(int(fields[b"content-length"]))
     else:
         body = await reader.read()
-    return Reply(status, fields, body, complete)
+    return Reply(status, fields, body, complete, lines[0].split(b" ", 2)[2].decode("ascii"))
 
 
 @dataclass

@@ -153,6 +153,11 @@ def test_E2_E13_E19_an_unlisted_host_or_port_is_denied_before_any_lookup(
     reply = world.run(listed(443), lambda box: box.plain(request))
     assert (reply.status, code(reply)) == (403, reason)
     assert "how_to_ask" in json.loads(reply.body)
+    port = "" if port_offset == 0 else f":{443 + port_offset}"
+    assert reply.reason == f"{reason} {host}{port}", "all that most clients show"
+    assert reply.headers[b"proxy-status"].decode() == (
+        f'affiant; error=http_request_denied; details="{reason} {host}{port}"'
+    )
     assert world.lookups == []
     assert world.chain.kinds == [f"refusal.{reason}"]
     assert world.chain.only("refusal").disclosed.text("act.name").startswith(host)

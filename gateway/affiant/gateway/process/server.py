@@ -93,7 +93,7 @@ def gateway_app(service: Service, decisions: DecisionFile | None = None) -> Gate
     routes: dict[tuple[str, str], Application] = {("POST", "/v1/chat/completions"): chat}
     if service.tools is not None:
         routes["POST", "/mcp"] = service.tools.route(service, log)
-    return GatewayApp(routes, control_plane(service))
+    return GatewayApp(routes, control_plane(service, log))
 
 
 async def serve(

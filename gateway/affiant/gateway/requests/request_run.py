@@ -27,10 +27,11 @@ from typing import Final, Protocol
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.records.proof import PROOF_HEADER, ProofOfHead
 from affiant.attestation.schema.shapes import ShapeMismatch
-from affiant.errors import AffiantError, StateError, UnreachableError
+from affiant.errors import AffiantError, MalformedError, StateError, UnreachableError
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.requests.account import Account
 from affiant.gateway.requests.authentication import Authenticator, is_of_session
+from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.recorder import Recorded, Recorder
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.wire.bodies import Bodies, Body, Share, drop_rest
@@ -46,6 +47,7 @@ from affiant.gateway.wire.http_request import (
     header,
     proof_head,
 )
+from affiant.policy.decision.limit_errors import LimitReached
 
 __all__ = ["NOTHING", "RefusalBudget", "Route", "SessionRequest"]
 
@@ -112,6 +114,8 @@ class Route(Protocol):
     def bodies(self) -> Bodies: ...
     @property
     def refusals(self) -> RefusalBudget: ...
+    @property
+    def decisions(self) -> GatewayDecisions: ...
     @property
     def draining(self) -> Callable[[], bool]: ...
     @property
@@ -274,6 +278,7 @@ class SessionRequest(ABC):
         if isinstance(error, JournalUnavailable) or account.recorded is not None:
             await self._fail_unrecorded(error)
             return
+        self._count_denial(error)
         try:
             if self._client.started:
                 await self.end_started(error)
@@ -286,6 +291,14 @@ class SessionRequest(ABC):
             await self._send_error(error, status, body, receipt=self._receipted)
         except (JournalUnavailable, Busy) as failure:
             await self._fail_unrecorded(failure)
+
+    def _count_denial(self, error: AffiantError) -> None:
+        """Count what was denied without a decision of the profile: a limit that is spent, a form that is not taken."""
+        account = self._account
+        ours = not error.code.startswith("upstream.")
+        if account.session is not None and ours and isinstance(error, (LimitReached, MalformedError)):
+            name = f"{account.method} {account.path}"
+            self._route.decisions.denied(account.session, "request", name, error.code)
 
     def _record_failure(
         self, error: AffiantError, body: bytes, hidden: Mapping[str, object], *, status: int

@@ -22,6 +22,7 @@ from affiant.errors import AffiantError, MalformedError, NotAuthenticError, Stat
 from affiant.gateway.approvals.approval_routes import add_approvers
 from affiant.gateway.service.openapi import INFERENCE_PATHS, openapi_document
 from affiant.gateway.service.service import Service
+from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.recorder import for_agent
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.store.journal import DURABLE_WITHIN_S, durable
@@ -76,13 +77,28 @@ _ATTEST: Final[Mapping[str, Any]] = {
     },
 }
 
+_DECISIONS: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "title": "Decisions",
+    "description": "Which of the session's decisions are asked for.",
+    "additionalProperties": False,
+    "properties": {
+        "after": {
+            "type": ["integer", "null"],
+            "title": "After",
+            "description": "Number of the first line that is wanted, from 0 on; null: no lines",
+        }
+    },
+}
 
-def control_plane(service: Service) -> Application:
-    """The public face."""
+
+def control_plane(service: Service, decisions: GatewayDecisions) -> Application:
+    """The public face; ``decisions``: what was decided of each session."""
     app = Routes()
     _add_identity(app, service)
     _add_admission(app, service)
     _add_session(app, service)
+    _add_decisions(app, service, decisions)
     _add_receipts(app, service)
     _add_models(app, service)
     add_approvers(
@@ -272,6 +288,15 @@ def _add_session(app: Routes, service: Service) -> None:
         return json_response(await service.bundles.of_session(found.id))
 
 
+def _add_decisions(app: Routes, service: Service, decisions: GatewayDecisions) -> None:
+    @app.post("/v1/sessions/{session}/decisions", body={_JSON: {"schema": _DECISIONS}})
+    async def decided(request: Request, session: str) -> Response:
+        """What was denied to the session, and its decisions from a number on; those before are kept no longer."""
+        async with _authenticated(service, request, session, limit=_MAX_SMALL) as (found, body):
+            after = _after(body)
+        return json_response(decisions.follow(found, after))
+
+
 def _add_receipts(app: Routes, service: Service) -> None:
     async def receipt_of(receipt: str, request: Request) -> tuple[Session, str]:
         """The receipt with its disclosures, for the session it belongs to; for its agent, without user and tenant."""
@@ -354,6 +379,14 @@ def _why(body: bytes) -> str:
     if why not in ("done", "killed", "policy"):
         raise RequestMalformed("not a reason to close", expected="done, killed or policy", where="why")
     return str(why)
+
+
+def _after(body: bytes) -> int | None:
+    """The number of the first line that is wanted; None: none are."""
+    after = parse_object(body, limit=_MAX_SMALL, strict_form=False).get("after")
+    if after is not None and not (type(after) is int and after >= 0):
+        raise RequestMalformed("not a line's number", expected="a number from 0 on, or null", where="after")
+    return after
 
 
 def _wanted_nonce(body: bytes) -> tuple[str | None, list[str]]:

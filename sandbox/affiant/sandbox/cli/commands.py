@@ -23,6 +23,7 @@ from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from affiant.sandbox.session.run_report import Detail
     from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice
     from affiant.secrets.store.local_store import StoreKey
 
@@ -209,8 +210,8 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
 @click.option(
     "--decisions",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Append each decision about egress, secrets and files to this file, for 'affiant policy learn' and "
-    "'simulate'. If it cannot be written, the session ends.",
+    help="Append each decision about models, tools, egress, secrets and files to this file, for 'affiant policy "
+    "learn' and 'simulate'. If it cannot be written, the session ends.",
 )
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable for the command.")
 @click.option(
@@ -224,8 +225,8 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     is_flag=True,
     help="On a terminal, pass the command's control characters on. Default: all but colours are shown escaped.",
 )
-@click.option("--quiet", is_flag=True, help="No progress.")
-@click.option("--verbose", is_flag=True, help="Progress, and what the services write.")
+@click.option("--quiet", is_flag=True, help="Say nothing but errors on standard error.")
+@click.option("--verbose", is_flag=True, help="Say each step, and show what the services write.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     *,
@@ -319,7 +320,7 @@ def run(
         env=dict(_split("--env", env, "=", "NAME=VALUE")),
         timeout_s=timeout,
         raw=raw,
-        show_progress=not quiet and (verbose or sys.stderr.isatty()),
+        detail=_detail(quiet=quiet, verbose=verbose),
         show_services=verbose,
     )
     try:
@@ -352,3 +353,12 @@ def _summarise(path: Path | None, members: Mapping[str, object]) -> None:
         from affiant.sandbox.base.user_files import write_user_file  # noqa: PLC0415 - help must stay cheap
 
         write_user_file(path, (json.dumps(members, indent=2, sort_keys=True) + "\n").encode("ascii"))
+
+
+def _detail(*, quiet: bool, verbose: bool) -> Detail:
+    """How much is said; on a terminal, each step of the start."""
+    from affiant.sandbox.session.run_report import Detail  # noqa: PLC0415 - help must stay cheap
+
+    if quiet:
+        return Detail.QUIET
+    return Detail.ALL if verbose else Detail.STEPS if sys.stderr.isatty() else Detail.SUMMARY

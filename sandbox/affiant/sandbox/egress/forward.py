@@ -78,7 +78,9 @@ async def refuse(
             record = await records.refusal(refusal, action, typ=typ)
         except RecordsUnavailable as unavailable:
             refusal = unavailable
-    return await http.deny(denial_of(refusal, record=record), keep_alive=keep_alive)
+    connect, host = action.method == "CONNECT", None if action.origin is None else action.name
+    denial = denial_of(refusal, record=record, host=host, connect=connect)
+    return await http.deny(denial, keep_alive=keep_alive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +323,8 @@ class _Exchange:
             return await refuse(
                 self.http, self.forwarder.records, error, self.action, keep_alive=self.answer.keep_alive
             )
-        return await self.http.deny(denial_of(error, record=None), keep_alive=self.answer.keep_alive)
+        denial = denial_of(error, record=None, host=self.action.name)
+        return await self.http.deny(denial, keep_alive=self.answer.keep_alive)
 
     async def _record(self, end: str) -> None:
         if self.recorded:

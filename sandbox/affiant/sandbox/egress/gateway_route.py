@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from affiant.errors import AffiantError, MalformedError, NotAllowedError, UnreachableError
+from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError, UnreachableError
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.forward import action_of, reason_phrase, refuse
 from affiant.sandbox.egress.http.agent_http import AgentHTTP, Answer, Memory
@@ -126,6 +126,10 @@ class InferenceGateway(Protocol):
         ...
 
 
+async def _silent() -> None:
+    """There is no decision log."""
+
+
 @dataclass(frozen=True, slots=True)
 class GatewayRoute:
     """Serves what an agent asks of the gateway's name."""
@@ -134,6 +138,8 @@ class GatewayRoute:
     records: EgressRecords
     budget: RecordBudget
     memory: Memory = field(default_factory=lambda: Memory(_MEMORY))
+    decided: Callable[[], Coroutine[Any, Any, None]] = _silent
+    """Notes what the gateway decided about a counted request, if there is a decision log; raises if it cannot."""
     _waiting: set[asyncio.Task[GatewayAnswer]] = field(default_factory=set)
 
     async def settled(self, timeout_s: float) -> None:
@@ -168,7 +174,7 @@ class GatewayRoute:
             self.memory.give_back(len(body))
         try:
             await self._account(reply, action, cseq)
-            return await self._answer(http, head, reply)
+            return await self._answer(http, head, reply, counted=counted)
         finally:
             await reply.close()
 
@@ -202,9 +208,12 @@ class GatewayRoute:
         finally:
             self._waiting.discard(sending)
 
-    async def _answer(self, http: AgentHTTP, head: RequestHead, reply: GatewayAnswer) -> bool:
+    async def _answer(
+        self, http: AgentHTTP, head: RequestHead, reply: GatewayAnswer, *, counted: bool
+    ) -> bool:
         """Pass the answer on; an agent that goes away meanwhile ends it, and the gateway hears of it at once."""
-        return bool(await http.unless_gone(_pass_on(Answer(http, head), reply)))
+        decided = self.decided if counted else _silent
+        return bool(await http.unless_gone(_pass_on(Answer(http, head), reply, decided)))
 
     async def _unanswered(
         self, http: AgentHTTP, head: RequestHead, error: AffiantError, action: Action, cseq: int | None
@@ -222,16 +231,34 @@ class GatewayRoute:
             return None
 
 
-async def _pass_on(answer: Answer, reply: GatewayAnswer) -> bool:
-    """Whether the answer came to its end and the connection can carry another request."""
+async def _pass_on(
+    answer: Answer, reply: GatewayAnswer, decided: Callable[[], Coroutine[Any, Any, None]]
+) -> bool:
+    """Whether the answer came to its end and the connection can carry another request.
+
+    What was ``decided`` is noted before the agent gets anything of the answer; of a stream, in which calls of tools are
+    decided as they come, again before its end.
+    """
     try:
+        await decided()
         await answer.start(reply.status, reason_phrase(reply.status), reply.headers)
         async for chunk in reply.chunks():
             await answer.data(chunk)
+        if _is_stream(reply):
+            await decided()
         await answer.finish()
-    except (UnreachableError, OSError):  # interrupted by either side: the gateway's record says which
+    except (
+        UnreachableError,
+        StateError,
+        OSError,
+    ):  # interrupted by either side: the gateway's record says which
         return False
     return answer.keep_alive
+
+
+def _is_stream(reply: GatewayAnswer) -> bool:
+    kinds = [value for name, value in reply.headers if name.lower() == b"content-type"]
+    return any(kind.lower().startswith(b"text/event-stream") for kind in kinds)
 
 
 def _receipted(reply: GatewayAnswer) -> bool:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.schema.trace_context import TraceContext
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.decision.limit_errors import LimitReached
 from affiant.sandbox.egress.http.errors import EgressDenied, reason_of
 from affiant.sandbox.egress.http.origin import Origin
@@ -26,6 +26,7 @@ __all__ = [
     "SAFE_METHODS",
     "Action",
     "Approved",
+    "Denials",
     "EgressRecords",
     "Hidden",
     "Outcome",
@@ -43,6 +44,8 @@ some servers, so they have an intent here."""
 _MAX_TARGET: Final = 2048
 _MAX_NAME: Final = 256
 _MAX_RULES: Final = 256
+_MAX_DENIALS: Final = 200
+"""Different denials that are told apart."""
 
 
 class RecordSink(Protocol):
@@ -144,12 +147,45 @@ class Outcome:
     """``lim`` codes, such as ``tls-passthrough``."""
 
 
+class Denials:
+    """What was denied to a session, for the summary at its end: how often, by kind, name and reason. Bounded."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str, str], int] = {}
+        self._more = 0
+
+    def add(self, kind: str, name: str, reason: str, count: int = 1) -> None:
+        """Count a denial; what is beyond the bound is counted without its name."""
+        key = (_printable(kind, _MAX_NAME), _printable(name, _MAX_NAME), _printable(reason, _MAX_NAME))
+        if key in self._counts or len(self._counts) < _MAX_DENIALS:
+            self._counts[key] = self._counts.get(key, 0) + count
+        else:
+            self._more += count
+
+    def take(self, said: Mapping[str, object]) -> None:
+        """Add what the gateway says that it denied; what is not of that form is passed over."""
+        entries, more = said.get("denied"), said.get("denied_more")
+        for entry in entries if isinstance(entries, list) else ():
+            match entry:
+                case {"kind": str(kind), "name": str(name), "reason": str(reason), "count": int(count)}:
+                    self.add(kind, name, reason, count)
+        self._more += more if isinstance(more, int) else 0
+
+    def to_json(self) -> Mapping[str, object]:
+        """Its members: ``denied``, the most frequent first, and ``denied_more``."""
+        ordered = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
+        names = ("kind", "name", "reason", "count")
+        denied = [dict(zip(names, (*key, count), strict=True)) for key, count in ordered]
+        return {"denied": denied, "denied_more": self._more}
+
+
 class EgressRecords:
-    """Writes the records of one session's proxy."""
+    """Writes the records of one session's proxy, and counts what was denied."""
 
     def __init__(self, sink: RecordSink, facts: PolicyFacts) -> None:
         self._sink = sink
         self._facts = facts
+        self.denials = Denials()
 
     def follow(self, facts: PolicyFacts) -> None:
         """The profile was restricted: another decides from now on. Nothing that the old one decided is on its way."""
@@ -209,6 +245,9 @@ class EgressRecords:
         self, refusal: AffiantError, action: Action, *, typ: str = "egress", cseq: int | None = None
     ) -> str:
         """Something that was not done, and why."""
+        if isinstance(refusal, (NotAllowedError, MalformedError)):
+            kind, name = ("host", action.name) if typ == "egress" else ("request", action.line)
+            self.denials.add(kind, name, reason_of(refusal))
         rules = refusal.rules if isinstance(refusal, (EgressDenied, LimitReached)) else ()
         members = {
             "rsn": reason_of(refusal),

@@ -2,7 +2,8 @@
 
 Ctrl-Z (SIGTSTP) stops the agent's processes, then this one; continued, it continues them.
 
-A signal before the command runs undoes what was started. While it runs, the first SIGINT, SIGTERM or SIGHUP is
+A signal before the command runs is answered at once and undoes what was started, within two seconds; a session that was
+admitted by then is closed, and has its receipts. While the command runs, the first SIGINT, SIGTERM or SIGHUP is
 the agent's; the second kills it. Either way the session is closed and its receipts are written. One more while
 that happens leaves at once: supervisor and services notice, and end by themselves.
 """
@@ -20,15 +21,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.command_line import printable
 from affiant.errors import AffiantError
 from affiant.sandbox.base.errors import OutputPlaceError
-from affiant.sandbox.session.output_report import changes_to_json, counted, skipped_lines
+from affiant.sandbox.base.user_files import write_user_file
+from affiant.sandbox.session.output_report import changes_to_json
+from affiant.sandbox.session.run_report import Detail, RunReport
 from affiant.sandbox.session.session import Session
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session.terminal_output import safely_shown
-from affiant.sandbox.session_state.bundle_out import write_bundle
-from affiant.sandbox.workspace.tree import Changes
+from affiant.sandbox.supervisor.launch.environment import require_user_variables
 
 __all__ = ["EXIT_OURS", "RunOptions", "RunOutcome", "open_standard_streams", "run_once"]
 
@@ -36,24 +37,6 @@ EXIT_OURS: Final = 125
 """Exit code of ``affiant run`` if affiant itself refused or failed."""
 
 _FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_STEPS: Final = {
-    "reaped": "ended what an earlier session left behind: {session}",
-    "planned": "session {session}, isolation {isolation}",
-    "services-one-user": "not root: all processes run as this user, the agent under bubblewrap",
-    "rootfs": "unpacked the root file system, {digest}",
-    "services-ready": "{platform}; gateway at {gateway}",
-    "witnesses": "witness: {text}",
-    "input": "copied {entries} files and folders in",
-    "ready": "admitted; the agent may start",
-    "bundled": "receipts in {path}",
-}
-
-
-_NOT_LOCKED: Final = (
-    "warning: the broker's memory is not locked, so that the values of this session's secrets may be written to swap. "
-    "Allow it with 'ulimit -l unlimited' (systemd: LimitMEMLOCK=infinity, containers: --ulimit memlock=-1), "
-    "or turn swap off"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +48,7 @@ class RunOptions:
         bundle: where else to write the bundle. summary: where to write the summary.
         env: variables for the command.
         timeout_s: until the command is ended.
-        show_progress: lines on standard error.
+        detail: how much is said on standard error.
         raw: on a terminal, show the command's output with the control characters in it.
         show_services: what the processes behind the session write, on standard error.
     """
@@ -75,14 +58,14 @@ class RunOptions:
     summary: Path | None = None
     env: Mapping[str, str]
     timeout_s: float | None = None
-    show_progress: bool = False
+    detail: Detail = Detail.QUIET
     show_services: bool = False
     raw: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """What came of it. ``session`` and ``bundle`` are None if a signal came before there was one."""
+    """What came of it. ``session`` and ``bundle`` are None if a signal came before there were receipts."""
 
     exit_code: int
     session: str | None = None
@@ -92,6 +75,8 @@ class RunOutcome:
     changes: Mapping[str, object] | None = None
     memory_locked: bool | None = None
     """Whether the broker's memory stays out of swap; None: it holds no secret."""
+    denied: Sequence[Mapping[str, object]] = ()
+    """What was denied: ``kind``, ``name``, ``reason`` and ``count`` of each."""
 
     def to_json(self) -> Mapping[str, object]:
         """The summary that ``--json`` writes."""
@@ -108,8 +93,9 @@ class _Phase(enum.Enum):
 class _Signals:
     """What a signal does, by phase."""
 
-    def __init__(self) -> None:
+    def __init__(self, report: RunReport) -> None:
         self.phase = _Phase.STARTING
+        self._report = report
         self.first: int | None = None
         self.session: Session | None = None
         self._count = 0
@@ -143,6 +129,7 @@ class _Signals:
         self.first = self.first or number
         match self.phase:
             case _Phase.STARTING if self._count == 1 and self._starting is not None:
+                self._report.note("interrupted; ending what was started")
                 self._starting.cancel()
             case _Phase.RUNNING if self.session is not None:
                 session = self.session
@@ -164,6 +151,7 @@ def run_once(request: SessionRequest, command: Sequence[str], options: RunOption
     Raises:
         AffiantError: affiant itself refused or failed.
     """
+    require_user_variables(options.env)
     for path in (options.bundle, options.summary):
         if path is not None and not os.access(path.absolute().parent, os.W_OK):
             raise OutputPlaceError("no file can be written there", where=str(path))
@@ -182,43 +170,51 @@ def open_standard_streams() -> None:
 
 
 async def _run(request: SessionRequest, command: Sequence[str], options: RunOptions) -> RunOutcome:
-    signals = _Signals()
+    report = RunReport(options.detail, copied_to=options.bundle)
+    signals = _Signals(report)
     signals.install()
     try:
-        return await _in_session(request, command, options, signals)
+        return await _in_session(request, command, options, signals, report)
     except asyncio.CancelledError:
         if signals.first is None:
             raise
-        return RunOutcome(exit_code=128 + signals.first)
+        bundle = _copy_receipts(report, options.bundle)
+        session = None if bundle is None else report.session
+        return RunOutcome(exit_code=128 + signals.first, session=session, bundle=bundle, denied=report.denied)
     except AffiantError:  # the session was ended for a reason: its receipts show it, if there are any
-        if options.bundle is not None and signals.session is not None:
-            with suppress(AffiantError):  # what happened first is what the user must hear
-                write_bundle(options.bundle, signals.session.bundle(), stream=True)
+        with suppress(AffiantError):  # what happened first is what the user must hear
+            _copy_receipts(report, options.bundle)
         raise
 
 
+def _copy_receipts(report: RunReport, place: Path | None) -> Path | None:
+    """The receipts at the place that the user asked for; where they are, None: there are none.
+
+    Raises:
+        OutputPlaceError: they could not be written there.
+    """
+    if report.bundle is None or place is None:
+        return report.bundle
+    write_user_file(place, report.bundle.read_bytes(), mode=0o600)
+    report.note(f"receipts in {place}")
+    return place
+
+
 async def _in_session(
-    request: SessionRequest, command: Sequence[str], options: RunOptions, signals: _Signals
+    request: SessionRequest,
+    command: Sequence[str],
+    options: RunOptions,
+    signals: _Signals,
+    report: RunReport,
 ) -> RunOutcome:
-    memory_locked: bool | None = None
+    def step(name: str, detail: Mapping[str, object]) -> None:
+        if name == "started":
+            signals.phase = _Phase.RUNNING
+        report.step(name, detail)
 
-    def progress(step: str, detail: Mapping[str, object]) -> None:
-        nonlocal memory_locked
-        if step == "secrets" and detail.get("held"):
-            memory_locked = detail.get("memory_locked") is True
-            if not memory_locked:
-                _say(_NOT_LOCKED)
-        if step == "narrowed":  # the starter sees what another command did to the session
-            _say(f"the profile was restricted (change {detail.get('epoch')}): {detail.get('digest')}")
-        if options.show_progress and (line := _line(step, detail)) is not None:
-            _say(line)
-        if isinstance(changes := detail.get("changes"), Changes):
-            for line in skipped_lines(changes, rest="see --json"):
-                _say(line)
-
-    opening = Session.open(request, home=options.home, progress=progress, echo=options.show_services)
+    opening = Session.open(request, home=options.home, progress=step, echo=options.show_services)
     async with opening as session:
-        signals.session, signals.phase = session, _Phase.RUNNING
+        signals.session = session
         try:
             async with safely_shown(1, raw=options.raw) as stdout, safely_shown(2, raw=options.raw) as stderr:
                 result = await session.run(
@@ -231,39 +227,20 @@ async def _in_session(
                 )
         finally:
             signals.phase = _Phase.CLOSING
-    if options.bundle is not None:
-        try:
-            write_bundle(options.bundle, session.bundle(), stream=True)
-        except OutputPlaceError as error:
-            error.hint = (
-                f"The command ended with {result.exit_code}; the receipts are in {session.bundle_path}"
-            )
-            raise
+        if result.timed_out:
+            report.note(f"--timeout: the command was ended after {options.timeout_s:g} s")
+    try:
+        bundle = _copy_receipts(report, options.bundle)
+    except OutputPlaceError as error:
+        error.hint = f"The command ended with {result.exit_code}; the receipts are in {session.bundle_path}"
+        raise
     return RunOutcome(
         exit_code=result.exit_code,
         session=session.id,
         isolation=session.isolation,
-        bundle=session.bundle_path if options.bundle is None else options.bundle,
+        bundle=bundle,
         timed_out=result.timed_out,
         changes=None if session.output is None else changes_to_json(session.output.changes),
-        memory_locked=memory_locked,
+        memory_locked=report.memory_locked,
+        denied=report.denied,
     )
-
-
-def _say(line: str) -> None:
-    with suppress(OSError):  # our own lines are not read any more: the session goes on
-        sys.stderr.write(f"affiant: {line}\n")
-        sys.stderr.flush()
-
-
-def _line(step: str, detail: Mapping[str, object]) -> str | None:
-    """One line for a person; None for steps that are not shown."""
-    if isinstance(changes := detail.get("changes"), Changes):
-        return printable(f"copied changes to {detail.get('path')}: {counted(changes)}")
-    text = _STEPS.get(step)
-    if text is None:
-        return None
-    try:
-        return printable(text.format_map({name: str(value) for name, value in detail.items()}))
-    except KeyError:
-        return printable(step)

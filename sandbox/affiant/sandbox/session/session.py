@@ -31,6 +31,7 @@ from affiant.attestation.bundle.bundle import Bundle
 from affiant.errors import AffiantError, StateError, UnreachableError
 from affiant.folders import default_home
 from affiant.policy.loading.policy_file import policy_owners
+from affiant.sandbox.base.threads import abandonable
 from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
@@ -120,17 +121,18 @@ class Session:
             AffiantError: something is missing or wrong, before anything of the agent has run.
         """
         place = open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
-        for reaped in await asyncio.to_thread(reap_leftovers, place):
+        for reaped in await abandonable(lambda: reap_leftovers(place)):
             progress("reaped", {"session": reaped.session, "text": reaped.text})
         refuse_private(place, request)
         name = new_session_id(secrets.token_bytes)
-        plan = await asyncio.to_thread(
-            plan_session,
-            request,
-            session=name,
-            folder=place.session(name),
-            probe=probe,
-            owners=policy_owners(os.geteuid(), os.environ),
+        plan = await abandonable(
+            lambda: plan_session(
+                request,
+                session=name,
+                folder=place.session(name),
+                probe=probe,
+                owners=policy_owners(os.geteuid(), os.environ),
+            )
         )
         progress("planned", {"session": plan.session, "isolation": plan.backend.value})
         async with launched(place, plan, progress, random_bytes=secrets.token_bytes, echo=echo) as opened:
@@ -267,6 +269,7 @@ class Session:
                 self._exit_code_told = code if isinstance(code, int) else None
                 return EXIT_LOST if self._exit_code_told is None else self._exit_code_told
             self._command_runs = True
+            self._progress("started", {})
             for number in self._early_signals:
                 await self.signal(number)
 

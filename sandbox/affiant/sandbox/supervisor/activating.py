@@ -29,7 +29,7 @@ from affiant.sandbox.egress.http.session_ca import SessionCA
 from affiant.sandbox.egress.limits import EgressMeters
 from affiant.sandbox.egress.proxy import EgressProxy
 from affiant.sandbox.egress.record_budget import RecordBudget
-from affiant.sandbox.egress.records_of_egress import EgressRecords
+from affiant.sandbox.egress.records_of_egress import Denials, EgressRecords
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.upstream import Upstream
 from affiant.sandbox.isolation.runner.client import ProxySocket, RunnerClient
@@ -76,6 +76,7 @@ class OpenSession:
     proxy_url: str
     placeholders: Mapping[str, Mapping[str, str]]
     restrictor: ProfileRestrictor
+    denials: Denials
     decisions: SessionDecisions | None = None
 
     @property
@@ -107,10 +108,11 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
         not_after=datetime.fromtimestamp(started.launch.activation.expires, UTC),
         clock=opening.around.clock,
     )
-    decisions = _decisions(opening, started.launch)
+    decisions = _decisions(opening, started.launch, admitted)
     socket = await _sandbox(opening, started, certificates)
     if decisions is not None:
         decisions.note_mounts(started.launch.policy)
+        await decisions.follow_gateway()  # which keeps its decisions for this session from now on
     budget = RecordBudget(records, opening.around.limits)
     written = EgressRecords(budget, started.launch.facts)
     proxy = EgressProxy(
@@ -125,7 +127,9 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
             notes=decisions or SILENT,
             approvals=_approvals(opening, started.launch, admitted),
         ),
-        gateway=GatewayRoute(admitted.gateway, written, budget),
+        gateway=GatewayRoute(admitted.gateway, written, budget)
+        if decisions is None
+        else GatewayRoute(admitted.gateway, written, budget, decided=decisions.follow_gateway),
         certificates=certificates,
     )
     await proxy.start(socket.listener)
@@ -157,11 +161,12 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
         proxy_url=socket.endpoint.url,
         placeholders=placeholders,
         restrictor=restrictor,
+        denials=written.denials,
         decisions=decisions,
     )
 
 
-def _decisions(opening: Opening, launch: Launch) -> SessionDecisions | None:
+def _decisions(opening: Opening, launch: Launch, admitted: Admitted) -> SessionDecisions | None:
     """The decision log, if one was asked for."""
     descriptor, around = opening.provision.decisions, opening.around
     if descriptor is None:
@@ -171,7 +176,9 @@ def _decisions(opening: Opening, launch: Launch) -> SessionDecisions | None:
     file = DecisionFile(descriptor)
     opening.stack.callback(file.close)
     by = DecidedBy(launch.activation.session, launch.policy.digest, opening.provision.agent.name)
-    return SessionDecisions(file, by, clock=around.clock, nanoseconds=around.nanoseconds)
+    return SessionDecisions(
+        file, by, ask=admitted.gateway.decisions, clock=around.clock, nanoseconds=around.nanoseconds
+    )
 
 
 def _approvals(opening: Opening, launch: Launch, admitted: Admitted) -> EgressApprovals | None:

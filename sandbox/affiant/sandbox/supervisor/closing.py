@@ -20,6 +20,7 @@ from typing import BinaryIO, Final
 
 from affiant.errors import AffiantError, UnreachableError
 from affiant.policy.decision.limit_errors import LimitReached
+from affiant.policy.decision_log.file import DecisionsUnavailable
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.http.errors import RecordBudgetSpent, RecordsUnavailable
 from affiant.sandbox.supervisor.activating import OpenSession
@@ -28,13 +29,14 @@ from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
 from affiant.sandbox.supervisor.launch.errors import GatewayLost
 from affiant.sandbox.supervisor.serving import Ending
 
-__all__ = ["BUNDLE", "close_session", "end_agent"]
+__all__ = ["BUNDLE", "account_for_decisions", "close_session", "end_agent"]
 
 BUNDLE: Final = "bundle.json"
 """The gateway's answer as it came: the bundle, and the openings sealed to the session's starter."""
 
 _AGENT_S: Final = 2.0
 _RETRY_S: Final = 0.2
+_DECISIONS_S: Final = 3.0
 
 
 async def end_agent(session: OpenSession, running: asyncio.Task[None] | None) -> None:
@@ -50,6 +52,27 @@ async def end_agent(session: OpenSession, running: asyncio.Task[None] | None) ->
     with suppress(AffiantError, TimeoutError):
         async with asyncio.timeout(_AGENT_S):
             await session.runner.cleanup()
+
+
+async def account_for_decisions(session: OpenSession) -> DecisionsUnavailable | None:
+    """Have the gateway say what it has denied to the session, and append its last decisions to the decision log.
+
+    Returns:
+        Why the decision log is not whole; None: it is, or there is none.
+    """
+    try:
+        async with asyncio.timeout(_DECISIONS_S):
+            if session.decisions is not None:
+                await session.decisions.follow_gateway()
+            session.denials.take(await session.gateway.decisions(None))
+    except DecisionsUnavailable as error:
+        return error
+    except (AffiantError, TimeoutError) as error:
+        if session.decisions is not None:
+            unavailable = DecisionsUnavailable("the gateway's last decisions could not be fetched")
+            unavailable.__cause__ = error
+            return unavailable
+    return None
 
 
 async def close_session(session: OpenSession, ending: Ending, *, chain_s: float, bundle_s: float) -> Path:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from affiant.errors import AffiantError, UnreachableError
@@ -85,8 +86,13 @@ async def _session(
 
 async def _close(channel: ControlChannel, session: OpenSession, ending: Ending) -> None:
     """Close the chain and report to the launcher; a session that ended otherwise than asked is an error."""
-    from affiant.sandbox.supervisor.closing import close_session  # noqa: PLC0415 - see above
+    from affiant.sandbox.supervisor.closing import account_for_decisions, close_session  # noqa: PLC0415 - see above
 
+    if not ending.orphaned:
+        unavailable = await account_for_decisions(session)
+        ending = ending if unavailable is None else replace(ending, refusal=ending.refusal or unavailable)
+        denials = {"event": "progress", "step": "denied", "detail": session.denials.to_json()}
+        await _tell(channel, denials)
     chain_s, bundle_s = (_ORPHANED_CHAIN_S, _ORPHANED_BUNDLE_S) if ending.orphaned else (_CHAIN_S, _BUNDLE_S)
     try:
         bundle = await close_session(session, ending, chain_s=chain_s, bundle_s=bundle_s)

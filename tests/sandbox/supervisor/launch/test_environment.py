@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.raising import raises_code
 
-from affiant.sandbox.supervisor.launch.environment import agent_environment
+from affiant.sandbox.supervisor.launch.environment import agent_environment, require_user_variables
 
 TRACE = f"00-{'1' * 32}-{'2' * 16}-01"
 
@@ -51,6 +51,16 @@ def test_the_user_does_not_set_what_the_supervisor_sets(name: str) -> None:
 def test_what_is_no_variable_is_refused(name: str, value: str) -> None:
     with raises_code("session.environment"):
         environment({name: value})
+
+
+def test_what_the_supervisor_always_sets_is_known_before_anything_starts() -> None:
+    placeholders = {"TOKEN": "p"}
+    made = environment(placeholders=placeholders)
+    free = {"PATH", "HOME", "LANG", "TRACEPARENT"}
+    for name in set(made) - set(placeholders) - free:
+        with raises_code("session.environment"):
+            require_user_variables({name: "x"})
+    require_user_variables(dict.fromkeys(free - {"TRACEPARENT"}, "x"))
 
 
 def test_the_user_may_add_and_choose_the_path() -> None:

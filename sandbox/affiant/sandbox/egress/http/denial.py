@@ -2,11 +2,15 @@
 
 JSON in the form of the gateway's errors, so that every client shows the message; the reason code is stable, the
 rules are ids into this agent's own profile, and nothing of another agent's policy or of the machine is shown.
+
+Most clients show nothing of a CONNECT's answer but its reason phrase ("Tunnel connection failed: 403 ..."), so there it
+is the code and the host; ``Proxy-Status`` (RFC 9209) has them in every answer of the proxy's.
 """
 
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -32,6 +36,9 @@ _WAIT: Final = (
     "approved, it goes out, one time."
 )
 _RETRY_AFTER_S: Final = 10
+_PLAIN: Final = frozenset(string.ascii_letters + string.digits + " .:_-[]*")
+_MOST: Final = 320
+"""Characters: a code, and the longest host with its port."""
 _REASONS: Final = {
     400: b"Bad Request",
     403: b"Forbidden",
@@ -50,6 +57,10 @@ class Denial:
 
     status: int
     body: bytes
+    proxy_status: str = "affiant"
+    """``Proxy-Status``: the type of the error, the code, and the host."""
+    reason: str | None = None
+    """The reason phrase of the answer to CONNECT; None: the status code's own."""
     retry_after_s: int | None = None
     """Seconds after which the same request may find another answer."""
 
@@ -57,7 +68,7 @@ class Denial:
         """The answer as HTTP/1.1; one to a HEAD request has no body (RFC 9110, section 9.3.2)."""
         return b"HTTP/1.1 %d %s\r\n%s\r\n%s" % (
             self.status,
-            _REASONS[self.status],
+            _REASONS[self.status] if self.reason is None else self.reason.encode("ascii"),
             b"".join(b"%s: %s\r\n" % field for field in self._headers(keep_alive=keep_alive)),
             self.body if with_body else b"",
         )
@@ -66,16 +77,21 @@ class Denial:
         yield b"Content-Type", b"application/json"
         yield b"Content-Length", str(len(self.body)).encode("ascii")
         yield b"Cache-Control", b"no-store"
+        yield b"Proxy-Status", self.proxy_status.encode("ascii")
         if self.retry_after_s is not None:
             yield b"Retry-After", str(self.retry_after_s).encode("ascii")
         yield b"Connection", b"keep-alive" if keep_alive else b"close"
 
 
-def denial_of(refusal: AffiantError, *, record: str | None) -> Denial:
+def denial_of(
+    refusal: AffiantError, *, record: str | None, host: str | None = None, connect: bool = False
+) -> Denial:
     """The answer to a request that was refused.
 
     Args:
         record: id of the refusal's record in the session's chain.
+        host: what was asked for, ``host:port``; None: it is not known.
+        connect: whether it was CONNECT.
     """
     rules = list(refusal.rules) if isinstance(refusal, (EgressDenied, LimitReached)) else []
     error: dict[str, object] = {
@@ -85,14 +101,40 @@ def denial_of(refusal: AffiantError, *, record: str | None) -> Denial:
         "param": None,
     }
     members: dict[str, object] = {"error": error, "rules": rules, "record": record}
+    said = _said(reason_of(refusal), host)
+    status, reason = _proxy_status(refusal, said), said if connect else None
     if isinstance(refusal, ApprovalNeeded):
         members["approval"] = {"action": refusal.action, "not_after": refusal.not_after}
         members["how_to_ask"] = _WAIT
-        return Denial(_status(refusal), _json(members), _RETRY_AFTER_S)
+        return Denial(_status(refusal), _json(members), status, reason, _RETRY_AFTER_S)
     if isinstance(refusal, NotAllowedError):
         members["how_to_ask"] = _ASK
     wait = refusal.retry_after_s if isinstance(refusal, LimitReached) else None
-    return Denial(_status(refusal), _json(members), wait)
+    return Denial(_status(refusal), _json(members), status, reason, wait)
+
+
+def _proxy_status(refusal: AffiantError, said: str) -> str:
+    """The field's one member (RFC 9209, sections 2 and 2.3): who answers, the type of the error, what it is about."""
+    match refusal:
+        case NotAllowedError():
+            kind = "http_request_denied"
+        case MalformedError():
+            kind = "http_request_error"
+        case StateError():
+            kind = "proxy_internal_error"
+        case UnreachableError() if refusal.code == "egress.name_unresolved":
+            kind = "dns_error"
+        case UnreachableError() if refusal.code.endswith(".timeout"):
+            kind = "connection_timeout"
+        case _:
+            kind = "destination_unavailable"
+    return f'affiant; error={kind}; details="{said}"'
+
+
+def _said(code: str, host: str | None) -> str:
+    """Code and host, of characters that a reason phrase and a quoted string may have."""
+    text = code if host is None else f"{code} {host}"
+    return "".join(char if char in _PLAIN else "?" for char in text)[:_MOST]
 
 
 def _status(refusal: AffiantError) -> int:

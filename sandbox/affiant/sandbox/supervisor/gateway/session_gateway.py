@@ -1,8 +1,9 @@
 """The appraised gateway as this session uses it: every request carries the session's proof of possession.
 
-Five things are asked of it: inference and reads for the agent (:meth:`SessionGateway.send`), to take this session's
-records, to restrict its profile, to close the session, and for its bundle. Counters are taken here, one for each
-inference request, and never used twice; nothing that carries one is ever sent again.
+Six things are asked of it: inference and reads for the agent (:meth:`SessionGateway.send`), to take this session's
+records, to restrict its profile, what it has decided of this session, to close the session, and for its bundle.
+Counters are taken here, one for each inference request, and never used twice; nothing that carries one is ever sent
+again.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ __all__ = ["SessionGateway"]
 _MAX_ANSWER: Final = 64 * 1024
 _MAX_BUNDLE: Final = 256 << 20
 """Bytes of a session's bundle with its sealed openings; the record budget keeps an agent below it."""
+
+_JSON_BODY: Final[tuple[HeaderField, ...]] = ((b"Content-Type", b"application/json"),)
 
 _TRY_AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
 """Answers after which the same record may be submitted once more."""
@@ -140,14 +143,24 @@ class SessionGateway:
             raise GatewayUnreachable("the gateway's answer has no attestation result")
         return result
 
+    async def decisions(self, after: int | None) -> Mapping[str, object]:
+        """What the gateway has denied to this session, and its decisions from number ``after`` on.
+
+        Args:
+            after: the gateway keeps no decision before this one any longer; None: none are wanted.
+
+        Raises:
+            GatewayUnreachable, AdmissionError: it does not say.
+        """
+        return await self._asked("decisions", _JSON_BODY, canonical({"after": after}))
+
     async def close(self, why: str) -> str:
         """Close the session; the gateway's close record. Idempotent.
 
         Raises:
             GatewayUnreachable, AdmissionError: it was not closed.
         """
-        json_body = ((b"Content-Type", b"application/json"),)
-        members = await self._asked("close", json_body, canonical({"why": why}))
+        members = await self._asked("close", _JSON_BODY, canonical({"why": why}))
         record = members.get("close")
         if not isinstance(record, str):
             raise GatewayUnreachable("the gateway's answer has no close record")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,11 +33,19 @@ from affiant.sandbox.isolation.plan.plan import (
 )
 from affiant.sandbox.isolation.plan.rootfs import CA_BUNDLE_AT
 
-__all__ = ["agent_environment", "pem_of", "sandbox_bundle", "session_sandbox", "system_roots"]
+__all__ = [
+    "agent_environment",
+    "pem_of",
+    "require_user_variables",
+    "sandbox_bundle",
+    "session_sandbox",
+    "system_roots",
+]
 
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _PROXY: Final = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 _TRUST: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO")
+_OURS: Final = (*_PROXY, "NO_PROXY", "no_proxy", *_TRUST, "OPENAI_BASE_URL", "OPENAI_API_KEY")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 
 
@@ -76,6 +84,19 @@ def agent_environment(
         "LANG": "C.UTF-8",
         "TRACEPARENT": traceparent,
     }
+    require_user_variables(user, ours=ours)
+    return {**defaults, **user, **ours}
+
+
+def require_user_variables(user: Mapping[str, str], *, ours: Collection[str] = _OURS) -> None:
+    """Return if each variable is one that the launcher may add.
+
+    Args:
+        ours: what the supervisor sets; without the placeholders of secrets, which it alone knows.
+
+    Raises:
+        ``session.environment``: a name that is reserved, or no name.
+    """
     for name, value in user.items():
         if _NAME.match(name) is None or "\0" in value:
             raise ConfigurationError(
@@ -87,7 +108,6 @@ def agent_environment(
             )
         if name == "TRACEPARENT" and trace_of([value.encode("utf-8", "replace")]) is None:
             raise ConfigurationError("not a W3C trace context", where=name, code="session.environment")
-    return {**defaults, **user, **ours}
 
 
 _ACCESS: Final = {

@@ -1,0 +1,59 @@
+"""``affiant run`` where no terminal is: the platform, the isolation, what was denied and where the receipts are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.sandbox.conftest import Machine
+
+REACH = """
+import urllib.request
+for host in ("a.test", "a.test", "b.test"):
+    try:
+        urllib.request.urlopen(f"http://{host}/x?token=hunter2", timeout=5)
+    except OSError as error:
+        print(error.code)
+try:
+    urllib.request.urlopen("https://c.test/", timeout=5)
+except OSError as error:
+    print(error)
+"""
+
+
+def test_a_run_outside_a_terminal_says_what_happened(warm: Machine, tmp_path: Path) -> None:
+    done = warm.run("python3", "-c", REACH, options=("--json", str(tmp_path / "summary.json")))
+    assert done.returncode == 0
+    lines = done.stderr.decode().splitlines()
+    assert lines[0].startswith("affiant: session ")
+    assert lines[0].endswith((", isolation gvisor", ", isolation bwrap-landlock"))
+    assert lines[1].startswith("affiant: SIMULATED platform; gateway at https://")
+    assert lines[2:5] == [
+        "affiant: denied 2 times: host a.test (host_not_listed)",
+        "affiant: denied 1 time: host b.test (host_not_listed)",
+        "affiant: denied 1 time: host c.test (host_not_listed)",
+    ]
+    summary = json.loads((tmp_path / "summary.json").read_bytes())
+    assert lines[5:] == [f"affiant: receipts in {summary['bundle']}"]
+    assert summary["denied"][0] == {
+        "kind": "host",
+        "name": "a.test",
+        "reason": "host_not_listed",
+        "count": 2,
+    }
+    assert b"Tunnel connection failed: 403 host_not_listed c.test" in done.stdout, (
+        "all that this client shows"
+    )
+    assert b"hunter2" not in done.stderr
+
+
+def test_quiet_says_nothing_and_a_time_limit_is_said(warm: Machine, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle.json"
+    quiet = warm.run("true", options=("--quiet", "--bundle", str(bundle)))
+    assert (quiet.returncode, quiet.stderr) == (0, b"")
+    done = warm.run("sleep", "60", options=("--timeout", "0.5", "--bundle", str(bundle)))
+    assert done.returncode == 143
+    assert done.stderr.decode().splitlines()[2:] == [
+        "affiant: --timeout: the command was ended after 0.5 s",
+        f"affiant: receipts in {bundle}",
+    ]
