@@ -2,7 +2,8 @@
 
 Also without a terminal it says, once the session is ready, the platform (SIMULATED, where it is) and the isolation, and
 at the end what was denied, that a time limit ended the command, and where the receipts are. On a terminal it says each
-step of the start as well. With ``--quiet`` it says only errors, and what changes the session or is missing from its output.
+step of the start as well. With ``--quiet`` it says only errors, what changes the session, and what is missing from its
+output.
 """
 
 from __future__ import annotations
