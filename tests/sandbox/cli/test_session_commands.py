@@ -142,6 +142,15 @@ def test_recover_leaves_out_what_a_close_speaks_for(home: Home, tmp_path: Path):
     assert "1 records are not among them" in text
 
 
+@pytest.mark.parametrize(("why", "state"), [("killed", "closed"), ("lost", "lost")])
+def test_list_says_what_recover_has_found(home: Home, tmp_path: Path, why: str, state: str):
+    """The note was written when the close was out of reach."""
+    ended(home)
+    (tmp_path / "given").write_bytes(sealed(key_of(home), close(ID, why)))
+    assert f"was closed: {why}" in run(home, "recover", ID, "--from", str(tmp_path / "given")).output
+    assert [entry["state"] for entry in json.loads(run(home, "list", "--json").output)["sessions"]] == [state]
+
+
 def test_a_gateway_elsewhere_answers_nobody_but_the_session_and_it_is_said_what_to_do(home: Home):
     ended(home, gateway="https://gateway.example:8443")
     text = run(home, "recover", ID, code=1).output

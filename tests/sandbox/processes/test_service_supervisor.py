@@ -47,7 +47,7 @@ def silent_within(home: Home, seconds: float) -> bool:
 
 def test_services_end_when_the_last_launcher_leaves_and_not_before(home: Home):
     async def run() -> None:
-        first, second = _join(home), _join(home)
+        first, second = await _join(home), await _join(home)
         supervisor = start(home)
         facts = json.loads(await supervisor.ready())
         assert facts == {"platform": {"socket": str(home.platform / "platform.sock")}}
@@ -63,9 +63,10 @@ def test_services_end_when_the_last_launcher_leaves_and_not_before(home: Home):
 
 def test_services_end_when_the_last_launcher_is_killed(home: Home):
     code = (
-        "import sys, time; from affiant.sandbox.processes.services import _join\n"
+        "import asyncio, sys, time; from affiant.sandbox.processes.services import _join\n"
         "from affiant.sandbox.processes.home import open_home\n"
-        "from pathlib import Path; _join(open_home(Path(sys.argv[1]))); print(1, flush=True); time.sleep(60)"
+        "from pathlib import Path; asyncio.run(_join(open_home(Path(sys.argv[1]))))\n"
+        "print(1, flush=True); time.sleep(60)"
     )
     launcher = subprocess.Popen([sys.executable, "-c", code, str(home.path)], stdout=subprocess.PIPE)
     assert launcher.stdout is not None
@@ -85,7 +86,7 @@ def test_services_end_when_the_last_launcher_is_killed(home: Home):
 
 def test_services_end_when_their_keeper_is_killed(home: Home):
     async def run() -> None:
-        membership = _join(home)
+        membership = await _join(home)
         supervisor = start(home)
         await supervisor.ready()
         os.kill(supervisor.pid, signal.SIGKILL)

@@ -50,5 +50,22 @@ def test_a_gateway_with_other_upstreams_is_not_taken_for_ours(
     witnesses: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = local_gateway_config(REFERENCE, upstreams=(OTHER,), witnesses=witnesses)
-    with raises_code("services.other_configuration"):
+    with raises_code("services.other_configuration") as refused:
         gateway_of_this_home(config, (), tmp_path, monkeypatch)
+    assert (refused.value.expected, refused.value.found) == (
+        f"upstreams: {DEV_ECHO.url}",
+        f"upstreams: {OTHER.url}",
+    )
+
+
+def test_only_what_differs_of_a_configuration_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same upstream, asked less at once; and other bounds."""
+    slower = replace(DEV_ECHO, concurrent=2)
+    config = local_gateway_config(REFERENCE, upstreams=(slower,))
+    with raises_code("services.other_configuration") as refused:
+        gateway_of_this_home(config, (), tmp_path, monkeypatch)
+    assert refused.value.expected != refused.value.found
+    assert "concurrent" in str(refused.value.found)
+    assert "reference" not in str(refused.value.found)

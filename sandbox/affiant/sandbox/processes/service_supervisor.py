@@ -136,8 +136,15 @@ async def _keep(home: Home, given: argparse.Namespace) -> int:
     enough = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, enough.set)
+    starting = asyncio.ensure_future(_start(home, given))
+    stopping = asyncio.ensure_future(enough.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():  # its launcher was interrupted: what it has started so far ends
+        starting.cancel()
+        await asyncio.wait({starting})
+        return 1
     try:
-        started, facts = await _start(home, given)
+        started, facts = starting.result()
     except AffiantError as error:
         _say(given.ready_fd, {"refused": error.to_json()})
         return 1

@@ -13,8 +13,9 @@ import asyncio
 import fcntl
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+import signal
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -26,10 +27,10 @@ from affiant.attestation.tdx.appraise.reference import parse_reference_values
 from affiant.attestation.verdict.accepted_values import accepted_at
 from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file
 from affiant.errors import AffiantError, ConfigurationError, StateError
-from affiant.sandbox.base.descriptors import descriptor_from_thread
 from affiant.sandbox.base.errors import GatewayNotTheOne
+from affiant.sandbox.base.threads import abandonable
 from affiant.sandbox.processes.gateway_probe import RunningGateway, fetch_config, read_gateway_file
-from affiant.sandbox.processes.home import Home, lock, open_lock
+from affiant.sandbox.processes.home import Home, open_lock
 from affiant.sandbox.processes.launch_records import live_launches
 from affiant.sandbox.processes.provisioner import Provisioner, SimulatedProvisioner, chosen_provisioner
 from affiant.sandbox.processes.service_process import ServiceProcess, start_service
@@ -43,7 +44,11 @@ __all__ = ["GatewayChoice", "Services", "ensure_services"]
 
 _SUPERVISOR_STOPS_WITHIN_S = 15.0
 _SERVICES_STOP_WITHIN_S = 5.0
+_INTERRUPTED_STOPS_WITHIN_S = 0.7
+"""So long an interrupted start waits for what it started; that then ends by itself."""
 _STEP_S = 0.02
+_TOLD = 600
+"""Characters that are shown of what is different of a configuration."""
 _SUPERVISOR_STARTS_WITHIN_S = 45.0
 
 
@@ -79,16 +84,22 @@ class Services:
     still close its session when its launcher is gone."""
     _supervisor: ServiceProcess | None = field(repr=False, default=None)
 
-    async def leave(self) -> None:
+    async def leave(self, *, interrupted: bool = False) -> None:
         """Stop using them. The last to leave waits until what was started, by any launcher, has stopped; what
-        outlives us then is for the others. Idempotent."""
+        outlives us then is for the others. Idempotent.
+
+        Args:
+            interrupted: a person waits for the end, so what was started is waited for only shortly. It stops all the
+                same.
+        """
         if self.membership >= 0:
             os.close(self.membership)
             self.membership = -1
         supervisor, self._supervisor = self._supervisor, None
         try:
             if not live_launches(self.home) and not _others(self.home):
-                await _until_stopped(self.home, supervisor)
+                limit = _INTERRUPTED_STOPS_WITHIN_S if interrupted else _SUPERVISOR_STOPS_WITHIN_S
+                await _until_stopped(self.home, supervisor, within_s=limit)
         finally:
             if supervisor is not None and not supervisor.ended:
                 supervisor.release()
@@ -127,8 +138,7 @@ async def ensure_services(
         )
     trust = _trust(home)
     accepted = _accepted(choice, trust, now)
-    membership = await descriptor_from_thread(lambda: _join(home))
-    assert membership is not None
+    membership = await _join(home)
     supervisor: ServiceProcess | None = None
     try:
         async with _starting(home):
@@ -136,10 +146,10 @@ async def ensure_services(
             missing: tuple[str, ...] = ()
             if simulated:
                 _, reference = simulated_reference(home.path, now=now, random_bytes=random_bytes)
-                missing = await asyncio.to_thread(_missing, home, choice)
+                missing = await abandonable(lambda: _missing(home, choice))
             if missing:
                 supervisor = await _start(home, missing, choice, echo=echo)
-            url, config = await asyncio.to_thread(_gateway, home, choice, accepted, reference)
+            url, config = await abandonable(lambda: _gateway(home, choice, accepted, reference))
         return Services(
             home=home,
             provisioner=provisioner,
@@ -150,18 +160,42 @@ async def ensure_services(
             membership=membership,
             _supervisor=supervisor,
         )
-    except BaseException:  # left whatever happened, and raised again
+    except BaseException as error:  # left whatever happened, and raised again
         os.close(membership)
         if supervisor is not None:
-            await supervisor.stop(grace_s=_SUPERVISOR_STOPS_WITHIN_S)
+            await _stop(supervisor, interrupted=isinstance(error, asyncio.CancelledError))
         raise
 
 
-def _join(home: Home) -> int:
+async def _stop(supervisor: ServiceProcess, *, interrupted: bool) -> None:
+    """Stop a service supervisor, and with it what it started; an interrupted start waits for that only shortly."""
+    if not interrupted:
+        await supervisor.stop(grace_s=_SUPERVISOR_STOPS_WITHIN_S)
+        return
+    supervisor.send_signal(signal.SIGTERM)
+    ending = asyncio.ensure_future(supervisor.wait())
+    await asyncio.wait({ending}, timeout=_INTERRUPTED_STOPS_WITHIN_S)
+    if not ending.done():
+        ending.cancel()
+        await asyncio.wait({ending})
+        supervisor.release()
+
+
+async def _join(home: Home) -> int:
     """A descriptor that holds the launchers' lock shared; waits while a service supervisor is stopping."""
     descriptor = open_lock(launchers_lock(home))
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    try:
+        await _locked(descriptor, fcntl.LOCK_SH)
+    except BaseException:  # closed whatever happened, and raised again
+        os.close(descriptor)
+        raise
     return descriptor
+
+
+async def _locked(descriptor: int, kind: int) -> None:
+    """Wait for a lock, by asking again and again: a wait in flock(2) could not be interrupted."""
+    while not _locks(descriptor, kind):  # noqa: ASYNC110 - a lock sends no event
+        await asyncio.sleep(_STEP_S)
 
 
 def _others(home: Home) -> bool:
@@ -187,18 +221,17 @@ def _locks(descriptor: int, kind: int) -> bool:
     return True
 
 
-async def _until_stopped(home: Home, supervisor: ServiceProcess | None) -> None:
+async def _until_stopped(home: Home, supervisor: ServiceProcess | None, *, within_s: float) -> None:
     """Wait, not for ever, until no service supervisor is left, and with them what they started."""
     if supervisor is not None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(_SUPERVISOR_STOPS_WITHIN_S):
+            async with asyncio.timeout(within_s):
                 await supervisor.wait()
     descriptor = open_lock(service_supervisors_lock(home))
     try:
         with suppress(TimeoutError):
-            async with asyncio.timeout(_SERVICES_STOP_WITHIN_S):
-                while not _locks(descriptor, fcntl.LOCK_EX):  # noqa: ASYNC110 - a lock sends no event
-                    await asyncio.sleep(_STEP_S)
+            async with asyncio.timeout(min(within_s, _SERVICES_STOP_WITHIN_S)):
+                await _locked(descriptor, fcntl.LOCK_EX)
     finally:
         os.close(descriptor)
 
@@ -206,9 +239,12 @@ async def _until_stopped(home: Home, supervisor: ServiceProcess | None) -> None:
 @asynccontextmanager
 async def _starting(home: Home) -> AsyncIterator[None]:
     """One launcher at a time looks for services and starts them; the others wait without blocking their loop."""
-    with ExitStack() as stack:
-        await asyncio.to_thread(stack.enter_context, lock(home.path / "services.lock"))
+    descriptor = open_lock(home.path / "services.lock")
+    try:
+        await _locked(descriptor, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(descriptor)
 
 
 async def _start(home: Home, missing: Sequence[str], choice: GatewayChoice, *, echo: bool) -> ServiceProcess:
@@ -224,8 +260,8 @@ async def _start(home: Home, missing: Sequence[str], choice: GatewayChoice, *, e
             case {"refused": {"code": str() as code, "message": str() as message, **rest}}:
                 found, hint = rest.get("found"), rest.get("hint")
                 raise StateError(message, code=code, found=found, hint=None if hint is None else str(hint))
-    except BaseException:  # stopped whatever happened, and raised again
-        await supervisor.stop(grace_s=_SUPERVISOR_STOPS_WITHIN_S)
+    except BaseException as error:  # stopped whatever happened, and raised again
+        await _stop(supervisor, interrupted=isinstance(error, asyncio.CancelledError))
         raise
     return supervisor
 
@@ -281,10 +317,11 @@ def _gateway(
         or config.reference != local.reference
         or (not choice.upstreams and config.unwitnessed != local)
     ):
+        expected, shown = _differing(wanted, local, found, config)
         raise ConfigurationError(
             "a gateway with another configuration serves from this state folder",
-            expected=_told(wanted, local),
-            found=_told(found, config),
+            expected=expected,
+            found=shown,
             hint=f"To use it as it is: --gateway {named.url} --gateway-config {config.digest}. "
             "Else wait until it has ended, or give --home another folder",
             code="services.other_configuration",
@@ -292,13 +329,37 @@ def _gateway(
     return named.url, config
 
 
-def _told(upstreams: Iterable[str], config: GatewayConfig) -> str:
-    """What can differ of a configuration, in the words of the one who asked."""
-    tools = ", ".join(sorted(server.id for server in config.mcp_servers)) or "none"
-    return (
-        f"upstreams {', '.join(sorted(upstreams))}, tool servers {tools}, "
-        f"{len(config.profile_signers)} profile signers, reference values {config.reference}"
-    )
+def _differing(
+    wanted: Iterable[str], local: GatewayConfig, urls: Iterable[str], config: GatewayConfig
+) -> tuple[str, str]:
+    """What is different of two configurations, and nothing else: as it was asked for, and as it is."""
+    ours, theirs = json.loads(local.unwitnessed.raw), json.loads(config.unwitnessed.raw)
+    if set(wanted) != set(urls):
+        ours["upstreams"], theirs["upstreams"] = sorted(wanted), sorted(urls)
+    elif set(wanted) != {DEV_ECHO.url}:
+        ours["upstreams"] = theirs["upstreams"]
+    asked, found = dict(_members(ours)), dict(_members(theirs))
+    names = sorted(name for name in {*asked, *found} if asked.get(name) != found.get(name))
+    return _told(asked, names), _told(found, names)
+
+
+def _members(value: object, place: str = "") -> Iterator[tuple[str, str]]:
+    """Each member of a document by its place, as text; a list of texts is one."""
+    match value:
+        case dict():
+            for name, each in value.items():
+                yield from _members(each, f"{place}.{name}" if place else name)
+        case [*items] if any(isinstance(item, (dict, list)) for item in items):
+            for number, each in enumerate(items):
+                yield from _members(each, f"{place}[{number}]")
+        case [*items]:
+            yield place, ", ".join(map(str, items))
+        case _:
+            yield place, str(value)
+
+
+def _told(members: Mapping[str, str], names: Iterable[str]) -> str:
+    return "; ".join(f"{name}: {members.get(name, 'none')}" for name in names)[:_TOLD]
 
 
 def _trust(home: Home) -> TrustFile | None:

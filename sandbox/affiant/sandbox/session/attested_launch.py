@@ -7,16 +7,17 @@
 5. the supervisor, which gets everything else and answers when the gateway has admitted it.
 
 Leaving undoes them in reverse. The copies of the agent's files are removed with the session; records, bundle and a
-note of the session stay.
+note of the session stay. A start that is interrupted (its task is cancelled) ends within two seconds: before the
+gateway was asked for admission there is no session; after that the supervisor closes it, and its receipts are gathered.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -28,23 +29,29 @@ from affiant.errors import ConfigurationError, UnreachableError
 from affiant.policy.decision_log.rotation import Rotation, open_rotated
 from affiant.sandbox.base.descriptors import descriptor_from_thread
 from affiant.sandbox.base.privileges import SUPERVISOR_USER, is_root
+from affiant.sandbox.base.threads import Proceed, stoppable
 from affiant.sandbox.isolation.backends.backend import file_owner
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.isolation.runner.reconcile import reap_leftovers as reap_isolation
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import Launch
 from affiant.sandbox.processes.provisioner import Image
-from affiant.sandbox.processes.services import ensure_services
+from affiant.sandbox.processes.services import Services, ensure_services
 from affiant.sandbox.processes.session_note import Asked, SessionNote, SessionState, read_note, write_note
 from affiant.sandbox.session.binding import bind_session, provision
 from affiant.sandbox.session.private_paths import private_inodes
 from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink, start_supervisor
+from affiant.sandbox.session_state.recovery import gather_now
 from affiant.sandbox.session_state.session_folder import RECORDS, reclaim_folder, remove_files
 from affiant.sandbox.workspace.copy_in import Copied, copy_in
-from affiant.sandbox.workspace.image import unpack_image
+from affiant.sandbox.workspace.image import IMAGE_LIMITS, unpack_image
+from affiant.sandbox.workspace.walk import WHOLE
 
 __all__ = ["LaunchedSession", "launched"]
+
+Step = tuple[str, Mapping[str, object]]
+"""A step of the start, and what is known about it."""
 
 _ADMITTED_WITHIN_S: Final = 60.0
 _PLATFORMS: Final = {
@@ -92,7 +99,7 @@ async def launched(
             random_bytes=random_bytes,
             echo=echo,
         )
-        stack.push_async_callback(services.leave)
+        stack.push_async_exit(_leaving(services))
         stack.callback(launch.remove, home)  # before leaving the services: the last launcher waits for them
         progress(
             "services-ready",
@@ -104,9 +111,11 @@ async def launched(
         )
         progress("witnesses", {"text": _witnesses(services.gateway_config)})
         stack.callback(remove_files, home, plan.session)
-        stack.callback(_note_if_unopened, home, launch)
+        stack.callback(_settle_unopened, home, launch, progress)
         stack.callback(reap_isolation, home.sessions)  # a supervisor that was killed has not done it
-        copied = await asyncio.to_thread(_fill_folder, home, plan, progress)
+        copied, lines = await stoppable(lambda proceed: _fill_folder(home, plan, proceed))
+        for step, detail in lines:
+            progress(step, detail)
         bindings = await bind_session(home, plan, services, copied, random_bytes=random_bytes)
         td = await descriptor_from_thread(
             lambda: services.provisioner.create_td(
@@ -116,14 +125,18 @@ async def launched(
         link = start_supervisor(home, plan, td=td, membership=services.membership, echo=echo)
         stack.push_async_callback(link.stop)
         launch.add(home, link.pid)
-        await provision(link, home, plan, services, bindings, decisions=decisions)
         try:
+            await provision(link, home, plan, services, bindings, decisions=decisions)
             async with asyncio.timeout(_ADMITTED_WITHIN_S):
                 facts = await link.expect({"ready"}, progress)
         except TimeoutError as error:
+            await link.end_opening(progress)
             raise UnreachableError(
                 f"the session was not admitted within {_ADMITTED_WITHIN_S:g} s", code="service.silent"
             ) from error
+        except asyncio.CancelledError:
+            await link.end_opening(progress)
+            raise
         progress("ready", facts)
         yield LaunchedSession(home, plan, copied, launch, link, facts)
 
@@ -157,16 +170,35 @@ def _record_launch(home: Home, plan: SessionPlan, stack: AsyncExitStack) -> Laun
     return launch
 
 
-def _note_if_unopened(home: Home, launch: Launch) -> None:
-    """Leave a note of a session that signed records and was never handed to its caller."""
+def _leaving(services: Services) -> Callable[..., Awaitable[bool]]:
+    """Leave the services; shortly, if the start was interrupted."""
+
+    async def leave(kind: type[BaseException] | None, *_: object) -> bool:
+        await services.leave(interrupted=kind is asyncio.CancelledError)
+        return False
+
+    return leave
+
+
+def _settle_unopened(home: Home, launch: Launch, progress: Progress) -> None:
+    """Gather the receipts of a session that signed records and was never handed to its caller, and leave a note."""
     folder = home.session(launch.session)
-    if (folder / RECORDS).exists():
-        reclaim_folder(folder)
-        if read_note(folder) is None:
-            ended = int(datetime.now(UTC).timestamp())
-            state = SessionState.LOST
-            note = SessionNote(session=launch.session, state=state, asked=launch.asked, ended=ended)
-            write_note(home, note)
+    if not (folder / RECORDS).exists():
+        return
+    reclaim_folder(folder)
+    if read_note(folder) is not None:
+        return
+    gathered = gather_now(home, launch.session)
+    closed = gathered is not None and gathered.in_order
+    note = SessionNote(
+        session=launch.session,
+        state=SessionState.CLOSED if closed else SessionState.LOST,
+        asked=launch.asked,
+        ended=int(datetime.now(UTC).timestamp()),
+    )
+    write_note(home, note)
+    if gathered is not None:
+        progress("bundled", {"path": str(gathered.path)})
 
 
 def _asked(plan: SessionPlan) -> Asked:
@@ -196,23 +228,24 @@ def _text(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def _fill_folder(home: Home, plan: SessionPlan, progress: Progress) -> Copied | None:
-    """Make the session's folder, with the input in its place."""
+def _fill_folder(home: Home, plan: SessionPlan, proceed: Proceed) -> tuple[Copied | None, Sequence[Step]]:
+    """Make the session's folder, with the input in its place; what was done, step by step."""
     folder = home.session(plan.session)
     folder.mkdir(mode=0o700)
-    copied = None
+    copied, steps = None, list[Step]()
     if plan.request.input is not None and plan.place is not None:
         copied = copy_in(
             plan.request.input,
             folder / plan.sandbox.source_of(plan.place),
+            limits=replace(WHOLE, proceed=proceed),
             exclude=frozenset(plan.sandbox.carved_out(plan.place)),
             private=private_inodes(home, plan.request),
             owner=file_owner(plan.backend, plan.session) if is_root() else None,
         )
-        progress("input", {"digest": copied.digest, "entries": len(copied.entries)})
+        steps.append(("input", {"digest": copied.digest, "entries": len(copied.entries)}))
     if plan.image is not None and plan.rootfs is not None:
-        digest = unpack_image(plan.image, plan.rootfs)
-        progress("rootfs", {"digest": digest})
+        digest = unpack_image(plan.image, plan.rootfs, limits=replace(IMAGE_LIMITS, proceed=proceed))
+        steps.append(("rootfs", {"digest": digest}))
     if is_root():
         os.chown(folder, SUPERVISOR_USER, SUPERVISOR_USER)
-    return copied
+    return copied, steps

@@ -11,7 +11,7 @@ import os
 import pwd
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -30,6 +30,7 @@ from affiant.attestation.statements.manifest import (
     vault_authority,
 )
 from affiant.errors import ConfigurationError
+from affiant.sandbox.base.threads import Proceed, stoppable
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot
 from affiant.sandbox.processes.home import Home
@@ -39,7 +40,7 @@ from affiant.sandbox.session.secret_store import secret_descriptors
 from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.session.supervisor_link import SupervisorLink
 from affiant.sandbox.workspace.copy_in import Copied
-from affiant.sandbox.workspace.walk import runtime_digest
+from affiant.sandbox.workspace.walk import WHOLE, runtime_digest
 from affiant.secrets.store.private_files import open_private_file
 
 __all__ = [
@@ -78,7 +79,7 @@ async def bind_session(
     Args:
         random_bytes: for the activation's salts and challenge.
     """
-    rootfs, runtime = await asyncio.to_thread(_digests, home, plan)
+    rootfs, runtime = await stoppable(lambda proceed: _digests(home, plan, proceed))
     manifest = session_manifest(
         plan,
         supervisor=load_release().images[Image.SESSION].digest,
@@ -177,13 +178,13 @@ def _vault_token(plan: SessionPlan, stack: ExitStack) -> Mapping[str, int]:
     return {"vault_token": descriptor}
 
 
-def _digests(home: Home, plan: SessionPlan) -> tuple[str | None, str | None]:
+def _digests(home: Home, plan: SessionPlan, proceed: Proceed) -> tuple[str | None, str | None]:
     """The digests of root file system and runtime, as the manifest names them."""
     rootfs, runtime = plan.rootfs, plan.request.runtime
-    private = private_inodes(home, plan.request)
+    private, limits = private_inodes(home, plan.request), replace(WHOLE, proceed=proceed)
     return (
-        None if rootfs is None else runtime_digest(rootfs, private=private),
-        None if runtime is None else runtime_digest(runtime, private=private),
+        None if rootfs is None else runtime_digest(rootfs, limits=limits, private=private),
+        None if runtime is None else runtime_digest(runtime, limits=limits, private=private),
     )
 
 

@@ -75,12 +75,24 @@ def recover(
     sealed = parse_sealed_bundle(given) if given is not None else _sealed(home, entry, starting)
     key = home.openings_key(random_bytes=secrets.token_bytes)
     gathered = gather(home, session, sealed, key)
-    if not entry.noted:  # one of before there were notes
-        state = SessionState.CLOSED if gathered.in_order else SessionState.LOST
-        write_note(home, replace(entry.note, state=state))
+    entry = _noted(home, entry, gathered)
     if bundle is not None:
         write_bundle(bundle, gathered.bundle, stream=True)
     return Recovered(gathered, None if output is None else take_files(home, entry, output))
+
+
+def _noted(home: Home, entry: SessionEntry, gathered: Gathered) -> SessionEntry:
+    """The entry with a note that says what its receipts say: a close that was out of reach before may be there now."""
+    state = entry.note.state
+    if gathered.in_order and state is SessionState.LOST:
+        state = SessionState.CLOSED
+    elif not entry.noted:  # one of before there were notes
+        state = SessionState.CLOSED if gathered.in_order else SessionState.LOST
+    else:
+        return entry
+    note = replace(entry.note, state=state)
+    write_note(home, note)
+    return replace(entry, note=note)
 
 
 def take_files(home: Home, entry: SessionEntry, output: Path) -> Taken:

@@ -32,6 +32,9 @@ Progress = Callable[[str, Mapping[str, object]], None]
 """Receives what a session is doing: a step's name, and what else is known."""
 
 _LEAVES_WITHIN_S: Final = 5.0
+_OPENING_ENDS_WITHIN_S: Final = 1.2
+_ATTESTED: Final = "attested"
+"""The supervisor's last step before it asks the gateway for admission."""
 
 
 def start_supervisor(
@@ -85,6 +88,7 @@ class SupervisorLink:
     def __init__(self, control: ControlChannel, service: ServiceProcess) -> None:
         self._control = control
         self._service = service
+        self._may_be_admitted = False
         self._asked: dict[int, asyncio.Future[Mapping[str, object]]] = {}
         self._number = 0
 
@@ -145,6 +149,7 @@ class SupervisorLink:
                 return message
             if event == "progress":
                 detail = message.get("detail")
+                self._may_be_admitted |= message.get("step") == _ATTESTED
                 progress(str(message.get("step")), detail if isinstance(detail, dict) else {})
             elif event == "refused":
                 raise sent_error(message)
@@ -155,6 +160,23 @@ class SupervisorLink:
                     answer.set_result(message)
             elif not isinstance(event, str):
                 raise MalformedError("a message without an event", code="session.control")
+
+    async def end_opening(self, progress: Progress) -> None:
+        """End a session that is being opened: the supervisor closes what was admitted, and says when that is done.
+
+        Where it does not answer in time it is killed. Before it asks for admission, there is no session to close.
+        """
+        with suppress(AffiantError, TimeoutError):
+            async with asyncio.timeout(_OPENING_ENDS_WITHIN_S):
+                await self.tell({"op": "finish", "why": "killed"})
+                await self.expect({"finished"}, progress)
+                return
+        if self._may_be_admitted and not self._service.ended:
+            with suppress(AffiantError, TimeoutError):
+                async with asyncio.timeout(_LEAVES_WITHIN_S):
+                    await self.expect({"finished"}, progress)
+                    return
+        await self._service.stop(grace_s=0)
 
     async def _lost(self) -> StateError:
         code = await self._service.stop(grace_s=_LEAVES_WITHIN_S)

@@ -15,7 +15,6 @@ Nothing of the user's own is touched: input and output folders are no part of a 
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -24,7 +23,7 @@ from affiant.sandbox.processes.home import Home, lock
 from affiant.sandbox.processes.launch_records import Launch, end_leftovers
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
 from affiant.sandbox.session_state.bundle_out import read_spooled
-from affiant.sandbox.session_state.recovery import Gathered, fetch_sealed, gather
+from affiant.sandbox.session_state.recovery import Gathered, gather_now
 from affiant.sandbox.session_state.session_folder import (
     KEPT,
     RECORDS,
@@ -68,7 +67,7 @@ def _settled(home: Home, launch: Launch) -> str:
     kept = _tidied(home, launch)
     if not (folder / RECORDS).exists():
         return f"{named} was interrupted before its agent ran: its launcher was killed"
-    gathered = _gathered(home, launch.session)
+    gathered = gather_now(home, launch.session)
     closed = gathered is not None and gathered.in_order
     note = SessionNote(
         session=launch.session,
@@ -94,14 +93,6 @@ def _tidied(home: Home, launch: Launch) -> bool:
             return True
     remove_files(home, launch.session)
     return kept
-
-
-def _gathered(home: Home, session: str) -> Gathered | None:
-    try:
-        key = home.openings_key(random_bytes=secrets.token_bytes)
-        return gather(home, session, fetch_sealed(home, session), key)
-    except AffiantError:  # it is not to be had now, or malformed: recovering says which
-        return None
 
 
 def _how(*, closed: bool) -> str:

@@ -14,6 +14,7 @@ Every record is as it was signed. What is missing is missing: a session without 
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
+from affiant.errors import AffiantError
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.session_state.bundle_out import (
@@ -36,7 +38,7 @@ from affiant.sandbox.session_state.bundle_out import (
 from affiant.sandbox.session_state.session_folder import BUNDLE, RECORDS, SEALED
 from affiant.unix_http import OPERATOR_SOCKET, request
 
-__all__ = ["Gathered", "fetch_sealed", "fetch_session_bundle", "gather", "operator_socket"]
+__all__ = ["Gathered", "fetch_sealed", "fetch_session_bundle", "gather", "gather_now", "operator_socket"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,15 @@ def gather(home: Home, session: str, sealed: SealedBundle, key: X25519PrivateKey
         added=len(whole.bundle.receipts) - len(sealed.bundle.receipts),
         left_out=left_out,
     )
+
+
+def gather_now(home: Home, session: str) -> Gathered | None:
+    """As :func:`gather`, from what is at hand; None: it cannot be had now, or is malformed: recovering says which."""
+    try:
+        key = home.openings_key(random_bytes=secrets.token_bytes)
+        return gather(home, session, fetch_sealed(home, session), key)
+    except AffiantError:
+        return None
 
 
 _TIMEOUT_S: Final = 10.0

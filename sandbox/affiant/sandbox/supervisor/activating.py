@@ -33,7 +33,8 @@ from affiant.sandbox.egress.records_of_egress import Denials, EgressRecords
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.upstream import Upstream
 from affiant.sandbox.isolation.runner.client import ProxySocket, RunnerClient
-from affiant.sandbox.supervisor.attesting import Admitted
+from affiant.sandbox.supervisor.attesting import Admitted, Attested, enter
+from affiant.sandbox.supervisor.closing import fetch_bundle
 from affiant.sandbox.supervisor.gateway.admission import EPOCH_S
 from affiant.sandbox.supervisor.gateway.gateway_watch import until_gone
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from affiant.sandbox.egress.approvals import EgressApprovals
     from affiant.sandbox.supervisor.records.decision_log import SessionDecisions
 
-__all__ = ["OpenSession", "activate"]
+__all__ = ["OpenSession", "activate", "begin"]
 
 _ABANDON_S: Final = 3.0
 
@@ -85,12 +86,14 @@ class OpenSession:
         return datetime.fromtimestamp(self.launch.activation.expires, UTC)
 
 
-async def activate(opening: Opening, started: Started, admitted: Admitted) -> OpenSession:
-    """Begin the chain and open everything that the agent will use.
+async def begin(opening: Opening, started: Started, attested: Attested) -> tuple[Admitted, SessionRecords]:
+    """Be admitted and begin the chain, with what ends both. Never cut in between: the gateway would hold open what
+    nothing here can close.
 
     Raises:
-        AffiantError: the record was not taken, the secrets are contradictory, or there is no sandbox.
+        AffiantError: the session was not admitted, or its first record was not taken.
     """
+    admitted = await enter(opening, started, attested)
     records = _records(opening, started.launch, admitted)
     opening.stack.push_async_callback(_abandon, opening, records, admitted.gateway)
     watching = asyncio.create_task(_watch(records, opening.provision.gateway_url, admitted.spki))
@@ -102,6 +105,17 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
         if records.lost.done():
             raise records.lost.result() from error
         raise
+    return admitted, records
+
+
+async def activate(
+    opening: Opening, started: Started, admitted: Admitted, records: SessionRecords
+) -> OpenSession:
+    """Open everything that the agent will use.
+
+    Raises:
+        AffiantError: the secrets are contradictory, or there is no sandbox.
+    """
     table, versions = await _configured_broker(opening, started)
     certificates = SessionCA(
         session=started.launch.activation.session,
@@ -208,12 +222,13 @@ async def _watch(records: SessionRecords, url: str, spki: str) -> None:
 
 
 async def _abandon(opening: Opening, records: SessionRecords, gateway: SessionGateway) -> None:
-    """End the chain and close the session if it never came to run."""
+    """End the chain, close the session and fetch its bundle, if it never came to run."""
     if opening.lifecycle.state is State.ACTIVATING:
         with suppress(AffiantError, TimeoutError):
             async with asyncio.timeout(_ABANDON_S):
                 await records.record("end", {"why": "shutdown", "cseq": -1}, {}, acknowledged=True)
                 await gateway.close("killed")
+                await fetch_bundle(gateway, opening.provision.session_dir)
 
 
 def _records(opening: Opening, launch: Launch, admitted: Admitted) -> SessionRecords:

@@ -24,7 +24,18 @@ from affiant.sandbox.supervisor.launch.launch_check import GatewayPins, extend_s
 from affiant.sandbox.supervisor.launch.lifecycle import State
 from affiant.sandbox.supervisor.starting import Opening, Started
 
-__all__ = ["Admitted", "attest"]
+__all__ = ["Admitted", "Attested", "attest", "enter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """Both sides have proved themselves. The gateway has seen nothing of this session yet but a request for a nonce."""
+
+    identity: SessionIdentity
+    gateway: AppraisedGateway
+    client: GatewayClient
+    log: EventLog
+    """What RTMR3 was extended by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +53,11 @@ class Admitted:
     """What RTMR3 was extended by."""
 
 
-async def attest(opening: Opening, started: Started) -> Admitted:
-    """Appraise the gateway, make this session's evidence, be admitted.
+async def attest(opening: Opening, started: Started) -> Attested:
+    """Appraise the gateway, and make this session's evidence.
 
     Raises:
-        AffiantError: either side does not accept the other.
+        AffiantError: this side does not accept the gateway, or cannot prove itself.
     """
     around, launch = opening.around, started.launch
     gateway = await _appraised_gateway(opening, started.pins)
@@ -59,17 +70,27 @@ async def attest(opening: Opening, started: Started) -> Admitted:
     nonce, chn = await fetch_nonce(client), b64u(around.random_bytes(16))
     identity = await asyncio.to_thread(make_identity, around.td, launch, log, gateway, chn=chn, nonce=nonce)
     await opening.progress("attested", {"evd": identity.evd})
+    return Attested(identity, gateway, client, log)
+
+
+async def enter(opening: Opening, started: Started, attested: Attested) -> Admitted:
+    """Be admitted.
+
+    Raises:
+        AffiantError: the gateway does not accept this session, or answers with something else.
+    """
     opening.lifecycle.to(State.ACTIVATING)
-    await admit(client, launch, identity, gateway)
+    launch, identity, gateway = started.launch, attested.identity, attested.gateway
+    await admit(attested.client, launch, identity, gateway)
     await opening.progress("admitted", {"session": launch.activation.session})
     session_gateway = SessionGateway(
-        client,
+        attested.client,
         identity,
         session=launch.activation.session,
         keyset_digest=gateway.keyset_digest,
-        clock=around.clock,
+        clock=opening.around.clock,
     )
-    return Admitted(identity, session_gateway, gateway.keyset_digest, gateway.spki, gateway, log)
+    return Admitted(identity, session_gateway, gateway.keyset_digest, gateway.spki, gateway, attested.log)
 
 
 async def _appraised_gateway(opening: Opening, pins: GatewayPins) -> AppraisedGateway:

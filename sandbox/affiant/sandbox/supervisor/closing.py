@@ -16,20 +16,22 @@ import asyncio
 import os
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from affiant.errors import AffiantError, UnreachableError
 from affiant.policy.decision.limit_errors import LimitReached
 from affiant.policy.decision_log.file import DecisionsUnavailable
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.http.errors import RecordBudgetSpent, RecordsUnavailable
-from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.gateway.gateway_watch import GONE_AFTER_S
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
 from affiant.sandbox.supervisor.launch.errors import GatewayLost
-from affiant.sandbox.supervisor.serving import Ending
 
-__all__ = ["BUNDLE", "account_for_decisions", "close_session", "end_agent"]
+if TYPE_CHECKING:  # both come after this module
+    from affiant.sandbox.supervisor.activating import OpenSession
+    from affiant.sandbox.supervisor.serving import Ending
+
+__all__ = ["BUNDLE", "account_for_decisions", "close_session", "end_agent", "fetch_bundle"]
 
 BUNDLE: Final = "bundle.json"
 """The gateway's answer as it came: the bundle, and the openings sealed to the session's starter."""
@@ -92,7 +94,7 @@ async def close_session(session: OpenSession, ending: Ending, *, chain_s: float,
                 await _end_chain(session, ending, answers_s=chain_s / 2)
             await _insist(session, ending.why)
         async with asyncio.timeout(bundle_s):
-            return await _fetch_bundle(session.gateway, session.provision.session_dir / BUNDLE)
+            return await fetch_bundle(session.gateway, session.provision.session_dir)
     except (UnreachableError, TimeoutError) as error:
         if await _is_lost(session, found_within_s=0 if ending.orphaned else GONE_AFTER_S):
             raise _lost(session) from error
@@ -153,8 +155,13 @@ def _lost(session: OpenSession) -> GatewayLost:
     )
 
 
-async def _fetch_bundle(gateway: SessionGateway, path: Path) -> Path:
-    """The bundle, at its place once it is whole and durable; returns ``path``."""
+async def fetch_bundle(gateway: SessionGateway, folder: Path) -> Path:
+    """The bundle, at its place in the session's ``folder`` once it is whole and durable; the place.
+
+    Raises:
+        AffiantError: the gateway does not give it.
+    """
+    path = folder / BUNDLE
     draft = path.with_suffix(".draft")
     with _opened(draft) as file:
         async with aclosing(gateway.bundle()) as pieces:

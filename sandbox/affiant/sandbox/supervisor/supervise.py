@@ -3,6 +3,9 @@
 Every way of ending goes through here. The launcher is sent an error with its stable code; the agent is ended
 first, always; and when the launcher is gone nothing waits for an answer: everything is over within five seconds.
 
+While a session is being opened, a launcher that says finish, or is gone, has it undone: one that was admitted is
+closed, and its bundle fetched.
+
 Opening has three steps that cannot be taken in another order:
 
 1. *Provisioning* (``starting``): compares what the launcher provided with the TD, starts the children, drops root.
@@ -14,10 +17,11 @@ The modules of the later steps are imported after the children have started, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from affiant.errors import AffiantError, UnreachableError
 from affiant.lazy_names import loading
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from affiant.sandbox.supervisor.serving import Ending
 
 __all__ = ["open_session", "supervise"]
+
+_T = TypeVar("_T")
 
 _CHAIN_S: Final = 15.0
 _BUNDLE_S: Final = 40.0
@@ -67,7 +73,10 @@ async def _session(
         await _tell(channel, {"event": "progress", "step": step, "detail": detail})
 
     async with AsyncExitStack() as stack:
-        session = await open_session(Opening(parse_provision(first), around, lifecycle, stack, progress))
+        opening = Opening(parse_provision(first), around, lifecycle, stack, progress)
+        session = await _unless_ended(channel, open_session(opening))
+        if session is None:
+            return await _interrupted(channel, stack)
         from affiant.sandbox.supervisor.closing import end_agent  # noqa: PLC0415 - see above
         from affiant.sandbox.supervisor.serving import Serving  # noqa: PLC0415 - see above
 
@@ -82,6 +91,45 @@ async def _session(
         await _close(channel, session, ending)
         lifecycle.to(State.TERMINATED)
     return 0
+
+
+async def _unless_ended(
+    channel: ControlChannel, work: Coroutine[None, None, OpenSession]
+) -> OpenSession | None:
+    """The session that ``work`` opens; None: its launcher said finish, or is gone, and what was opened is to be undone.
+
+    A launcher says nothing else before the session is ready.
+    """
+    opening, ended = asyncio.ensure_future(work), asyncio.ensure_future(channel.receive())
+    try:
+        await asyncio.wait({opening, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if opening.done() and (not ended.done() or opening.exception() is not None):
+            return opening.result()
+        with suppress(AffiantError):  # not a message of this protocol: what follows is not known
+            if (message := ended.result()) is not None:
+                message.close()
+        return None
+    finally:
+        for each in (opening, ended):
+            each.cancel()
+        await asyncio.gather(opening, ended, return_exceptions=True)
+
+
+async def _interrupted(channel: ControlChannel, stack: AsyncExitStack) -> int:
+    """Undo what was opened, which closes a session that was admitted; then say so."""
+    await stack.aclose()
+    await _tell(channel, {"event": "finished"})
+    return 0
+
+
+async def _uncut(work: Coroutine[None, None, _T]) -> _T:
+    """What ``work`` returns; when the wait is cancelled ``work`` comes to its end all the same, first."""
+    doing = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.gather(doing, return_exceptions=True)
+        raise
 
 
 async def _close(channel: ControlChannel, session: OpenSession, ending: Ending) -> None:
@@ -133,10 +181,11 @@ async def open_session(opening: Opening) -> OpenSession:
     """
     started = start(opening)
     with loading():
-        from affiant.sandbox.supervisor.activating import activate  # noqa: PLC0415 - see above
+        from affiant.sandbox.supervisor.activating import activate, begin  # noqa: PLC0415 - see above
         from affiant.sandbox.supervisor.attesting import attest  # noqa: PLC0415 - see above
 
     await opening.progress("provisioned", {"isolation": opening.provision.backend.value})
     opening.lifecycle.to(State.ATTESTING)
-    admitted = await attest(opening, started)
-    return await activate(opening, started, admitted)
+    attested = await attest(opening, started)
+    admitted, records = await _uncut(begin(opening, started, attested))
+    return await activate(opening, started, admitted, records)

@@ -160,6 +160,7 @@ class _Unpacking:
             ) from error
 
     def _count(self, size: int) -> None:
+        self.limits.proceed()
         self.files, self.total = self.files + 1, self.total + size
         if self.files > self.limits.files or self.total > self.limits.total_bytes:
             raise TreeTooLarge("the image unpacks to more than its limits")
@@ -184,7 +185,9 @@ class _Unpacking:
                 self._hard_link(_segments(member.linkname), name, parent)
             elif member.isreg():
                 _remove(name, parent)
-                _write(archive.extractfile(member), name, parent, executable=bool(member.mode & stat.S_IXUSR))
+                self._write(
+                    archive.extractfile(member), name, parent, executable=bool(member.mode & stat.S_IXUSR)
+                )
 
     def _hard_link(self, to: list[str], name: str, parent: int) -> None:
         if not to:
@@ -197,6 +200,13 @@ class _Unpacking:
             if (there, to[-1]) != (parent, name):
                 _remove(name, parent)
                 os.link(to[-1], name, src_dir_fd=there, dst_dir_fd=parent, follow_symlinks=False)
+
+    def _write(self, content: IO[bytes] | None, name: str, parent: int, *, executable: bool) -> None:
+        fd = os.open(name, _NEW_FILE, 0o755 if executable else 0o644, dir_fd=parent)
+        with os.fdopen(fd, "wb") as file:
+            while content is not None and (piece := content.read(1 << 20)):
+                self.limits.proceed()
+                file.write(piece)
 
     def _directory(self, segments: list[str]) -> AbstractContextManager[int]:
         """The directory ``segments`` of the image, made where it is missing, reached without following a link."""
@@ -254,10 +264,3 @@ def _remove(name: str, parent: int) -> None:
         shutil.rmtree(name, dir_fd=parent)
     else:
         os.unlink(name, dir_fd=parent)
-
-
-def _write(content: IO[bytes] | None, name: str, parent: int, *, executable: bool) -> None:
-    fd = os.open(name, _NEW_FILE, 0o755 if executable else 0o644, dir_fd=parent)
-    with os.fdopen(fd, "wb") as file:
-        if content is not None:
-            shutil.copyfileobj(content, file, 1 << 20)

@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -48,13 +48,21 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
 
 
+def _always() -> None:
+    """It is wanted to its end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a tree may hold; more is an error; nothing is truncated."""
+    """How much a tree may hold; more is an error; nothing is truncated.
+
+    ``proceed`` is called for each entry and each piece of a file; it raises once the rest is not wanted any more.
+    """
 
     files: int = 100_000
     total_bytes: int = 4 << 30
     depth: int = 64
+    proceed: Callable[[], None] = field(default=_always, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,8 @@ class Found:
     kind: Kind
     executable: bool
     modified_ns: int
+    proceed: Callable[[], None] = _always
+    """As :class:`Limits` has it."""
 
 
 Inodes = frozenset[tuple[int, int]]
@@ -107,7 +117,8 @@ def walk(
     for count, found in enumerate(steps):
         if count >= limits.files:
             raise TreeTooLarge("too many files", expected=f"at most {limits.files}")
-        yield found
+        limits.proceed()
+        yield replace(found, proceed=limits.proceed)
 
 
 def _walk(
@@ -221,6 +232,7 @@ def read_chunks(found: Found, *, at_most: int) -> Iterator[bytes]:
             raise SpecialFile("a file was exchanged for something else", where=escaped(found.path))
         size = 0
         while chunk := _read(fd, found.path):
+            found.proceed()
             size += len(chunk)
             if size > at_most:
                 raise TreeTooLarge("too many bytes", where=escaped(found.path))

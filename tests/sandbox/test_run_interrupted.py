@@ -1,0 +1,168 @@
+"""Ctrl-C while a session is being opened: answered at once, over within two seconds, and nothing is left half done.
+
+Each case interrupts the launcher in one state of the start: the launcher signals itself when it gets there. Afterwards
+there is no session at all, or a closed one with receipts that hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.sandbox.conftest import Machine, affiant
+
+AT_A_STEP = """
+import asyncio, os, signal, sys, time
+from affiant.sandbox.session import {module}
+wanted, mark = {step!r}, {mark!r}
+def interrupt():
+    with open(mark, "w") as file:
+        file.write(str(time.monotonic()))
+    os.kill(os.getpid(), signal.SIGINT)
+{patch}
+from affiant.__main__ import main
+main()
+"""
+PROGRESS = """
+real = run_report.RunReport.step
+def step(self, name, detail):
+    real(self, name, detail)
+    if name == wanted:
+        interrupt()
+run_report.RunReport.step = step
+"""
+CALL = """
+real = getattr({module}, wanted)
+def called(*args, **named):
+    if {first}:
+        interrupt()
+        return real(*args, **named)
+    result = real(*args, **named)
+    interrupt()
+    return result
+setattr({module}, wanted, called)
+"""
+
+
+def interrupted(machine: Machine, step: str, *options: str, patch: str, module: str, mark: Path):
+    """The ended launcher, and the seconds from its signal to its end."""
+    script = AT_A_STEP.format(step=step, mark=str(mark), patch=patch, module=module)
+    argv = [sys.executable, "-c", script, *machine.argv("echo", "ran", options=options)[3:]]
+    done = subprocess.run(argv, capture_output=True, timeout=60, check=False, cwd="/")
+    ended = time.monotonic()
+    assert mark.exists(), done.stderr.decode()
+    took = ended - float(mark.read_text())
+    print(step, f"{took:.2f} s")
+    return done, took
+
+
+def at_once() -> float:
+    """Two seconds, of a machine with nothing else to do."""
+    return 2 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def sessions(machine: Machine) -> dict[str, dict[str, object]]:
+    listed = affiant("session", "list", "--home", str(machine.home), "--json")
+    return {entry["session"]: entry for entry in json.loads(listed.stdout)["sessions"]}
+
+
+def check(
+    machine: Machine, done: subprocess.CompletedProcess[bytes], before: set[str], *, closed: bool
+) -> None:
+    assert (done.returncode, done.stdout) == (130, b""), done.stderr.decode()
+    lines = done.stderr.decode().splitlines()
+    assert "affiant: interrupted; ending what was started" in lines
+    assert not any("Traceback" in line for line in lines), done.stderr.decode()
+    made = [entry for name, entry in sessions(machine).items() if name not in before]
+    assert [entry["state"] for entry in made] == ["closed"] * closed
+    for entry in made:
+        assert f"affiant: receipts in {entry['bundle']}" in lines
+        text = machine.verdict(Path(str(entry["bundle"])))
+        assert "1 started, 1 closed, 0 lost, 0 open" in text
+        name = str(entry["session"])
+        again = affiant("session", "recover", name, "--home", str(machine.home), "--json")
+        assert json.loads(again.stdout)["closed"] == "killed"
+        assert sessions(machine)[name]["state"] == "closed"
+    left = {path.name for path in (machine.home / "sessions").iterdir()} - before
+    assert left == {str(entry["session"]) for entry in made}
+    assert not list(machine.home.glob("launches/*"))
+
+
+BEFORE_ADMISSION = ("planned", "services-ready", "input", "provisioned", "attested-gateway")
+FROM_THEN_ON = ("attested", "admitted", "secrets", "sandbox-prepared", "ready")
+
+
+@pytest.mark.parametrize("step", [*BEFORE_ADMISSION, *FROM_THEN_ON])
+def test_ctrl_c_leaves_no_session_or_a_closed_one_with_its_receipts(warm: Machine, tmp_path: Path, step: str):
+    before = {path.name for path in (warm.home / "sessions").iterdir()} if warm.home.exists() else set()
+    options = ("--input", str(warm.folder / "in"))
+    done, took = interrupted(
+        warm, step, *options, patch=PROGRESS, module="run_report", mark=tmp_path / "mark"
+    )
+    check(warm, done, before, closed=step in FROM_THEN_ON)
+    assert took < at_once(), done.stderr.decode()
+
+
+@pytest.mark.parametrize("step", ["input", "attested"])
+def test_what_is_copied_or_left_elsewhere_is_whole(warm: Machine, tmp_path: Path, step: str):
+    """``--bundle`` and ``--json`` are written for an interrupted start too, if there are receipts."""
+    places = {name: tmp_path / name for name in ("bundle", "json")}
+    options = [f"--{name}={path}" for name, path in places.items()]
+    options += ["--input", str(warm.folder / "in")]
+    done, _ = interrupted(warm, step, *options, patch=PROGRESS, module="run_report", mark=tmp_path / "mark")
+    summary = json.loads(places["json"].read_bytes())
+    assert (done.returncode, summary["exit_code"]) == (130, 130)
+    assert places["bundle"].exists() is (step == "attested")
+    assert summary["bundle"] == (str(places["bundle"]) if step == "attested" else None)
+    if step == "attested":
+        assert "1 started, 1 closed" in warm.verdict(places["bundle"])
+
+
+def test_ctrl_c_while_a_large_input_is_copied_stops_the_copy(warm: Machine, tmp_path: Path):
+    source = tmp_path / "in"
+    source.mkdir()
+    with open(source / "large", "wb") as file:
+        os.truncate(file.fileno(), 3 << 30)  # sparse; its copy is not
+    before = {path.name for path in (warm.home / "sessions").iterdir()}
+    patch = CALL.format(module="attested_launch", first=True)
+    done, took = interrupted(
+        warm,
+        "copy_in",
+        *("--input", str(source)),
+        patch=patch,
+        module="attested_launch",
+        mark=tmp_path / "mark",
+    )
+    check(warm, done, before, closed=False)
+    assert took < at_once()
+
+
+def test_ctrl_c_ends_the_services_of_the_last_launcher_too(machine: Machine, tmp_path: Path):
+    done, took = interrupted(machine, "admitted", patch=PROGRESS, module="run_report", mark=tmp_path / "mark")
+    assert took < at_once()
+    assert machine.quiet_within(5), machine.processes()
+    check(machine, done, set(), closed=True)
+
+
+def test_ctrl_c_while_services_are_starting_ends_them(machine: Machine, tmp_path: Path):
+    patch = """
+from affiant.sandbox.processes import services
+real = services.start_service
+def started(spec, **named):
+    made = real(spec, **named)
+    if spec.name == wanted:
+        asyncio.get_running_loop().call_later(0.5, interrupt)
+    return made
+services.start_service = started
+"""
+    done, took = interrupted(
+        machine, "service supervisor", patch=patch, module="run_report", mark=tmp_path / "mark"
+    )
+    check(machine, done, set(), closed=False)
+    assert took < at_once()
+    assert machine.quiet_within(5), machine.processes()
