@@ -72,6 +72,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.running": ("StateError", "The session has not ended: its own launcher hands everything over."),
     "session.supervisor_lost": ("StateError", "The supervisor ended without saying why."),
     "session.transition": ("StateError", "A step that the life cycle does not have from its present state."),
+    "session.upstream": ("ConfigurationError", "An address given as a model server is not one."),
     "store.locked": ("StateError", "Another process holds this part of the state folder."),
     "workspace.image": ("MalformedError", "An archive or OCI layout that is not what it claims to be."),
     "workspace.output": ("NotAllowedError", "A link or a file of the output is where a directory is needed."),

@@ -34,6 +34,42 @@ def test_the_platforms_of_the_option_are_those_that_there_are() -> None:
     assert list(option.type.choices) == list(PlatformName)
 
 
+CONFLICTS = [
+    (("--gateway", "https://g", "--upstream", "http://u/v1"), "--upstream"),
+    (("--gateway-config", "sha256:" + "0" * 64), "--gateway URL"),
+    (("--quiet", "--verbose"), "--verbose"),
+    (("--host", "db=10.0.0.1", "--host", "db=10.0.0.2"), "'db' is given twice"),
+    (("--env", "A=1", "--env", "A=2"), "'A' is given twice"),
+    (("--bundle", "OUT/x", "--json", "OUT/x"), "--bundle and --json name the same file"),
+    (("--decisions", "OUT/x", "--bundle", "OUT/./x"), "--bundle and --decisions name the same file"),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), CONFLICTS)
+def test_options_that_contradict_each_other_are_found_before_anything_starts(
+    options: tuple[str, ...], text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "profiles.yaml").write_text(PROFILE)
+    given = ["--profile", str(tmp_path / "profiles.yaml"), "--agent", "dev", "--home", str(tmp_path / "home")]
+    given += [option.replace("OUT", str(tmp_path)) for option in options]
+    done = CliRunner().invoke(commands.run, [*given, "--", "true"])
+    assert (done.exit_code, text in " ".join(done.stderr.split())) == (2, True), done.stderr
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_same_value_twice_and_a_device_for_two_files_are_no_contradiction(tmp_path: Path) -> None:
+    assert commands._split("--env", ("A=1", "A=1"), "=", "NAME=VALUE") == {"A": "1"}
+    null = Path("/dev/null")
+    commands._require_compatible(
+        gateway=None,
+        gateway_config=(),
+        upstream=(),
+        quiet=False,
+        verbose=False,
+        files={"--bundle": null, "--json": null, "--decisions": None},
+    )
+
+
 @pytest.mark.parametrize("platform", ["tdx", "dstack"])
 def test_a_platform_that_cannot_run_the_session_is_refused_by_its_code(platform: str, tmp_path: Path) -> None:
     (tmp_path / "profiles.yaml").write_text(PROFILE)

@@ -20,6 +20,7 @@ from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.signing.signatures import signed_profiles
 from affiant.sandbox.isolation.backends.backend import NEEDS_ROOT, Availability
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
+from affiant.sandbox.processes.services import GatewayChoice
 from affiant.sandbox.session.session_plan import SessionPlan, SessionRequest, plan_session
 
 PROFILES = b"""agent_configs:
@@ -96,6 +97,30 @@ def without_root() -> Mapping[BackendName, Availability]:
         BackendName.GVISOR: Availability(BackendName.GVISOR, "1", (NEEDS_ROOT,)),
         BackendName.BUBBLEWRAP: Availability(BackendName.BUBBLEWRAP, "1", ()),
     }
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8000/v1",
+        "ftp://host/v1",
+        "http:///v1",
+        "http://host:0/v1",
+        "http://host:99999/v1",
+        "http://user:hunter2@host/v1",
+        "http://host/v1?key=hunter2",
+        "http://host/v1#x",
+        "http://host/a b",
+        "http://h\u00f6st/v1",
+        "",
+    ],
+)
+def test_an_address_that_is_no_model_servers_is_found_before_anything_starts(plan, url: str):
+    with pytest.raises(AffiantError) as refused:
+        plan("reader", gateway=GatewayChoice(upstreams=("https://model.example/v1", url)))
+    assert refused.value.code == "session.upstream"
+    assert "--upstream" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
 
 
 def test_gvisor_that_only_lacks_root_is_not_to_be_installed(plan):

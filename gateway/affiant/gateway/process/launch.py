@@ -7,6 +7,7 @@ server's. It never holds a key of the gateway; the server would refuse a TD or s
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import re
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -58,10 +59,12 @@ from affiant.gateway.tool_gate.path_copies import folder_of_copies
 from affiant.gateway.tool_servers.servers_file import ToolServers, read_tool_servers
 from affiant.gateway.tool_servers.stdio_host import served_commands
 from affiant.gateway.upstream.openai_upstream import Credentials
+from affiant.gateway.wire.errors import StoreLocked
 from affiant.policy.decision_log.rotation import Rotation
 from affiant.policy.loading.policy_file import policy_owners
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.processes.service_process import as_user
+from affiant.sandbox.processes.gateway_probe import read_gateway_file
 from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.names.source import parse_reference
 from affiant.secrets.names.value import SecretValue
@@ -344,6 +347,7 @@ def launch_gateway(launch: Launch) -> int:
         AffiantError: the platform, the secrets or the settings refuse before a server exists.
     """
     store = launch.home / "gateway"
+    _require_alone(store)
     objects = None if launch.log_objects is None else open_objects(launch.log_objects)
     make_private(store)
     if launch.user is not None:
@@ -412,6 +416,42 @@ def launch_gateway(launch: Launch) -> int:
             log = log_folder(store, config.origin)
             running.enter_context(mirrored(store, log, objects, newest=shown_by(store)))
         return _stay(server, platform, store / COLLATERAL_NAME)
+
+
+def _require_alone(store: Path) -> None:
+    """Return if no gateway serves from ``store``. The server takes the lock; this finds it out before anything starts.
+
+    Raises:
+        StoreLocked: one does; which one.
+    """
+    try:
+        descriptor = os.open(store / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        running = read_gateway_file(store / "gateway.json")
+        pid = _holder(os.fstat(descriptor))
+        known = [*([] if pid is None else [f"pid {pid}"]), *([] if running is None else [running.url])]
+        raise StoreLocked(
+            "a gateway already serves from this folder",
+            where=str(store),
+            found=", ".join(known) or None,
+            hint="Stop it, or give --home another folder",
+        ) from error
+    finally:
+        os.close(descriptor)
+
+
+def _holder(file: os.stat_result) -> int | None:
+    """The process that holds a lock of this file, as far as the kernel shows it (proc(5), /proc/locks)."""
+    with suppress(OSError):
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            match line.split():
+                case [_, "FLOCK", _, "WRITE", pid, place, *_] if place.endswith(f":{file.st_ino}"):
+                    return int(pid) if int(pid) > 0 else None
+    return None
 
 
 def _server(

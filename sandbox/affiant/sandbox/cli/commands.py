@@ -42,14 +42,43 @@ def _complete_agents(context: click.Context, parameter: click.Parameter, typed: 
     return complete_agents("profile")(context, parameter, typed)
 
 
-def _split(option: str, values: tuple[str, ...], mark: str, form: str) -> list[tuple[str, str]]:
-    pairs = []
+def _split(option: str, values: tuple[str, ...], mark: str, form: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
     for value in values:
         name, found, rest = value.partition(mark)
         if not found or not name:
             raise click.BadParameter(f"expected {form}, found {value!r}", param_hint=option)
-        pairs.append((name, rest))
+        if pairs.get(name, rest) != rest:
+            raise click.BadParameter(f"{name!r} is given twice, with two values", param_hint=option)
+        pairs[name] = rest
     return pairs
+
+
+def _require_compatible(
+    *,
+    gateway: str | None,
+    gateway_config: tuple[str, ...],
+    upstream: tuple[str, ...],
+    quiet: bool,
+    verbose: bool,
+    files: Mapping[str, Path | None],
+) -> None:
+    """Return if no two options contradict each other; found before anything is read or started."""
+    from affiant.files import is_stream  # noqa: PLC0415 - help must stay cheap
+
+    if gateway is not None and upstream:
+        raise click.UsageError(
+            "--upstream belongs to the gateway that is started; --gateway names a running one"
+        )
+    if gateway is None and gateway_config:
+        raise click.UsageError("--gateway-config says what --gateway must prove; name it with --gateway URL")
+    if quiet and verbose:
+        raise click.UsageError("--quiet and --verbose contradict each other")
+    named = [(option, path.absolute()) for option, path in files.items() if path is not None]
+    for number, (option, path) in enumerate(named):
+        for other, same in named[:number]:
+            if path == same and not is_stream(path):
+                raise click.UsageError(f"{other} and {option} name the same file, {path}")
 
 
 def _input(value: str | None) -> tuple[Path | None, str | None]:
@@ -289,10 +318,14 @@ def run(
         from affiant.sandbox.session.session_plan import SessionRequest  # noqa: PLC0415 - as above
 
     open_standard_streams()
-    if gateway is not None and upstream:
-        raise click.UsageError(
-            "--upstream belongs to the gateway that is started; --gateway names a running one"
-        )
+    _require_compatible(
+        gateway=gateway,
+        gateway_config=gateway_config,
+        upstream=upstream,
+        quiet=quiet,
+        verbose=verbose,
+        files={"--bundle": bundle, "--json": json_path, "--decisions": decisions},
+    )
     folder, place = _input(input_)
     request = SessionRequest(
         profile=profile,
@@ -305,7 +338,9 @@ def run(
         min_isolation=IsolationClass(min_isolation),
         platform=PlatformName(platform),
         gateway=GatewayChoice(url=gateway, config_digests=frozenset(gateway_config), upstreams=upstream),
-        hosts={name: address.split(",") for name, address in _split("--host", host, "=", "NAME=ADDRESS")},
+        hosts={
+            name: address.split(",") for name, address in _split("--host", host, "=", "NAME=ADDRESS").items()
+        },
         secret_store=secret_store,
         extra_roots=extra_ca,
         vault=_vault(vault, vault_ca, vault_token_file),
@@ -317,7 +352,7 @@ def run(
         home=home,
         bundle=bundle,
         summary=json_path,
-        env=dict(_split("--env", env, "=", "NAME=VALUE")),
+        env=_split("--env", env, "=", "NAME=VALUE"),
         timeout_s=timeout,
         raw=raw,
         detail=_detail(quiet=quiet, verbose=verbose),
@@ -348,13 +383,6 @@ def run(
     raise click.exceptions.Exit(outcome.exit_code)
 
 
-def _summarise(path: Path | None, members: Mapping[str, object]) -> None:
-    if path is not None:
-        from affiant.sandbox.base.user_files import write_user_file  # noqa: PLC0415 - help must stay cheap
-
-        write_user_file(path, (json.dumps(members, indent=2, sort_keys=True) + "\n").encode("ascii"))
-
-
 def _detail(*, quiet: bool, verbose: bool) -> Detail:
     """How much is said; on a terminal, each step of the start."""
     from affiant.sandbox.session.run_report import Detail  # noqa: PLC0415 - help must stay cheap
@@ -362,3 +390,10 @@ def _detail(*, quiet: bool, verbose: bool) -> Detail:
     if quiet:
         return Detail.QUIET
     return Detail.ALL if verbose else Detail.STEPS if sys.stderr.isatty() else Detail.SUMMARY
+
+
+def _summarise(path: Path | None, members: Mapping[str, object]) -> None:
+    if path is not None:
+        from affiant.sandbox.base.user_files import write_user_file  # noqa: PLC0415 - help must stay cheap
+
+        write_user_file(path, (json.dumps(members, indent=2, sort_keys=True) + "\n").encode("ascii"))

@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from affiant.attestation.quote.providers.own_platform import PlatformName
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureOther
+from affiant.attestation.statements.gateway_config import DEV_ECHO
 from affiant.errors import ConfigurationError
 from affiant.policy.canonical.hosts import canonical_host
 from affiant.policy.loading.policy_file import read_policy_file
@@ -36,6 +38,8 @@ from affiant.secrets.store.local_store import StoreKey
 __all__ = ["SessionPlan", "SessionRequest", "VaultChoice", "plan_session", "read_profile_signature"]
 
 _PEM_LIMIT: Final = 1 << 20
+_MAX_AUTHORITY: Final = 255
+"""Characters of a host and its port."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +146,8 @@ def plan_session(
     file = read_policy_file(request.profile, owners=owners, floor=request.floor)
     profile = file.profiles.profile(request.agent)
     signature = read_profile_signature(request.policy_signature, request.profile, file.profiles)
+    for url in request.gateway.upstreams:
+        _check_upstream(url)
     roots = tuple(der for path in request.extra_roots for der in _read_roots(path))
     hosts = {canonical_host(name): _addresses(name, given) for name, given in request.hosts.items()}
     folders = ((request.input, "input"), (request.runtime, "runtime"), (request.secret_store, "secret store"))
@@ -204,6 +210,25 @@ def _read_roots(path: Path) -> tuple[bytes, ...]:
             code="session.extra_ca",
         ) from error
     return tuple(certificate.public_bytes(Encoding.DER) for certificate in found)
+
+
+def _check_upstream(url: str) -> None:
+    """Return if ``url`` can be a model server's address: what the gateway would find out after everything started."""
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        whole, parts = False, urlsplit("")
+    extra = parts.username is not None or bool(parts.query) or bool(parts.fragment)
+    plain = url.isascii() and url.isprintable() and " " not in url and len(parts.netloc) <= _MAX_AUTHORITY
+    if url != DEV_ECHO.url and not (whole and plain and not extra):
+        raise ConfigurationError(  # the address is not repeated: it may hold a password
+            "not a model server's address",
+            where="--upstream",
+            expected="http(s)://host[:port]/path, without user, query and fragment",
+            hint="An API key goes into the secret store: affiant gateway serve --upstream-key-ref",
+            code="session.upstream",
+        )
 
 
 def _addresses(name: str, given: Sequence[str]) -> tuple[str, ...]:
