@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from affiant.sandbox.session import terminal_text
-from affiant.sandbox.session.terminal_text import TerminalText
+from affiant.sandbox.session.terminal_text import TerminalLine, TerminalText
 
 
 def shown(*pieces: bytes) -> bytes:
-    text = TerminalText()
-    return b"".join([*(text.feed(piece) for piece in pieces), text.flush()])
+    line = TerminalLine()
+    text = TerminalText(line)
+    return b"".join([*(text.feed(piece) for piece in pieces), text.flush(), line.end()])
 
 
 def test_the_examples() -> None:
@@ -66,9 +67,28 @@ def test_what_follows_begins_a_line_in_plain_colours() -> None:
 
 
 def test_a_prompt_is_shown_at_once() -> None:
-    text = TerminalText()
+    text = TerminalText(TerminalLine())
     assert text.feed(b"Name? ") == b"Name? "
     assert text.feed(b"  > ") == b"  > "
+
+
+@pytest.mark.parametrize(
+    ("writes", "seen"),
+    [
+        ([(1, b"foo"), (0, b"\n"), (1, b"affiant: x\n")], b"foo\n(agent) affiant: x\n"),
+        ([(0, b"aff"), (1, b"iant: x\n")], b"(agent) affiant: x\n"),
+        ([(0, b"foo"), (1, b"affiant: x\n")], b"fooaffiant: x\n"),
+        ([(0, b"\xe4\xbd"), (1, b"x"), (0, b"\xa0\n")], "x\u4f60\n".encode()),
+        ([(0, b"\x1b["), (1, b"x"), (0, b"1m\n")], b"x\x1b[1m\n\x1b[0m"),
+    ],
+)
+def test_two_outputs_on_one_terminal_make_no_line_together_that_neither_may_write(
+    writes: list[tuple[int, bytes]], seen: bytes
+) -> None:
+    line = TerminalLine()
+    texts = [TerminalText(line), TerminalText(line)]
+    got = b"".join(texts[number].feed(data) for number, data in writes)
+    assert got + b"".join(text.flush() for text in texts) + line.end() == seen
 
 
 PIECES = st.lists(

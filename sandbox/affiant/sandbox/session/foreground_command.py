@@ -216,7 +216,7 @@ async def _in_session(
     async with opening as session:
         signals.session = session
         try:
-            async with safely_shown(1, raw=options.raw) as stdout, safely_shown(2, raw=options.raw) as stderr:
+            async with safely_shown(1, 2, raw=options.raw) as (stdout, stderr):
                 result = await session.run(
                     command,
                     env=options.env,

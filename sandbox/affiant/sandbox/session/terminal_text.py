@@ -9,10 +9,10 @@ agent's.
 A stream comes in pieces of any length: what may be the begin of a character or of a sequence is held until the rest
 comes, at most :data:`_LONGEST_SGR` bytes. Pure.
 
->>> shown = TerminalText()
+>>> shown = TerminalText(TerminalLine())
 >>> shown.feed(b"\\x1b[31mred\\x1b[0m \\x1b]52;c;aGk=\\x07")
 b'\\x1b[31mred\\x1b[0m \\\\x1b]52;c;aGk=\\\\x07'
->>> TerminalText().feed(b"affiant: nothing was denied\\n")
+>>> TerminalText(TerminalLine()).feed(b"affiant: nothing was denied\\n")
 b'(agent) affiant: nothing was denied\\n'
 """
 
@@ -22,7 +22,7 @@ import codecs
 import re
 from typing import Final
 
-__all__ = ["TerminalText"]
+__all__ = ["TerminalLine", "TerminalText"]
 
 _LONGEST_SGR: Final = 64
 """Characters; longer ones colour nothing that any terminal knows."""
@@ -38,33 +38,19 @@ _OURS: Final = "affiant:"
 _MARK: Final = "(agent) "
 
 
-class TerminalText:
-    """One stream of output on its way to a terminal."""
+class TerminalLine:
+    """The line that a terminal shows now. Both of a command's outputs write it, so what begins a line is known once."""
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-        self._begun_sequence = ""
         self._begins = True
-        """Whether the present line shows nothing yet but blanks."""
-        self._is_coloured, self._ended_line = False, True
+        """Whether the line shows nothing yet but blanks."""
         self._held = ""
         """The line's begin, while it may still become one of ours; and the same without SGR, in lower case."""
         self._word = ""
+        self._is_coloured, self._is_ended = False, True
 
-    def feed(self, data: bytes) -> bytes:
-        """What may be shown of ``data`` and of what was held before."""
-        return self._shown(self._decoder.decode(data), last=False)
-
-    def flush(self) -> bytes:
-        """What is left at the end of the stream; what follows begins a line, in the terminal's own colours."""
-        left = self._shown(self._decoder.decode(b"", final=True), last=True)
-        return left + (_RESET if self._is_coloured else b"") + (b"" if self._ended_line else b"\n")
-
-    def _shown(self, text: str, *, last: bool) -> bytes:
-        text, self._begun_sequence = self._begun_sequence + text, ""
-        begun = _SGR_BEGUN.search(text)
-        if begun is not None and not last and len(text) - begun.start() < _LONGEST_SGR:
-            text, self._begun_sequence = text[: begun.start()], text[begun.start() :]
+    def show(self, text: str) -> str:
+        """What may be shown of ``text``, in which every escape sequence is whole."""
         shown, at = [], 0
         while at < len(text):
             sgr = _SGR.match(text, at, at + _LONGEST_SGR)
@@ -74,12 +60,21 @@ class TerminalText:
             else:
                 shown.append(self._character(text[at]))
                 at += 1
-        if last:
-            shown.append(self._released())
-        said = "".join(shown)
-        if plain := _SGR.sub("", said):
-            self._ended_line = plain.endswith("\n")
-        return said.encode("utf-8")
+        return self._noted("".join(shown))
+
+    def release(self) -> str:
+        """What is still held: a stream has ended."""
+        return self._noted(self._released())
+
+    def end(self) -> bytes:
+        """What is left when both streams have ended: what follows begins a line, in the terminal's own colours."""
+        left = self.release().encode("utf-8")
+        return left + (_RESET if self._is_coloured else b"") + (b"" if self._is_ended else b"\n")
+
+    def _noted(self, shown: str) -> str:
+        if plain := _SGR.sub("", shown):
+            self._is_ended = plain.endswith("\n")
+        return shown
 
     def _coloured(self, sgr: str) -> str:
         self._is_coloured = sgr not in _RESETS
@@ -104,8 +99,40 @@ class TerminalText:
 
     def _released(self) -> str:
         """The line's begin, now that it is known what it is, or is not."""
-        shown, self._held, self._word, self._begins = self._held, "", "", False
+        shown, self._held = self._held, ""
+        if self._word:
+            self._word, self._begins = "", False
         return shown
+
+
+class TerminalText:
+    """One stream of output on its way to a terminal.
+
+    Args:
+        line: shared with the other stream.
+    """
+
+    def __init__(self, line: TerminalLine) -> None:
+        self._line = line
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._begun = ""
+        """A sequence that may become SGR."""
+
+    def feed(self, data: bytes) -> bytes:
+        """What may be shown of ``data`` and of what was held before."""
+        return self._shown(self._decoder.decode(data), last=False)
+
+    def flush(self) -> bytes:
+        """What is left at the end of the stream."""
+        left = self._shown(self._decoder.decode(b"", final=True), last=True)
+        return left + self._line.release().encode("utf-8")
+
+    def _shown(self, text: str, *, last: bool) -> bytes:
+        text, self._begun = self._begun + text, ""
+        begun = _SGR_BEGUN.search(text)
+        if begun is not None and not last and len(text) - begun.start() < _LONGEST_SGR:
+            text, self._begun = text[: begun.start()], text[begun.start() :]
+        return self._line.show(text).encode("utf-8")
 
 
 def _escaped(char: str) -> str:
