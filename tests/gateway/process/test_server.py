@@ -71,6 +71,10 @@ def wait_until_free(store: Path) -> None:
 def test_a_second_gateway_on_one_store_is_refused(running: Running, platform_home: Path) -> None:
     second = serve(running.home, platform_home)
     assert second.returncode == 1 and b"[store.locked]" in second.stderr
+    assert f"pid {running.ready['pid']}, {running.gateway.url}".encode() in second.stderr, (
+        "which one, and where"
+    )
+    assert str(running.home / "gateway").encode() in second.stderr
     assert b"Traceback" not in second.stderr
 
 

@@ -148,13 +148,16 @@ class GatewayDecisions:
         It raises ``DecisionsUnavailable`` where the file does not take one, or the
         session has had its part of it.
         """
-        by, kept = DecidedBy(session.id, session.admitted.policy.digest), self._of(session)
+        by = DecidedBy(session.id, session.admitted.policy.digest)
 
         def sink(question: Question, decision: Decision, *, offered: bool = False) -> None:
             if decision.effect is Effect.DENY:
-                kept.deny(OFFER if offered else plane_of(question), _name_of(question), decision.reason)
-            if self._file is None and not kept.followed:
+                kind = OFFER if offered else plane_of(question)
+                self._of(session).deny(kind, _name_of(question), decision.reason)
+            kept = self._kept.get(session)
+            if self._file is None and (kept is None or not kept.followed):
                 return
+            kept = self._of(session)
             if offered and _was_offered(kept, decision_line(by, question, decision, ts=0, offered=True)):
                 return
             self._write(
