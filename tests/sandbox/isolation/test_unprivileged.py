@@ -11,6 +11,7 @@ import pytest
 from tests.sandbox.isolation.conftest import FOUND
 
 from affiant.attestation.release.measured_files import installed_portions
+from affiant.sandbox.isolation.backends.enclosure import remove_memory_group
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
 PYTHON = "/usr/bin/python3"
@@ -40,7 +41,8 @@ async def go():
     async with client.RunnerClient(control) as runner:
         grants = [plan.FileGrant("/w", plan.Access.READ_WRITE), plan.FileGrant("/r", plan.Access.READ_ONLY)]
         proxy = await runner.prepare(plan.plan_sandbox("s", grants), ca_bundle=b"")
-        inside = "id -u; touch /w/made; touch /r/not; ls /; cat /proc/net/route; grep -c . /proc/net/dev"
+        inside = "id -u; touch /w/made; touch /r/not; ls /; cat /proc/net/route; grep -c . /proc/net/dev;"
+        inside += "cat /proc/self/mountinfo; python3 -c 'import os; os.memfd_create(chr(97))'; exit 0"
         await runner.start(plan.Command(("/bin/sh", "-c", inside), {{"PATH": "/usr/bin"}}), stdin=0, stdout=1, stderr=1)
         ended = await runner.wait()
         proxy.listener.close()
@@ -106,3 +108,16 @@ def test_an_ordinary_user_gets_the_same_sandbox(reachable):
     assert "Read-only file system" in done.stdout
     assert json.loads(lines[-1]) == [0, ["made"]]
     assert not {"root", "home", "work"} & set(lines)
+    assert str(session_dir) not in done.stdout
+    assert "PermissionError" in done.stdout  # no memory cgroup can be had here: no memory without a mapping
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc", "/sys/fs/cgroup/affiant-0123456789abcdef/../..", "affiant-0123456789abcdef", ""]
+)
+def test_a_record_names_no_folder_that_is_removed_but_a_cgroup_of_ours(tmp_path, path):
+    place = tmp_path / "affiant-0123456789abcdef"
+    place.mkdir()
+    remove_memory_group(path or str(place))
+    assert place.is_dir()
+    assert Path("/etc").is_dir()

@@ -63,8 +63,8 @@ from affiant.gateway.wire.errors import StoreLocked
 from affiant.policy.decision_log.rotation import Rotation
 from affiant.policy.loading.policy_file import policy_owners
 from affiant.sandbox.base.exposure import Need
-from affiant.sandbox.processes.service_process import as_user
 from affiant.sandbox.processes.gateway_probe import read_gateway_file
+from affiant.sandbox.processes.service_process import as_user
 from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.names.source import parse_reference
 from affiant.secrets.names.value import SecretValue

@@ -553,7 +553,10 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Bounds of the sandbox, in bytes and counts; None: the deployment's default. ``disk`` is its scratch space."""
+    """Bounds of the sandbox, in bytes and counts; None: the deployment's default.
+
+    ``disk`` bounds the scratch space, and the session's own files with their input, each.
+    """
 
     cpus: int | None = None
     memory: int | None = None

@@ -22,13 +22,15 @@ from affiant.sandbox.isolation.plan.errors import SandboxFailed
 from affiant.sandbox.isolation.plan.plan import Access, FileGrant, plan_sandbox
 from affiant.sandbox.isolation.plan.rootfs import Shown
 
-session, at, image = (Path(argument) for argument in sys.argv[1:])
+session, at, image = (Path(argument) for argument in sys.argv[1:4])
+hidden = sys.argv[4] == "hidden"
 linux.unshare(linux.CLONE_NEWNS)
 linux.make_mounts_slave()
 linux.mount("x", str(image / "inner"), "tmpfs")
 entries = {"/w": "read-write", "/r": "read-only", "/r/out": "read-write", "/w/a/hole": "none"}
 plan = plan_sandbox("s", [FileGrant(path, Access(access)) for path, access in entries.items()])
-shown = {item.target: item for item in mounts.show_session(plan, session_dir=session, at=at, owner=Owner(7, 8))}
+items = mounts.show_session(plan, session_dir=session, at=at, owner=Owner(7, 8), hidden=hidden)
+shown = {item.target: item for item in items}
 (root,) = mounts.show_image((Shown("/usr", str(image)),), at=at)
 
 def write(path):
@@ -43,15 +45,18 @@ print(json.dumps({
     "hole": write(shown["/w"].source + "/a/hole"),
     "hole_again": write(shown["/w/a"].source + "/hole"),
     "image": [write(root.source), write(root.source + "/inner")],
+    "table": Path("/proc/self/mountinfo").read_text().count(str(session)),
     "owner": [os.stat(shown["/w"].source).st_uid, os.stat(session / "files/1/a").st_gid],
+    "left": [path.name for path in (mounts.remove_overlays(session, at=at), *session.glob("isolation/*"))[1:]],
 }))
 """
 
 
-def test_read_only_and_carved_out_hold_for_root_of_the_machine(tmp_path):
+@pytest.mark.parametrize("way", ["hidden", "bound"])
+def test_read_only_and_carved_out_hold_for_root_of_the_machine(tmp_path, way):
     for name in ("session", "at", "image/inner"):
         (tmp_path / name).mkdir(parents=True)
-    arguments = [str(tmp_path / name) for name in ("session", "at", "image")]
+    arguments = [*(str(tmp_path / name) for name in ("session", "at", "image")), way]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False
     )
@@ -61,4 +66,6 @@ def test_read_only_and_carved_out_hold_for_root_of_the_machine(tmp_path):
     assert (facts["hole"], facts["hole_again"]) == ("EROFS", "EROFS")
     assert facts["image"] == ["EROFS", "EROFS"]
     assert facts["owner"] == [7, 8]
+    assert (facts["table"] == 0) == (way == "hidden")
+    assert facts["left"] == []
     assert list((tmp_path / "session" / "files" / "1" / "a" / "hole").iterdir()) == []

@@ -17,12 +17,15 @@ KILL = 0x80000000
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 
-def judge(machine, number, *arguments, arch=None):
+def judge(machine, number, *arguments, arch=None, memory_counted=True):
     """Interpret the program over one seccomp_data, as linux/net/core/filter.c does."""
     data = struct.pack(
         "<IIQ6Q", number, ARCH[machine] if arch is None else arch, 0, *arguments, *[0] * (6 - len(arguments))
     )
-    program = [struct.unpack_from("<HBBI", step) for step in chunks(seccomp_program(machine))]
+    program = [
+        struct.unpack_from("<HBBI", step)
+        for step in chunks(seccomp_program(machine, memory_counted=memory_counted))
+    ]
     place, accumulator = 0, 0
     while True:
         code, if_true, if_false, value = program[place]
@@ -45,6 +48,14 @@ def chunks(program):
 
 def refused(number):
     return 0x00050000 | number
+
+
+@pytest.mark.parametrize("machine", supported_machines())
+def test_memory_without_a_mapping_is_refused_where_nothing_else_counts_it(machine):
+    column = list(supported_machines()).index(machine)
+    for name, numbers in seccomp._UNMAPPED_MEMORY.items():
+        assert judge(machine, numbers[column]) == ALLOW, name
+        assert judge(machine, numbers[column], memory_counted=False) == refused(errno.EPERM), name
 
 
 @pytest.mark.parametrize("machine", supported_machines())
@@ -107,4 +118,4 @@ def test_the_second_spelling_of_x86_calls_is_closed():
 
 def test_an_unknown_machine_is_refused():
     with raises_code("isolation.unavailable"):
-        seccomp_program("pdp11")
+        seccomp_program("pdp11", memory_counted=True)

@@ -27,7 +27,11 @@ def victim():
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path):
-    for record in (RunnerRecord(ME, GONE), RunnerRecord(ME, ME, GONE)):
+    for record in (
+        RunnerRecord(ME, GONE),
+        RunnerRecord(ME, ME, GONE),
+        RunnerRecord(ME, ME, GONE, "/x/affiant-0"),
+    ):
         write_record(tmp_path, record)
         assert read_record(tmp_path) == record
     assert (tmp_path / "isolation").stat().st_mode & 0o777 == 0o700

@@ -320,12 +320,14 @@ def test_nothing_is_left_after_cleanup(backend, tmp_path):
 
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
-            namespaces = Held(read_record(tmp_path).init.pid)
+            record = read_record(tmp_path)
+            namespaces = Held(record.init.pid)
             await communicate(client, Command((SHELL, "-c", "sleep 100 & exit 0"), ENV))
             await client.cleanup()
-            return namespaces
+            return namespaces, record.memory
 
-    namespaces = asyncio.run(go())
+    namespaces, memory = asyncio.run(go())
+    assert memory is None or not Path(memory).exists()
     assert processes_in(namespaces) == []
     assert read_record(tmp_path) is None
     assert machine_state() == before
@@ -408,6 +410,7 @@ def test_the_next_command_reaps_what_a_killed_launcher_left(backend, tmp_path):
             assert launcher.stdout.readline() == b"ready\n"
             record = read_record(session_dir)
             namespaces = Held(record.init.pid)
+            assert record.memory is None or Path(record.memory).is_dir()
             assert reap_leftovers(session_dir.parent) == ()  # it lives, so it is left alone
             launcher.kill()
             launcher.wait()
@@ -415,6 +418,7 @@ def test_the_next_command_reaps_what_a_killed_launcher_left(backend, tmp_path):
             assert reap_leftovers(session_dir.parent) == ("one",)
             assert not record.runner.alive()
             assert gone_within(5, namespaces)
+            assert record.memory is None or not Path(record.memory).exists()
         finally:
             os.killpg(launcher.pid, signal.SIGKILL)
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.raising import raises_code
 
-from affiant.sandbox.supervisor.launch.environment import agent_environment, require_user_variables
+from affiant.policy.loading.load import load_profiles
+from affiant.sandbox.isolation.plan.plan import HostUsr, Limits
+from affiant.sandbox.supervisor.launch.environment import (
+    agent_environment,
+    require_user_variables,
+    session_sandbox,
+)
 
 TRACE = f"00-{'1' * 32}-{'2' * 16}-01"
 
@@ -67,3 +73,12 @@ def test_the_user_may_add_and_choose_the_path() -> None:
     found = environment({"PATH": "/x", "MODE": "test"}, with_runtime=True)
     assert (found["PATH"], found["MODE"]) == ("/x", "test")
     assert environment(with_runtime=True)["PATH"].startswith("/opt/runtime/bin:")
+
+
+@pytest.mark.parametrize(("resources", "disk"), [("{}", None), ("{disk: 64MiB}", 64 << 20)])
+def test_disk_bounds_the_workspace_as_it_does_the_scratch_space(resources: str, disk: int | None) -> None:
+    file = f"agent_configs:\n  dev:\n    tools: []\n    resources: {resources}\n"
+    policy = load_profiles(file.encode()).profile("dev").compiled
+    limits = session_sandbox(policy, session="s", rootfs=HostUsr(), runtime=None).limits
+    assert limits.files_bytes == (disk or Limits().files_bytes)
+    assert limits.tmp_bytes == (disk or Limits().tmp_bytes)

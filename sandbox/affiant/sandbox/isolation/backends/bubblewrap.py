@@ -113,6 +113,7 @@ def confine_order(plan: SandboxPlan, command: Command, *, status_fd: int) -> byt
     devices = [f"/dev/{name}" for name in _DEVICES] + ["/dev/pts", "/dev/shm"]  # noqa: S108 - inside
     limits = {
         "RLIMIT_CORE": 0,
+        "RLIMIT_FSIZE": plan.limits.file_bytes,
         "RLIMIT_NOFILE": plan.limits.open_files,
         "RLIMIT_NPROC": plan.limits.processes,
     }

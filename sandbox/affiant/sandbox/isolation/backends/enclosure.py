@@ -7,14 +7,24 @@ kernel kills init when the runner dies (PR_SET_PDEATHSIG), everything in the nam
 frees mounts and interfaces with their last user. So a ``kill -9`` leaves nothing to clean but files.
 
 Without root the same happens inside a user namespace in which the runner is root over its own user alone.
+
+Where the machine lets this user make one, the sandbox has a memory cgroup too (cgroups(7), version 1 or 2): one below
+or beside the runner's own, with one limit. The kernel then counts all of its memory, mapped or not, and keeps the
+limit at once. No cgroup that was there before is changed. A cgroup outlives its processes: the runner removes it, and
+after a killed runner whoever cleans up does.
 This file talks to the kernel; it is only ever used in a process with one thread.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import resource
+import secrets
 import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
@@ -22,7 +32,15 @@ from typing import Final, NoReturn
 from affiant.sandbox.isolation.plan import linux
 from affiant.sandbox.isolation.plan.errors import SandboxFailed
 
-__all__ = ["PRIVATE", "Enclosure", "isolate_runner", "start_init"]
+__all__ = [
+    "PRIVATE",
+    "Enclosure",
+    "MemoryGroup",
+    "isolate_runner",
+    "make_memory_group",
+    "remove_memory_group",
+    "start_init",
+]
 
 PRIVATE: Final = Path("/run/affiant")
 """The runner's private folder: on a tmpfs over /run that only the runner's mount namespace has."""
@@ -34,13 +52,160 @@ _PRIVATE_SIZE: Final = "size=268435456,mode=0711"
 """256 MiB bound what runsc writes of its own (state, log, configuration)."""
 
 
+_GROUP_NAME: Final = re.compile(r"affiant-[0-9a-f]{16}\Z")
+_REMOVAL_SECONDS: Final = 2.0
+
+
+@dataclass(slots=True)
+class MemoryGroup:
+    """A memory cgroup of the sandbox's own, by descriptors: names are the runner's mount namespace's."""
+
+    path: Path
+    _parent: int
+    _folder: int
+    _procs: int
+    _version: int
+
+    def join(self) -> None:
+        """Put the calling process into it, and with it what it will start."""
+        os.write(self._procs, b"0")
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the kernel has ended one of its processes for want of memory within the limit."""
+        name = "memory.events" if self._version == 2 else "memory.oom_control"
+        with suppress(OSError):
+            for line in self._read(name).splitlines():
+                field, _, value = line.partition(b" ")
+                if field == b"oom_kill":
+                    return int(value) > 0
+        return False
+
+    def remove(self) -> None:
+        """Remove it, once its processes are gone. Idempotent."""
+        if self._parent < 0:
+            return
+        deadline = time.monotonic() + _REMOVAL_SECONDS
+        while True:
+            try:
+                os.rmdir(self.path.name, dir_fd=self._parent)
+            except FileNotFoundError:
+                break
+            except OSError:  # the last process is on its way out
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.01)
+            else:
+                break
+        for fd in (self._procs, self._folder, self._parent):
+            os.close(fd)
+        self._parent = -1
+
+    def _read(self, name: str) -> bytes:
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
+        try:
+            return os.read(fd, 4096)
+        finally:
+            os.close(fd)
+
+
+def make_memory_group(limit: int) -> MemoryGroup | None:
+    """A memory cgroup with ``limit`` bytes and no swap; None: this user may make none on this machine."""
+    for version, parent in _places_of_groups():
+        name = f"affiant-{secrets.token_hex(8)}"
+        try:
+            (parent / name).mkdir(mode=0o700)
+        except OSError:
+            continue
+        try:
+            return _limited(parent, name, version, limit)
+        except OSError:  # the controller is not handed on to children here
+            with suppress(OSError):
+                (parent / name).rmdir()
+    return None
+
+
+def remove_memory_group(path: str) -> None:
+    """Remove the cgroup that a killed runner left at ``path``, if that names one of ours; the kernel removes no other
+    than an empty one.
+    """
+    place = Path(path)
+    ours = _GROUP_NAME.match(place.name) is not None and ".." not in place.parts
+    if ours and any(place.is_relative_to(mounted) for _, mounted, _ in _mounts_of_groups()):
+        with suppress(OSError):
+            place.rmdir()
+
+
+def _limited(parent: Path, name: str, version: int, limit: int) -> MemoryGroup:
+    group = parent / name
+    limits = (
+        {"memory.max": limit, "memory.swap.max": 0, "memory.oom.group": 1}
+        if version == 2
+        else {"memory.limit_in_bytes": limit, "memory.memsw.limit_in_bytes": limit, "memory.swappiness": 0}
+    )
+    required, *others = limits
+    (group / required).write_text(str(limits[required]))
+    for other in others:  # a kernel without accounting of swap has not all of them
+        with suppress(OSError):
+            (group / other).write_text(str(limits[other]))
+    directory = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    return MemoryGroup(
+        path=group,
+        _parent=os.open(parent, directory),
+        _folder=os.open(group, directory),
+        _procs=os.open(group / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC),
+        _version=version,
+    )
+
+
+def _places_of_groups() -> Iterator[tuple[int, Path]]:
+    """Where a cgroup could be made: below the runner's own, and beside it (version 2 has no processes inside)."""
+    for version, own in _own_groups():
+        yield version, own
+        if version == 2 and not own.is_mount():
+            yield version, own.parent
+
+
+def _own_groups() -> Iterator[tuple[int, Path]]:
+    """The runner's own cgroups with memory in them, as mounted here; version 2 first."""
+    for version, mounted, root in _mounts_of_groups():
+        own = _own_path(version)
+        if own is not None:
+            inner = os.path.relpath(own, root)
+            yield version, mounted if inner.startswith("..") else mounted / inner
+
+
+def _mounts_of_groups() -> Iterator[tuple[int, Path, str]]:
+    """Version, mount point, and which part of the hierarchy is mounted there (proc(5), mountinfo)."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields, _, source = line.partition(" - ")
+        kind, _, options = source.split(" ", 2)
+        root, mounted = fields.split(" ")[3:5]
+        if kind == "cgroup2":
+            found.append((2, Path(mounted), root))
+        elif kind == "cgroup" and "memory" in options.split(","):
+            found.append((1, Path(mounted), root))
+    yield from sorted(found, reverse=True)
+
+
+def _own_path(version: int) -> str | None:
+    """This process's place in the hierarchy (cgroups(7), /proc/pid/cgroup)."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        number, controllers, path = line.split(":", 2)
+        if (version == 2 and number == "0") or (version == 1 and "memory" in controllers.split(",")):
+            return path
+    return None
+
+
 @dataclass(slots=True)
 class Enclosure:
-    """The process namespace's first process, and descriptors of the namespaces it is in."""
+    """The process namespace's first process, descriptors of the namespaces it is in, and the memory cgroup."""
 
     init: int
     mounts: int
     network: int
+    memory: MemoryGroup | None = None
 
     def enter(self) -> None:
         """In a forked child: enter init's namespaces, and die with the runner.
@@ -53,6 +218,8 @@ class Enclosure:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         linux.die_with_parent()
+        if self.memory is not None:
+            self.memory.join()
         linux.setns(self.network, linux.CLONE_NEWNET)
         linux.setns(self.mounts, linux.CLONE_NEWNS)
 

@@ -9,7 +9,7 @@ release 20240729):
 ``--host-uds=none`` ...    no Unix socket or pipe of the machine can be opened through a mount
 ``--net-raw=false``        no raw sockets, also for a root inside
 ``--oci-seccomp``          gVisor's own kernel refuses mounts and namespaces to the agent
-``--ignore-cgroups``       the machine's cgroups stay untouched; the runner's watchdog keeps the limits
+``--ignore-cgroups``       runsc makes no cgroup: the runner puts it into the sandbox's own, where it can make one
 
 Two traps: container ids are matched by prefix, so all have one length; and runsc writes to a standard stream
 that is a regular file from that file's start, so the runner refuses such streams.
@@ -86,6 +86,7 @@ def oci_config(
                 {"type": name, "hard": value, "soft": value}
                 for name, value in (
                     ("RLIMIT_CORE", 0),
+                    ("RLIMIT_FSIZE", plan.limits.file_bytes),
                     ("RLIMIT_NOFILE", plan.limits.open_files),
                     ("RLIMIT_NPROC", plan.limits.processes),
                 )

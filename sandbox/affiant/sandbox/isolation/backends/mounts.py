@@ -7,17 +7,24 @@ and what was opened is what is mounted. Directories that a mount needs and that 
 Read-only and carved-out are made true here, by the machine's kernel, before any backend sees the mounts. The
 backends say them once more inside; but an agent who becomes root in a user namespace of gVisor's kernel could
 remount what only that kernel holds to be read-only.
+
+Where an agent can read its mount table (``/proc/self/mountinfo``, under bubblewrap), a bind mount would show the path
+of the session's folder on its file system. So the session's directories are shown there through overlays of one layer
+each: what is written goes straight into them, and the table shows the overlay's root. Where the kernel or the file
+system gives no overlay, they are bound, and the path shows.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.isolation.plan.errors import SandboxFailed
+from affiant.sandbox.isolation.plan.leftover_record import FOLDER
 from affiant.sandbox.isolation.plan.linux import (
     MS_NODEV,
     MS_NOEXEC,
@@ -26,20 +33,26 @@ from affiant.sandbox.isolation.plan.linux import (
     bind_mount,
     make_read_only,
     mount,
+    unmount,
 )
-from affiant.sandbox.isolation.plan.plan import SandboxPlan, covers
+from affiant.sandbox.isolation.plan.plan import Bind, SandboxPlan, covers
 from affiant.sandbox.isolation.plan.rootfs import Shown
 
-__all__ = ["show_image", "show_session"]
+__all__ = ["remove_overlays", "show_image", "show_session"]
+
+_OVERLAY: Final = "overlay-"
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def show_session(plan: SandboxPlan, *, session_dir: Path, at: Path, owner: Owner | None) -> tuple[Shown, ...]:
+def show_session(
+    plan: SandboxPlan, *, session_dir: Path, at: Path, owner: Owner | None, hidden: bool
+) -> tuple[Shown, ...]:
     """Mount every entry of ``plan`` below ``at``; make the mount points that carve-outs and entries need.
 
     Args:
         owner: who gets the directories that are made, and the outermost ones; None: the present user.
+        hidden: no mount may show where the session's folder is.
 
     Raises:
         SandboxFailed: a link or a file is where a directory of the session must be.
@@ -50,21 +63,82 @@ def show_session(plan: SandboxPlan, *, session_dir: Path, at: Path, owner: Owner
                 source = bind.source + mask.target[len(bind.target) :]
                 os.close(_open_beneath(session_dir, source, owner=owner))
     shown = []
+    overlays: dict[str, Path] = {}
     for number, bind in enumerate(plan.binds):
         place = at / f"session-{number}"
-        fd = _open_beneath(session_dir, bind.source, owner=owner)
-        try:
+        with _opened(bind, session_dir, overlays, owner) as fd:
             if owner is not None and bind in plan.workspaces:
                 os.fchown(fd, owner.uid, owner.gid)
-            _mount_fd(fd, place)
-        finally:
-            os.close(fd)
+            if hidden and bind in plan.workspaces and _overlay(fd, session_dir, at / f"{_OVERLAY}{number}"):
+                overlays[bind.source] = at / f"{_OVERLAY}{number}"
+                bind_mount(str(overlays[bind.source]), str(_made(place)))
+            else:
+                bind_mount(f"/proc/self/fd/{fd}", str(_made(place)))
         for hole in plan.carved_out(bind.target):
             _cover(place, hole)
         if not bind.writable:
             make_read_only(str(place))
         shown.append(Shown(bind.target, str(place), bind.writable))
     return tuple(shown)
+
+
+@contextmanager
+def _opened(bind: Bind, session_dir: Path, overlays: dict[str, Path], owner: Owner | None) -> Iterator[int]:
+    """A descriptor of what ``bind`` shows: in its outermost entry's overlay, else in the session's folder."""
+    base, inner = session_dir, bind.source
+    for source, overlay in overlays.items():
+        if covers(source, bind.source):
+            base, inner = overlay, bind.source[len(source) + 1 :]
+    fd = _open_beneath(base, inner, owner=owner)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _overlay(upper: int, session_dir: Path, place: Path) -> bool:
+    """Mount the directory ``upper`` at ``place`` as the one layer of an overlay; whether the kernel gives that."""
+    folder = f"{FOLDER}/{place.name}"
+    with ExitStack() as opened:
+        lower, work = (
+            _open_beneath(session_dir, f"{folder}/{name}", owner=None) for name in ("lower", "work")
+        )
+        opened.callback(os.close, lower)
+        opened.callback(os.close, work)
+        layers = {"lowerdir": lower, "upperdir": upper, "workdir": work}
+        options = ",".join(f"{name}=/proc/self/fd/{fd}" for name, fd in layers.items())
+        own = "userxattr" if _in_user_namespace() else "index=off"
+        try:
+            mount("affiant", str(_made(place)), "overlay", MS_NOSUID | MS_NODEV, f"{options},{own}")
+        except OSError:
+            place.rmdir()
+            return False
+    return True
+
+
+def _in_user_namespace() -> bool:
+    """Whether this process is root over a user namespace of its own alone (user_namespaces(7))."""
+    return Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]
+
+
+def remove_overlays(session_dir: Path, *, at: Path) -> None:
+    """Unmount the overlays, and remove what the kernel made for them in the session's folder. Idempotent."""
+    for place in sorted(at.glob(f"{_OVERLAY}*")):
+        with suppress(OSError):
+            unmount(str(place))
+        with suppress(OSError, SandboxFailed):
+            folder = _open_beneath(session_dir, FOLDER, owner=None)
+            try:
+                for name in ("work/work", "work/index", "work", "lower", ""):
+                    with suppress(FileNotFoundError):
+                        os.rmdir(f"{place.name}/{name}".rstrip("/"), dir_fd=folder)
+            finally:
+                os.close(folder)
+
+
+def _made(place: Path) -> Path:
+    place.mkdir(mode=0o755)
+    return place
 
 
 def _cover(place: Path, hole: str) -> None:
@@ -100,7 +174,7 @@ def _open_beneath(base: Path, relative: str, *, owner: Owner | None) -> int:
     """
     fd = os.open(base, _DIRECTORY)
     try:
-        for segment in relative.split("/"):
+        for segment in relative.split("/") if relative else ():
             below = _open_or_make(fd, segment, owner)
             os.close(fd)
             fd = below
@@ -124,8 +198,3 @@ def _open_or_make(parent: int, name: str, owner: Owner | None) -> int:
     if owner is not None:
         os.fchown(fd, owner.uid, owner.gid)
     return fd
-
-
-def _mount_fd(fd: int, place: Path) -> None:
-    place.mkdir(mode=0o755)
-    bind_mount(f"/proc/self/fd/{fd}", str(place))

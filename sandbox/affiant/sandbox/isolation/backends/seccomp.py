@@ -3,7 +3,8 @@
 bubblewrap shares the machine's kernel, so what namespaces do not cover is closed here: socket families that
 no network namespace contains (``AF_VSOCK`` reaches the hypervisor of a VM or TD), new namespaces and mounts,
 kernel keyrings, BPF, io_uring, tracing, and terminal injection. The filter comes on top of an empty
-capability set and ``no_new_privs``; it is a second lock, and a requirement.
+capability set and ``no_new_privs``; it is a second lock, and a requirement. Where no memory cgroup counts what the
+agent holds, the calls that give memory without mapping it are closed as well.
 
 Program format: ``struct sock_filter`` (linux/filter.h), evaluated over ``struct seccomp_data`` (linux/seccomp.h:
 nr at 0, arch at 4, args at 16, little-endian).
@@ -104,6 +105,14 @@ _FORBIDDEN: Final[Mapping[str, tuple[int, int]]] = {
 }
 """Numbers: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h."""
 
+_UNMAPPED_MEMORY: Final[Mapping[str, tuple[int, int]]] = {
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "msgget": (68, 186),
+    "shmget": (29, 194),
+}
+"""What holds memory that no process has to map."""
+
 _CLONE: Final = {"x86_64": 56, "aarch64": 220}
 _CLONE3: Final = 435
 _IOCTL: Final = {"x86_64": 16, "aarch64": 29}
@@ -116,8 +125,11 @@ def supported_machines() -> Sequence[str]:
     return tuple(_AUDIT_ARCH)
 
 
-def seccomp_program(machine: str) -> bytes:
+def seccomp_program(machine: str, *, memory_counted: bool) -> bytes:
     """The filter for ``machine``: 8 bytes an instruction, ready for seccomp(2).
+
+    Args:
+        memory_counted: a memory cgroup counts all that the sandbox holds. Without one, there is no memory but mapped.
 
     Raises:
         ``isolation.unavailable``: no system call numbers are known for the machine.
@@ -133,7 +145,8 @@ def seccomp_program(machine: str) -> bytes:
     if machine == "x86_64":
         program += [_step(_AT_LEAST, _X32_BIT, 0, 1), _refuse(errno.ENOSYS)]
     column = tuple(_AUDIT_ARCH).index(machine)
-    for numbers in _FORBIDDEN.values():
+    forbidden = _FORBIDDEN if memory_counted else {**_FORBIDDEN, **_UNMAPPED_MEMORY}
+    for numbers in forbidden.values():
         if numbers[column] >= 0:
             program += _when_equal(numbers[column], errno.EPERM)
     program += _when_equal(_CLONE3, errno.ENOSYS)  # its flags lie in memory; libc falls back to clone

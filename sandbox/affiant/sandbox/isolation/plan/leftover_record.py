@@ -1,7 +1,8 @@
 """What a runner leaves in the session's folder so that another process can clean up after it.
 
 ``isolation/record.json``: the runner, the process that owns it and the enclosure's first process, each by pid
-and start time, because a pid alone is reused. Written before the first namespace is made, removed at the end.
+and start time, because a pid alone is reused; and the sandbox's memory cgroup, which alone outlives its processes.
+Written before the first namespace is made, removed at the end.
 
 Its reader kills processes by it, perhaps as root, in a folder that others may write to. So no link is
 followed on the way, and a record that does not belong to the reader is none.
@@ -89,18 +90,20 @@ class ProcessName:
 
 @dataclass(frozen=True, slots=True)
 class RunnerRecord:
-    """The processes of one runner. ``init`` is None until the enclosure is made."""
+    """The processes of one runner. ``init`` and ``memory`` are None until the enclosure is made."""
 
     runner: ProcessName
     owner: ProcessName
     init: ProcessName | None = None
+    memory: str | None = None
+    """Path of the memory cgroup; None: it has none."""
 
 
 def write_record(session_dir: Path, record: RunnerRecord) -> None:
     """Replace the record in one step."""
     processes = {"runner": record.runner, "owner": record.owner, "init": record.init}
     named = {name: None if each is None else each.to_json() for name, each in processes.items()}
-    write_file(session_dir, _NAME, canonical(named))
+    write_file(session_dir, _NAME, canonical({**named, "memory": record.memory}))
 
 
 def write_file(session_dir: Path, name: str, content: bytes) -> None:
@@ -127,7 +130,10 @@ def read_record(session_dir: Path) -> RunnerRecord | None:
     except (OSError, JSONError):
         return None
     runner, owner, init = (ProcessName.from_json(members.get(name)) for name in ("runner", "owner", "init"))
-    return None if runner is None or owner is None else RunnerRecord(runner, owner, init)
+    memory = members.get("memory")
+    if runner is None or owner is None:
+        return None
+    return RunnerRecord(runner, owner, init, memory if isinstance(memory, str) else None)
 
 
 def remove_record(session_dir: Path) -> None:

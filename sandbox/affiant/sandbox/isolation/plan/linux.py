@@ -29,6 +29,7 @@ __all__ = [
     "mount",
     "process_start_time",
     "setns",
+    "unmount",
     "unshare",
 ]
 
@@ -45,6 +46,8 @@ MS_REMOUNT: Final = 0x20
 MS_BIND: Final = 0x1000
 _MS_REC: Final = 0x4000
 _MS_SLAVE: Final = 0x80000
+
+_MNT_DETACH: Final = 0x2
 
 _PR_SET_PDEATHSIG: Final = 1
 _SYS_MOUNT_SETATTR: Final = 442
@@ -87,6 +90,11 @@ def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -
         os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode()
     )
     _checked(result, f"mount {kind} on {target}")
+
+
+def unmount(target: str) -> None:
+    """Take the mount at ``target`` out of this mount namespace, even if it is in use (umount2(2))."""
+    _checked(_libc.umount2(os.fsencode(target), ctypes.c_int(_MNT_DETACH)), f"unmount {target}")
 
 
 def bind_mount(source: str, target: str) -> None:

@@ -108,11 +108,16 @@ class Limits:
     memory_bytes: int = 2048 * _MIB
     tmp_bytes: int = 256 * _MIB
     files_bytes: int = 8192 * _MIB
-    """In all of the session's own directories together."""
+    """In all of the session's own directories together, the input with it."""
     processes: int = 256
     open_files: int = 1024
     cpus: int | None = None
     """At most so many; None: all of the machine's."""
+
+    @property
+    def file_bytes(self) -> int:
+        """What one file may grow to. A block above the larger limit: what reaches it has passed its own."""
+        return max(self.files_bytes, self.tmp_bytes) + 4096
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,17 @@ from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.isolation.backends.backend import file_owner
 from affiant.sandbox.isolation.backends.bubblewrap import bwrap_program
 from affiant.sandbox.isolation.backends.bubblewrap_driver import BubblewrapDriver
-from affiant.sandbox.isolation.backends.enclosure import PRIVATE, Enclosure, isolate_runner, start_init
+from affiant.sandbox.isolation.backends.enclosure import (
+    PRIVATE,
+    Enclosure,
+    MemoryGroup,
+    isolate_runner,
+    make_memory_group,
+    start_init,
+)
 from affiant.sandbox.isolation.backends.gvisor import runsc_program
 from affiant.sandbox.isolation.backends.gvisor_driver import GVisorDriver
-from affiant.sandbox.isolation.backends.mounts import show_image, show_session
+from affiant.sandbox.isolation.backends.mounts import remove_overlays, show_image, show_session
 from affiant.sandbox.isolation.backends.seccomp import seccomp_program
 from affiant.sandbox.isolation.plan.driver import Driver, Prepared, Stdio
 from affiant.sandbox.isolation.plan.errors import StepError
@@ -40,12 +47,22 @@ from affiant.sandbox.isolation.plan.plan import Command, Limits, SandboxPlan
 from affiant.sandbox.isolation.plan.rootfs import build_root
 from affiant.sandbox.isolation.runner.network import Endpoint, join_namespaces, listen_on_loopback
 from affiant.sandbox.isolation.runner.runner_settings import Settings
-from affiant.sandbox.isolation.runner.watchdog import check_files, check_memory, measure_files, measure_memory
+from affiant.sandbox.isolation.runner.watchdog import (
+    check_files,
+    check_memory,
+    free_bytes,
+    measure_files,
+    measure_memory,
+    measure_unlinked,
+    memory_exceeded,
+)
 
 __all__ = ["Sandbox", "State"]
 
 _NEW_MOUNTS_AT: Final = Path("/run")
+_SHOWN_AT: Final = PRIVATE / "shown"
 _FILES_SECONDS: Final = 2.0
+_MEMORY_SECONDS: Final = 0.5
 
 
 class State(enum.Enum):
@@ -68,7 +85,12 @@ class Sandbox:
     _enclosure: Enclosure | None = None
     _driver: Driver | None = None
     _prepared: Prepared | None = None
+    _memory: MemoryGroup | None = None
+    _memory_due: float = 0.0
     _files_due: float = 0.0
+    _files_again: float = 0.0
+    _files_room: int = 0
+    _free: int = 0
     _outcome: int | AffiantError | None = None
     _ended_by: AffiantError | None = None
 
@@ -107,9 +129,11 @@ class Sandbox:
         gvisor = self.settings.backend is BackendName.GVISOR
         owner = file_owner(self.settings.backend, plan.session) if os.geteuid() == 0 else None
         _keep_to(plan.limits.cpus, session=plan.session)
+        self._memory = make_memory_group(plan.limits.memory_bytes)
         isolate_runner()
         self._prepared = self._show(plan, ca_bundle, owner)
         self._enclosure = start_init(own_network=gvisor, hide_network_settings=gvisor)
+        self._enclosure.memory = self._memory
         self._driver = self._make_driver(owner)
         found = join_namespaces(1, enter_near=self._enclosure.enter) if gvisor else listen_on_loopback()
         self.state = State.PREPARED
@@ -121,15 +145,22 @@ class Sandbox:
                 return GVisorDriver(_found(runsc_program(), "runsc"), self.enclosure)
             case BackendName.BUBBLEWRAP:
                 program = _found(bwrap_program(), "bwrap")
-                return BubblewrapDriver(program, self.enclosure, seccomp_program(platform.machine()), owner)
+                counted = self.enclosure.memory is not None
+                filter_program = seccomp_program(platform.machine(), memory_counted=counted)
+                return BubblewrapDriver(program, self.enclosure, filter_program, owner)
 
     def _show(self, plan: SandboxPlan, ca_bundle: bytes, owner: Owner | None) -> Prepared:
         """The skeleton, and in the runner's private folder everything that will be mounted into it."""
-        root, shown_at = PRIVATE / "root", PRIVATE / "shown"
+        root, shown_at = PRIVATE / "root", _SHOWN_AT
         root.mkdir(mode=0o755)
         shown_at.mkdir(mode=0o711)
         image = show_image(build_root(plan, at=root, ca_bundle=ca_bundle), at=shown_at)
-        session = show_session(plan, session_dir=self.settings.session_dir, at=shown_at, owner=owner)
+        hidden = (
+            self.settings.backend is BackendName.BUBBLEWRAP
+        )  # gVisor's own kernel shows no path of this machine
+        session = show_session(
+            plan, session_dir=self.settings.session_dir, at=shown_at, owner=owner, hidden=hidden
+        )
         return Prepared(plan, (*image, *session), root)
 
     def start(self, command: Command, stdio: Stdio) -> None:
@@ -150,6 +181,8 @@ class Sandbox:
         self.state = State.ENDED
         if self._driver is None or self._prepared is None:  # pragma: no cover - PREPARED means both are there
             raise StepError("there is no sandbox")
+        if self._files.is_dir():
+            check_files(measure_files(self._files), self._prepared.plan.limits, started=False)
         self.pid = self._driver.start(self._prepared, command, stdio)
         self.state = State.RUNNING
 
@@ -164,21 +197,59 @@ class Sandbox:
         if self._prepared is not None and self.state is State.RUNNING:
             limits = self._prepared.plan.limits
             try:
-                check_memory(measure_memory(os.readlink(f"/proc/{self.enclosure.init}/ns/pid")), limits)
+                self._watch_memory(limits)
                 self._watch_files(limits)
             except AffiantError as error:
                 self._ended_by = error
                 self.enclosure.kill()
 
+    @property
+    def _files(self) -> Path:
+        return self.settings.session_dir / "files"
+
+    def _watch_memory(self, limits: Limits) -> None:
+        self._require_memory(limits)
+        now = time.monotonic()
+        if now >= self._memory_due:
+            self._memory_due = now + _MEMORY_SECONDS
+            check_memory(measure_memory(os.readlink(f"/proc/{self.enclosure.init}/ns/pid")), limits)
+
+    def _require_memory(self, limits: Limits) -> None:
+        if self._memory is not None and self._memory.exceeded:
+            raise memory_exceeded(limits, found="more was asked for, and the kernel ended a process")
+
     def _watch_files(self, limits: Limits) -> None:
-        """Look at the session's files now and then: a look takes at most a twentieth of the time."""
+        """Look at the session's files now and then: a look takes at most a twentieth of the time.
+
+        It takes at most a fifth where the file system fills up so fast that the session may be the reason.
+        """
         before = time.monotonic()
-        folder = self.settings.session_dir / "files"
-        if before < self._files_due or not folder.is_dir():
+        if not self._files.is_dir():
             return
-        check_files(measure_files(folder), limits)
+        free = free_bytes(self._files)
+        filling = self._free - free > self._files_room // 2 and before >= self._files_again
+        if before < self._files_due and not filling:
+            return
+        total = measure_files(self._files) + self._unlinked()
+        check_files(total, limits)
         after = time.monotonic()
+        self._free, self._files_room = free, limits.files_bytes - total
+        self._files_again = after + 5 * (after - before)
         self._files_due = after + max(_FILES_SECONDS, 20 * (after - before))
+
+    def _unlinked(self) -> int:
+        shown = () if self._prepared is None else self._prepared.shown
+        places = [self._files, *(Path(item.source) for item in shown if item.writable)]
+        devices = {os.stat(place).st_dev for place in places}
+        return measure_unlinked(os.readlink(f"/proc/{self.enclosure.init}/ns/pid"), devices)
+
+    def _require_limits(self) -> None:
+        """What was beyond a limit when the command ended, and between two looks."""
+        if self._prepared is not None:
+            limits = self._prepared.plan.limits
+            self._require_memory(limits)
+            if self._files.is_dir():
+                check_files(measure_files(self._files), limits)
 
     def ended(self) -> None:
         """The backend's program has ended: reap it, and decide the outcome."""
@@ -188,6 +259,7 @@ class Sandbox:
         try:
             if self._ended_by is not None:
                 raise self._ended_by
+            self._require_limits()
             if self._driver is not None:
                 self._outcome = self._driver.judge(os.waitstatus_to_exitcode(status))
         except AffiantError as error:
@@ -214,6 +286,11 @@ class Sandbox:
         if self._driver is not None:
             self._driver.close()
             self._driver = None
+        if self._memory is not None:
+            self._memory.remove()
+            self._memory = None
+        if self._prepared is not None:
+            remove_overlays(self.settings.session_dir, at=_SHOWN_AT)
         self.state = State.CLEANED
 
     def _keep_log(self) -> None:

@@ -1,4 +1,5 @@
-"""Ends what a killed launcher left behind. What a dead *runner* left, the kernel has already ended.
+"""Ends what a killed launcher left behind. What a dead *runner* left, the kernel has already ended, but a memory
+cgroup.
 
 The next command calls :func:`reap_leftovers`. A runner whose owner is gone is killed; its namespaces, mounts,
 interfaces and processes end with it (see :mod:`enclosure`). Sessions that live are not touched.
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from affiant.sandbox.isolation.backends.enclosure import remove_memory_group
 from affiant.sandbox.isolation.plan.leftover_record import (
     ProcessName,
     RunnerRecord,
@@ -37,6 +39,8 @@ def reap_leftovers(sessions_dir: Path) -> tuple[str, ...]:
             for process in (record.runner, record.init):
                 if process is not None and process.kill():
                     _wait_until_gone(process)
+            if record.memory is not None:
+                remove_memory_group(record.memory)
             remove_record(session_dir)
             reaped.append(session_dir.name)
     return tuple(reaped)

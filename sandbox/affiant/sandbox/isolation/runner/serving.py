@@ -33,7 +33,7 @@ from affiant.sandbox.isolation.runner.lifecycle import Sandbox, State
 
 __all__ = ["Reply", "Runner"]
 
-_WATCH_MILLISECONDS: Final = 500
+_WATCH_MILLISECONDS: Final = 100
 _MAX_CA_BUNDLE: Final = 4 << 20
 _SIGNALS: Final = frozenset(
     {
@@ -143,15 +143,16 @@ class Runner:
         plan = plan_from_json(members.get("plan"))
         self._record()
         endpoint, listener = self.sandbox.prepare(plan, _read_all(ca_bundle))
-        self._record(init=self.sandbox.enclosure.init)
+        memory = self.sandbox.enclosure.memory
+        self._record(init=self.sandbox.enclosure.init, memory=None if memory is None else str(memory.path))
         facts = {"host": endpoint.host, "port": endpoint.port, "backend": self.sandbox.settings.backend.value}
         return Reply(facts, (listener.detach(),))
 
-    def _record(self, init: int | None = None) -> None:
+    def _record(self, init: int | None = None, memory: str | None = None) -> None:
         runner, owner = ProcessName.of(os.getpid()), ProcessName.of(os.getppid())
         if runner is not None and owner is not None:
             process = None if init is None else ProcessName.of(init)
-            write_record(self.sandbox.settings.session_dir, RunnerRecord(runner, owner, process))
+            write_record(self.sandbox.settings.session_dir, RunnerRecord(runner, owner, process, memory))
 
     def _start(self, members: Mapping[str, object], descriptors: Sequence[int]) -> Reply:
         stdin, stdout, stderr = _exactly(descriptors, 3)

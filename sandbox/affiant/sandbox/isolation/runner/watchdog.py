@@ -2,17 +2,20 @@
 
 Memory is what the machine would get back if the sandbox ended: the processes' own pages and their shared ones.
 Under gVisor all memory of the agent is one anonymous file of the sandbox's kernel, much of it mapped nowhere, so
-such files count by their size on the machine. Read twice a second.
+such files count by their size on the machine. Read twice a second; where there is a memory cgroup, the kernel keeps
+the limit itself, and what is read here is only whether it had to.
 
-Files are what lies in the session's own directories; read every two seconds, or less often where that takes long.
-Both can be overrun between two looks. The other limits (processes, open files, size
-of /tmp) are kept at once by the kernel under the agent, whichever kernel that is.
+Files are what lies in the session's own directories, and what lies in no directory any more but is still open. They
+are read every two seconds, or less often where that takes long; and at once when the file system has lost half of
+what the session has left, which is asked ten times a second. One file alone never grows beyond the limit: the kernel
+keeps that. Between two looks, many files together can. The other limits (processes, open files, size of /tmp) are
+kept at once by the kernel under the agent, whichever kernel that is.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -23,7 +26,15 @@ from affiant.sandbox.workspace.tree import TreeTooLarge
 from affiant.sandbox.workspace.walk import Limits as TreeLimits
 from affiant.sandbox.workspace.walk import open_directory, walk
 
-__all__ = ["check_files", "check_memory", "measure_files", "measure_memory"]
+__all__ = [
+    "check_files",
+    "check_memory",
+    "free_bytes",
+    "measure_files",
+    "measure_memory",
+    "measure_unlinked",
+    "memory_exceeded",
+]
 
 _LOOKED_AT: Final = TreeLimits(files=500_000, depth=128)
 
@@ -50,12 +61,17 @@ def check_memory(used: int, limits: Limits) -> None:
         LimitExceeded: it is more.
     """
     if used > limits.memory_bytes:
-        raise LimitExceeded(
-            "the sandbox used more memory than its limit and was ended",
-            where="memory",
-            expected=f"at most {limits.memory_bytes} bytes",
-            found=f"{used} bytes",
-        )
+        raise memory_exceeded(limits, found=f"{used} bytes")
+
+
+def memory_exceeded(limits: Limits, *, found: str) -> LimitExceeded:
+    """The refusal of more memory than the plan allows."""
+    return LimitExceeded(
+        "the sandbox used more memory than its limit and was ended",
+        where="memory",
+        expected=f"at most {limits.memory_bytes} bytes",
+        found=found,
+    )
 
 
 def measure_files(folder: Path) -> int:
@@ -79,18 +95,49 @@ def measure_files(folder: Path) -> int:
     return total
 
 
-def check_files(total: int, limits: Limits) -> None:
+def measure_unlinked(namespace: str, devices: Collection[int]) -> int:
+    """Bytes on the machine of files on ``devices`` that have no name any more and that a process in the process
+    namespace ``namespace`` (readlink of ns/pid) or below has open.
+
+    Args:
+        devices: st_dev of the session's directories.
+    """
+    found: dict[tuple[int, int], int] = {}
+    for process in _members(namespace):
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            for descriptor in os.scandir(process / "fd"):
+                with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+                    if os.readlink(descriptor.path).endswith(" (deleted)"):
+                        facts = os.stat(descriptor.path)
+                        if facts.st_dev in devices and facts.st_nlink == 0:
+                            found[facts.st_dev, facts.st_ino] = facts.st_blocks * 512
+    return sum(found.values())
+
+
+def free_bytes(folder: Path) -> int:
+    """What the file system of ``folder`` has left: whoever writes to it, it gets less."""
+    facts = os.statvfs(folder)
+    return facts.f_bfree * facts.f_frsize
+
+
+def check_files(total: int, limits: Limits, *, started: bool = True) -> None:
     """Refuse more bytes in files than the plan allows.
+
+    Args:
+        started: False: the command was not run yet.
 
     Raises:
         LimitExceeded: it is more.
     """
     if total > limits.files_bytes:
         raise LimitExceeded(
-            "the sandbox wrote more into its files than its limit and was ended",
+            "the sandbox wrote more into its files than its limit and was ended"
+            if started
+            else "the session's files are larger than its limit before the command runs",
             where="files",
             expected=f"at most {limits.files_bytes} bytes",
             found=f"{total} bytes",
+            hint=None if started else "Give a smaller --input, or a larger `disk` in the profile.",
         )
 
 

@@ -134,6 +134,7 @@ def session_sandbox(
         limits=Limits(
             memory_bytes=wanted.memory or default.memory_bytes,
             tmp_bytes=wanted.disk or default.tmp_bytes,
+            files_bytes=wanted.disk or default.files_bytes,
             processes=wanted.pids or default.processes,
             cpus=wanted.cpus,
         ),

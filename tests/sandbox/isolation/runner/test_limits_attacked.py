@@ -1,0 +1,138 @@
+"""What an agent tries that wants more memory or more disk than it has, and what it can read of where its files lie."""
+
+import time
+
+import pytest
+from tests.sandbox.isolation.conftest import run
+
+from affiant.sandbox.isolation.plan.errors import LimitExceeded
+from affiant.sandbox.isolation.plan.plan import Limits
+
+MIB = 1 << 20
+WRITABLE = [("/w", "read-write")]
+SMALL = Limits(files_bytes=32 * MIB, tmp_bytes=32 * MIB)
+"""As a profile's `disk: 32Mi` gives them."""
+
+UNMAPPED = """
+import os, sys, time
+held = [os.open("/dev/null", os.O_RDONLY) for _ in range(80)]
+for n in range(20):
+    try:
+        fd = os.memfd_create(f"held-{n}")
+    except OSError:
+        sys.exit("no anonymous files")
+    for _ in range(32):
+        os.write(fd, bytes(1 << 20))
+    held.append(fd)
+print("held 640 MiB", flush=True)
+time.sleep(30)
+"""
+"""Anonymous files that nobody maps, behind 80 other descriptors: 640 MiB."""
+
+SHARED = """
+import ctypes, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+held = 0
+for n in range(20):
+    found = libc.shmget(0, ctypes.c_size_t(32 << 20), 0o1600)
+    if found < 0:
+        sys.exit("no shared segments")
+    at = libc.shmat(found, None, 0)
+    ctypes.memset(at, 1, 32 << 20)
+    libc.shmdt(ctypes.c_void_p(at))
+    held += 32
+print("held", held, "MiB", flush=True)
+time.sleep(30)
+"""
+"""System V segments that are attached no more: 640 MiB."""
+
+
+@pytest.mark.parametrize("program", [UNMAPPED, SHARED], ids=["anonymous files", "shared segments"])
+def test_memory_that_nobody_maps_counts_or_cannot_be_had(backend, tmp_path, program):
+    limits = Limits(memory_bytes=128 * MIB)
+    try:
+        result = run(tmp_path, backend, "python3", "-c", program, limits=limits)
+    except LimitExceeded as ended:
+        assert ended.where == "memory"
+    else:
+        assert "held" not in result.output, result.output
+        assert "no anonymous files" in result.output or "no shared segments" in result.output
+
+
+MANY = """
+import itertools, os
+piece = os.urandom(1 << 20)
+for n in itertools.count():
+    with open(f"/w/{n}", "wb", buffering=0) as file:
+        for _ in range(4):
+            file.write(piece)
+    if n == 640:
+        break
+"""
+"""2.5 GiB in files of 4 MiB, as fast as it goes."""
+
+UNLINKED = """
+import os, time
+held = []
+for n in range(16):
+    fd = os.open(f"/w/{n}", os.O_RDWR | os.O_CREAT)
+    os.unlink(f"/w/{n}")
+    for _ in range(4):
+        os.write(fd, bytes(1 << 20))
+    held.append(fd)
+time.sleep(30)
+"""
+"""64 MiB in files without a name."""
+
+
+@pytest.mark.parametrize("program", [MANY, UNLINKED], ids=["many files", "files without a name"])
+def test_the_workspace_is_bounded_in_all_its_files_together(backend, tmp_path, program):
+    started = time.monotonic()
+    with pytest.raises(LimitExceeded) as ended:
+        run(
+            tmp_path,
+            backend,
+            "python3",
+            "-c",
+            program,
+            limits=Limits(files_bytes=32 * MIB, tmp_bytes=32 * MIB),
+            files=WRITABLE,
+        )
+    assert ended.value.where == "files"
+    assert time.monotonic() - started < 25
+    left = sum(path.stat().st_blocks * 512 for path in (tmp_path / "files").rglob("*") if path.is_file())
+    assert left < 1280 * MIB
+
+
+def test_one_file_cannot_grow_beyond_the_limit_even_between_two_looks(backend, tmp_path):
+    program = "f = open('/w/x', 'wb', buffering=0)\nwhile True: f.write(bytes(1 << 20))"
+    with pytest.raises(LimitExceeded):
+        run(
+            tmp_path,
+            backend,
+            "python3",
+            "-c",
+            program,
+            limits=Limits(files_bytes=32 * MIB, tmp_bytes=32 * MIB),
+            files=WRITABLE,
+        )
+    assert (tmp_path / "files/0/x").stat().st_size <= 33 * MIB
+
+
+def test_files_that_are_there_already_count_before_the_command_runs(backend, tmp_path):
+    (tmp_path / "files/0").mkdir(parents=True)
+    (tmp_path / "files/0/input").write_bytes(bytes(9 * MIB))
+    with pytest.raises(LimitExceeded, match="before"):
+        run(tmp_path, backend, "touch", "/w/ran", limits=Limits(files_bytes=8 * MIB), files=WRITABLE)
+    assert not (tmp_path / "files/0/ran").exists()
+
+
+@pytest.mark.parametrize("name", ["mountinfo", "mounts", "mountstats"])
+def test_no_path_of_the_state_folder_shows_inside(backend, tmp_path, name):
+    files = [("/w", "read-write"), ("/w/.git", "none"), ("/w/a/b", "none"), ("/r", "read-only")]
+    shown = run(
+        tmp_path, backend, "sh", "-c", f"cat /proc/self/{name}; cat /proc/1/{name}", files=files
+    ).output
+    for part in (tmp_path.name, str(tmp_path.parent), "files/0", "session-0"):
+        assert part not in shown, shown
