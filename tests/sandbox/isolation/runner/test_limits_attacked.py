@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from tests.raising import raises_code
 from tests.sandbox.isolation.conftest import run
 
 from affiant.sandbox.isolation.plan.errors import LimitExceeded
@@ -123,7 +124,7 @@ def test_one_file_cannot_grow_beyond_the_limit_even_between_two_looks(backend, t
 def test_files_that_are_there_already_count_before_the_command_runs(backend, tmp_path):
     (tmp_path / "files/0").mkdir(parents=True)
     (tmp_path / "files/0/input").write_bytes(bytes(9 * MIB))
-    with pytest.raises(LimitExceeded, match="before"):
+    with raises_code("isolation.plan", match="before the command runs"):
         run(tmp_path, backend, "touch", "/w/ran", limits=Limits(files_bytes=8 * MIB), files=WRITABLE)
     assert not (tmp_path / "files/0/ran").exists()
 

@@ -49,6 +49,7 @@ from affiant.sandbox.isolation.runner.network import Endpoint, join_namespaces, 
 from affiant.sandbox.isolation.runner.runner_settings import Settings
 from affiant.sandbox.isolation.runner.watchdog import (
     check_files,
+    check_input,
     check_memory,
     free_bytes,
     measure_files,
@@ -182,7 +183,7 @@ class Sandbox:
         if self._driver is None or self._prepared is None:  # pragma: no cover - PREPARED means both are there
             raise StepError("there is no sandbox")
         if self._files.is_dir():
-            check_files(measure_files(self._files), self._prepared.plan.limits, started=False)
+            check_input(measure_files(self._files), self._prepared.plan.limits)
         self.pid = self._driver.start(self._prepared, command, stdio)
         self.state = State.RUNNING
 

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from affiant.errors import ConfigurationError
 from affiant.sandbox.isolation.plan.errors import LimitExceeded
 from affiant.sandbox.isolation.plan.plan import Limits
 from affiant.sandbox.workspace.tree import TreeTooLarge
@@ -28,6 +29,7 @@ from affiant.sandbox.workspace.walk import open_directory, walk
 
 __all__ = [
     "check_files",
+    "check_input",
     "check_memory",
     "free_bytes",
     "measure_files",
@@ -120,24 +122,34 @@ def free_bytes(folder: Path) -> int:
     return facts.f_bfree * facts.f_frsize
 
 
-def check_files(total: int, limits: Limits, *, started: bool = True) -> None:
+def check_files(total: int, limits: Limits) -> None:
     """Refuse more bytes in files than the plan allows.
-
-    Args:
-        started: False: the command was not run yet.
 
     Raises:
         LimitExceeded: it is more.
     """
     if total > limits.files_bytes:
         raise LimitExceeded(
-            "the sandbox wrote more into its files than its limit and was ended"
-            if started
-            else "the session's files are larger than its limit before the command runs",
+            "the sandbox wrote more into its files than its limit and was ended",
             where="files",
             expected=f"at most {limits.files_bytes} bytes",
             found=f"{total} bytes",
-            hint=None if started else "Give a smaller --input, or a larger `disk` in the profile.",
+        )
+
+
+def check_input(total: int, limits: Limits) -> None:
+    """Refuse to run a command over files that are more than the plan allows.
+
+    Raises:
+        ``isolation.plan``: they are.
+    """
+    if total > limits.files_bytes:
+        raise ConfigurationError(
+            "the session's files are larger than its disk limit before the command runs",
+            expected=f"at most {limits.files_bytes} bytes",
+            found=f"{total} bytes",
+            hint="Give a smaller --input, or a larger `disk` in the profile.",
+            code="isolation.plan",
         )
 
 
