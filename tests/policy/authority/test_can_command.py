@@ -68,8 +68,8 @@ def test_the_text_says_all_that_one_agent_may_do_and_where_it_is_written(can):
         "    big: yes, at an attested upstream only  [models/1 p.yaml:17:21]",
         "    small: yes  [models/0 p.yaml:17:14]",
         "  files",
-        "    /workspace: read, and all below  [filesystem/1 p.yaml:5:9]",
-        "    /workspace/infra: read-write, and all below  [filesystem/2 p.yaml:6:9]",
+        "    /workspace: read, and all below but 1 path  [filesystem/1 p.yaml:5:9]",
+        "    /workspace/infra: read-write, and all below but 1 path  [filesystem/2 p.yaml:6:9]",
         "    /workspace/infra/state: never  [filesystem/0 p.yaml:7:9]",
         "  hosts",
         "    https://*.corp.com:443",
@@ -295,3 +295,21 @@ def test_a_file_that_is_refused_is_never_listed(can):
 def test_a_file_without_profiles_lets_nobody_do_anything(can):
     assert can("").output == "The file has no profiles: no agent may do anything.\n"
     assert json.loads(can("", "--json").output)["agents"] == []
+
+
+def test_a_share_of_an_upstream_is_said_of_every_agent_where_one_has_its_own(can) -> None:
+    text = "agent_configs:\n  fast: {tools: [a], weight: 3, priority: interactive}\n  plain: {tools: [a]}\n"
+    table = can(text, "--markdown").output
+    row = next(line for line in table.splitlines() if "interactive" in line)
+    assert "normal" in row
+    assert "weight 1" in row
+    assert "none" not in row
+    alone = can("agent_configs: {plain: {tools: [a]}}", "--markdown").output
+    assert "in the queue" not in alone
+
+
+def test_what_needs_no_approval_says_so_in_the_table(can) -> None:
+    text = "agent_configs: {a: {tools: [x], requires_human_approval: true}, b: {tools: [x]}}"
+    lines = can(text, "--markdown").output.splitlines()
+    row = next(line for line in lines if "needed for every tool" in line)
+    assert row.endswith("| not needed |")

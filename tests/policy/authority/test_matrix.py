@@ -18,6 +18,7 @@ from affiant.policy.decision.compiled import compile_policy
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.effective import effective_egress
 from affiant.policy.diff.differences import Direction, compare_profiles
+from affiant.policy.loading.load import load_profiles
 from affiant.policy.model.profile import PathMode, Policy
 from affiant.policy.review.changed_cells import AGENT, changed_cells
 
@@ -148,3 +149,16 @@ def test_rows_of_a_plane_stand_together(plane: str) -> None:
     assert planes.count(plane) > 0
     first = planes.index(plane)
     assert planes[first : first + planes.count(plane)] == [plane] * planes.count(plane)
+
+
+def test_a_path_above_a_carve_out_is_not_said_to_be_open_all_below() -> None:
+    text = (
+        b"agent_configs: {dev: {filesystem_access: ['read-write:/w', 'none:/w/a', 'none:/w/b/c', 'read:/v']}}"
+    )
+    column = Column(authority_of(load_profiles(text).profile("dev")))
+    said = {path: column.cell(Row("path", path), None).words for path in ("/w", "/w/b", "/v")}
+    assert said == {
+        "/w": ("read-write, and all below but 2 paths",),
+        "/w/b": ("read-write, and all below but 1 path",),
+        "/v": ("read, and all below",),
+    }

@@ -85,3 +85,22 @@ def test_few_agents_share_a_picture_and_many_have_their_own() -> None:
         assert "and 13 more" in [box["name"] for box in drawn["boxes"]]
         assert len(drawn["boxes"]) <= 1 + 4 * 8
     assert set(KINDS.values()) == {"Secrets", "Files", "Agents", "Tools", "Provider tools", "Hosts"}
+
+
+def notes_of(text: str) -> dict[str, str]:
+    graph = graph_of(made_review(text).new.agents)
+    return {node.name: note for node, note in graph.notes.items()}
+
+
+def test_a_secrets_note_counts_hosts_and_a_tools_note_says_which_calls() -> None:
+    hosts = "[a.com, 'a.com:8443']"
+    egress = "[{host: a.com}, {host: a.com, port: 8443}, {host: b.com}]"
+    text = (
+        f"agent_configs: {{dev: {{tools: [free, {{name: held, args: {{n: {{max: 2}}}}}}], network_egress: {egress}, "
+        f"secrets_access: [{{name: ONE, hosts: {hosts}}}, {{name: TWO, hosts: [a.com, 'a.com:8443', b.com]}}]}}}}"
+    )
+    notes = notes_of(text)
+    assert notes["ONE"] == "to a.com, 2 ports"
+    assert notes["TWO"] == "to 2 hosts"
+    assert notes["free"] == "any call"
+    assert notes["held"] == "with n: at most 2"

@@ -103,6 +103,7 @@ class Column:
         self._models = {model.name: model for model in authority.models or ()}
         self._hosts = _by_name((reach.text, reach) for reach in authority.hosts)
         self._wildcards = [reach for reach in authority.hosts if reach.names.labels is not Labels.NONE]
+        self._carved = [out for entry in authority.files for out in entry.except_paths]
         self._secrets = {secret.grant.name: secret for secret in authority.secrets}
 
     def cell(self, row: Row, reach: Reach | None) -> Cell:
@@ -136,9 +137,10 @@ class Column:
         for mode, letter in ((PathMode.READ_WRITE, "W"), (PathMode.READ, "R")):
             decision = self.authority.compiled.decide_path(path, mode)
             if decision.effect is Effect.ALLOW:
-                return Cell(letter, ((f"{mode.value}, and all below", decision.rules),))
-        carved = (out for entry in self.authority.files for out in entry.except_paths)
-        over = next((out for out in carved if covers(out.path, path)), None)
+                below = sum(covers(path, out.path) for out in self._carved)
+                but = f" but {below} path{'s' * (below > 1)}" if below else ""
+                return Cell(letter, ((f"{mode.value}, and all below{but}", decision.rules),))
+        over = next((out for out in self._carved if covers(out.path, path)), None)
         return Cell() if over is None else Cell("N", (("never", over.rules),))
 
     def _host(self, name: str, row: Reach) -> Cell:

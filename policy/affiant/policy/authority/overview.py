@@ -9,9 +9,10 @@ from typing import Final
 from affiant.command_line import printable
 from affiant.policy.authority.authority import Authority
 from affiant.policy.authority.matrix import PLANES, Column, Row, rows_of
-from affiant.policy.authority.words import NOBODY_APPROVES, path_words, settings, settings_lines
+from affiant.policy.authority.words import APPROVERS, NOBODY_APPROVES, path_words, settings, settings_lines
 from affiant.policy.diff.reachable import Reach
 from affiant.policy.loading.profile_set import ProfileSet
+from affiant.policy.model.share import NO_SHARE
 from affiant.policy.rendering.markup import markdown_page, markdown_table, markdown_text
 from affiant.policy.rendering.terminal import entry_lines, some
 
@@ -78,10 +79,14 @@ def _tables(authorities: Sequence[Authority]) -> Iterator[str]:
     for plane, found in _by_plane(authorities).items():
         rows = [[row.name, *(_cell(column, row, reach) for column in columns)] for row, reach in found]
         yield from markdown_table([PLANES[plane].lower(), *agents], rows)
-    each = [settings(authority) for authority in authorities]
+    shares = any(authority.compiled.share != NO_SHARE for authority in authorities)
+    each = [settings(authority, shares=shares) for authority in authorities]
     for title in each[0]:
         names = dict.fromkeys(name for one in each for name in one[title])
-        rows = [[name, *(one[title].get(name, "none") for one in each)] for name in names]
+        rows = [
+            [name, *(one[title].get(name, "no" if title == APPROVERS else "none") for one in each)]
+            for name in names
+        ]
         yield from markdown_table([title, *agents], rows)
 
 

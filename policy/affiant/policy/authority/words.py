@@ -72,15 +72,19 @@ def _approval_words(authority: Authority) -> Iterator[str]:
         yield "no approver is named, so it is denied"
 
 
-def settings(authority: Authority) -> Mapping[str, Mapping[str, str]]:
-    """What a profile says beside its rules, by titles and names; a name is empty where the title says it all."""
+def settings(authority: Authority, *, shares: bool = False) -> Mapping[str, Mapping[str, str]]:
+    """What a profile says beside its rules, by titles and names; a name is empty where the title says it all.
+
+    Args:
+        shares: whether to say the share of an upstream also where it is the default: another profile has another.
+    """
     share = authority.compiled.share
     found = profile_limits(authority.compiled.limits)
     return {
-        "approval": {"": words} if (words := "; ".join(_approval_words(authority))) else {},
+        "approval": {"": "; ".join(_approval_words(authority)) or "not needed"},
         APPROVERS: {str(each): "may approve" for each in authority.profile.policy.approval.approvers},
         LIMITS: {name: most_words(name, bounds) for name, bounds in found if bounds},
-        QUEUE: {} if share == NO_SHARE else {"": share_words(share)},
+        QUEUE: {} if share == NO_SHARE and not shares else {"": share_words(share)},
         "bounds": {name: _bound_words(authority, name) for name in BOUNDS},
     }
 

@@ -80,7 +80,7 @@ def read_tests(node: Node) -> Iterator[PolicyTest]:
     """The tests of a list, each with the place of its request.
 
     Raises:
-        WrongType, UnknownKey, RequestRefused: one is no test.
+        WrongType, RequestRefused, ``policy.unknown_key``: one is no test.
     """
     for item in schema.items(node, what="'tests'"):
         wanted, request = _only(item, tuple(_WANTED), "a test")

@@ -43,7 +43,7 @@ def read_arguments(node: Node) -> tuple[Argument, ...]:
     """``args``: a mapping of names to constraints; an empty one means that there may be no argument.
 
     Raises:
-        WrongType, UnknownKey, ValueRefused, ...: each with its place.
+        WrongType, ValueRefused, ``policy.unknown_key``, ...: each with its place.
     """
     if not isinstance(node, MapNode):
         raise WrongType("wrong type", expected="a mapping of arguments for 'args'", where=str(node.mark))

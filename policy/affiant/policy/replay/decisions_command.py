@@ -204,14 +204,15 @@ _EVENTS: Final = {"ocsf": ocsf_event, "otlp-json": otlp_logs}
 def _print_lines(found: Iterable[tuple[str, RecordedDecision]], reading: _Reading, form: str) -> None:
     product = version("affiant")
     for source, recorded in found:
-        document = decision_members(recorded)
-        if form in _EVENTS:
-            places = reading.known.places(recorded)
-            try:
-                document = _EVENTS[form](recorded, source=source, version=product, places=places)
-            except AffiantError as error:
-                reading.refuse(error)
-                continue
+        if form not in _EVENTS:
+            click.echo(encoded(decision_members(recorded)))
+            continue
+        places = reading.known.places(recorded)
+        try:
+            document = _EVENTS[form](recorded, source=source, version=product, places=places)
+        except AffiantError as error:
+            reading.refuse(error)
+            continue
         click.echo(encoded(document))
 
 

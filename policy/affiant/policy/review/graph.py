@@ -93,7 +93,7 @@ def _edges(authority: Authority) -> Iterator[tuple[Edge, Node, str]]:
             node, carried = Node("host", host_name(reach)), _carried(authority, reach)
             edge, note = Edge(agent, node, asks=asks, carries=bool(carried)), _sent(reach, carried)
         elif row.plane == "tool":
-            node, note = Node("tool", row.name), words
+            node, note = Node("tool", row.name), words.removeprefix("yes").lstrip(", ") or "any call"
             edge = Edge(agent, node, asks=asks)
         elif row.plane == "provider_tool":
             node, note = Node("provider", row.name), PROVIDER_FETCHES
@@ -105,7 +105,7 @@ def _edges(authority: Authority) -> Iterator[tuple[Edge, Node, str]]:
         else:
             node = Node("secret", row.name)
             ends = [line.partition(",")[0] for line in cell.words if line.startswith("to ")]
-            note = ends[0] if len(ends) == 1 else f"to {len(ends)} hosts" if ends else "usable nowhere"
+            note = _ends(ends) if ends else "usable nowhere"
             edge = Edge(node, agent, asks=asks, carries=bool(ends))
         found[node.kind].append((edge, node, plain(note)))
     found["host"].sort(
@@ -113,6 +113,14 @@ def _edges(authority: Authority) -> Iterator[tuple[Edge, Node, str]]:
     )  # those are never among the rest that is only counted
     for kind, listed in found.items():
         yield from _shortened(agent, kind, listed)
+
+
+def _ends(ends: Sequence[str]) -> str:
+    """``to host:port`` of each endpoint, as a note."""
+    hosts = list(dict.fromkeys(end.rpartition(":")[0] for end in ends))
+    if len(ends) == 1:
+        return ends[0]
+    return f"{hosts[0]}, {len(ends)} ports" if len(hosts) == 1 else f"to {len(hosts)} hosts"
 
 
 def _shortened(

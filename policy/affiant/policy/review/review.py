@@ -50,7 +50,7 @@ def review_of(
         at: the time to print.
 
     Raises:
-        UnknownAgent: neither version has one of ``agents``.
+        ``policy.unknown_agent``: neither version has one of ``agents``.
     """
     new = edition_of(file, agents=agents, prefixes="nm")
     old = None if against is None else edition_of(against, agents=agents, prefixes="op")

@@ -33,7 +33,7 @@ def read_signature(path: Path) -> ProfileSignature:
     """The signature in a file, in its form; nothing of it is verified.
 
     Raises:
-        ProfileSignatureMissing: there is no such file. PolicyFileRefused: it cannot be read.
+        ProfileSignatureMissing: there is no such file. ``policy.file``: it cannot be read.
         AffiantError: it is no signature.
     """
     if not os.path.lexists(path):
