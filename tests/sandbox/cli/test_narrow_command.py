@@ -236,6 +236,16 @@ def test_what_is_wider_or_cannot_be_enforced_is_said_and_never_sent(
         assert json.loads(done.stdout)["changed"] is False
 
 
+def test_a_baseline_policy_that_is_named_restricts_the_running_session(alone: Alone) -> None:
+    floor = alone.folder / "org.yaml"
+    floor.write_text("network_egress: [{deny: api.example.com, methods: [GET]}]\n")
+    done = alone.narrow(PROFILES, "--floor", str(floor))
+    assert done.returncode == 0, done.stderr
+    assert b"- no longer allowed: GET https://api.example.com" in done.stdout
+    form = load_profiles(PROFILES.encode(), floor=floor.read_bytes()).profile("writer").normal_form
+    assert alone.link.asked[0]["policy"] == b64u(form)
+
+
 def test_a_refusal_of_the_sessions_comes_under_its_own_code(alone: Alone) -> None:
     alone.link.answer = {
         "event": "narrow-refused",
