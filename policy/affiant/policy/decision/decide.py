@@ -1,4 +1,4 @@
-"""Decides about tools, models and paths, which need only a lookup, and defines a decision.
+"""Decides about tools, provider tools, models and paths, which need only a lookup, and defines a decision.
 
 The result of a plane is *deny* if any denial matches or no allow matches; else *ask* if any matching allow, or
 the profile, requires approval; else *allow*. Order, specificity and place in the file never matter: adding a
