@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.gateway.conftest import Running, serving_gateway
-from tests.gateway.session_client import ADMISSION_TYPE, PROFILE, Answer, Gateway, draft, evidence_of
+from tests.gateway.session_client import PROFILE, Answer, Gateway, admission_headers, draft, evidence_of
 
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.evidence import Admission, wrap_admission
@@ -39,7 +39,7 @@ def demanding(
 def ask(gateway: Gateway, platform: PlatformClient, policy: CompiledPolicy) -> Answer:
     made = draft(gateway, policy=policy)
     body = wrap_admission(Admission(evidence_of(made, platform), made.policy, None))
-    return gateway.ask("POST", "/v1/sessions", body, {"Content-Type": ADMISSION_TYPE})
+    return gateway.ask("POST", "/v1/sessions", body, admission_headers(made.nonce))
 
 
 def test_a_profile_that_contains_it_is_admitted(demanding: Running, platform: PlatformClient) -> None:
