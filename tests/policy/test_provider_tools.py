@@ -15,7 +15,7 @@ from affiant.policy.authority.document import authority_document
 from affiant.policy.authority.overview import authority_lines
 from affiant.policy.commands import policy
 from affiant.policy.decision.decide import Effect
-from affiant.policy.decision.effective import effective_provider_tool
+from affiant.policy.decision.fetches import decide_fetch
 from affiant.policy.decision.questions import parse_question, plane_of, question_text
 from affiant.policy.diff.differences import Direction, compare_profiles
 from affiant.policy.lint.lint import lint_profile
@@ -92,45 +92,19 @@ def test_what_needs_approval_as_a_whole_is_not_allowed_unasked() -> None:
 # -- a server that the provider is told to call ------------------------------------------------------------------------
 
 
-def test_a_server_that_egress_allows_may_be_named() -> None:
+def test_a_server_is_judged_as_egress_and_the_tool_by_its_name() -> None:
     compiled = profile("provider_tools: [mcp], network_egress: 'allowed:mcp.example.com'").compiled
-    decision = effective_provider_tool(compiled, "mcp", server_url="https://mcp.example.com/sse")
-    assert decision.allowed
-    assert decision.rules == ("provider_tools/0", "egress/0")
-
-
-@pytest.mark.parametrize(
-    ("url", "reason"),
-    [
-        ("https://other.example.com/", "host_not_listed"),
-        ("https://mcp.example.com:8443/", "port_not_listed"),
-        ("http://mcp.example.com/", "port_not_listed"),
-        ("https://MCP.example.com/", "host_not_canonical"),
-        ("https://user@mcp.example.com/", "host_not_canonical"),
-        ("https://mcp.example.com/a/../b", "target_not_canonical"),
-        ("https://mcp.example.com#x", "target_not_canonical"),
-        ("https://169.254.169.254/", "host_not_canonical"),
-        ("file:///etc/passwd", "host_not_canonical"),
-        ("", "host_not_canonical"),
-    ],
-)
-def test_another_server_is_denied_as_egress(url: str, reason: str) -> None:
-    compiled = profile("provider_tools: [mcp], network_egress: 'allowed:mcp.example.com'").compiled
-    decision = effective_provider_tool(compiled, "mcp", server_url=url)
-    assert (decision.effect, decision.reason) == (Effect.DENY, reason)
+    assert compiled.decide_provider_tool("mcp").allowed
+    assert decide_fetch(compiled, "https://mcp.example.com/sse", "POST")[1].allowed
+    other = decide_fetch(compiled, "https://other.example.com/sse", "POST")[1]
+    assert other.reason == "host_not_listed"
+    alone = profile("network_egress: 'allowed:mcp.example.com'").compiled
+    assert alone.decide_provider_tool("mcp").reason == "provider_tool_not_listed"
 
 
 def test_a_server_needs_the_method_that_the_provider_uses() -> None:
-    egress = "network_egress: [{host: mcp.example.com, methods: [GET]}]"
-    compiled = profile(f"provider_tools: [mcp], {egress}").compiled
-    decision = effective_provider_tool(compiled, "mcp", server_url="https://mcp.example.com/sse")
-    assert decision.reason == "method_not_listed"
-
-
-def test_egress_alone_allows_no_server() -> None:
-    compiled = profile("network_egress: 'allowed:mcp.example.com'").compiled
-    decision = effective_provider_tool(compiled, "mcp", server_url="https://mcp.example.com/sse")
-    assert decision.reason == "provider_tool_not_listed"
+    compiled = profile("network_egress: [{host: mcp.example.com, methods: [GET]}]").compiled
+    assert decide_fetch(compiled, "https://mcp.example.com/sse", "POST")[1].reason == "method_not_listed"
 
 
 # -- what a reviewer sees ----------------------------------------------------------------------------------------------

@@ -140,7 +140,7 @@ class CompiledPolicy:
     def decide_provider_tool(self, name: str) -> Decision:
         """Whether the model's provider may run the tool of exactly this name itself (``web_search``).
 
-        Where the request names a server that the provider is to call, ``effective_provider_tool`` judges that too.
+        Where the request names a server that the provider is to call, ``decide_fetch`` judges that, with ``POST``.
         """
         return self._settled(self._provider_tools.decide(name))
 
