@@ -15,13 +15,17 @@ TESTS := tests
 # Where it is set, every run compiles and rewrites all the tests anew, in each of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup verifier-page test-tools demo test test-all check bench clean format
+.PHONY: help setup lock verifier-page test-tools demo test test-all check bench clean format
 
 help: ## Show the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Make .venv with every extra, find or install the sandbox runtime, write the release manifest
 	@PYTHON=$(PYTHON) bash scripts/setup.sh
+
+lock: ## Resolve requirements.lock anew, with the newest versions and their hashes; needs uv
+	@uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --upgrade --quiet \
+		--no-emit-index-url --custom-compile-command 'make lock' --output-file requirements.lock
 
 verifier-page: ## Build the second verifier as one offline page; needs Node 20
 	@bash scripts/build_verifier_page.sh

@@ -21,7 +21,7 @@ require_python() {
 
 make_venv() {
     local wanted
-    wanted=$(sha256sum pyproject.toml hatch_build.py 2>/dev/null | sha256sum | cut -d' ' -f1)
+    wanted=$(sha256sum pyproject.toml requirements.lock hatch_build.py 2>/dev/null | sha256sum | cut -d' ' -f1)
     if [[ -x $VENV/bin/python && -f $STAMP && $(<"$STAMP") == "$wanted $PWD" ]]; then
         return
     fi
@@ -33,8 +33,9 @@ make_venv() {
             "$PYTHON" -m venv "$VENV"
         fi
     fi
-    say "installing affiant with every extra into $VENV"
-    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
+    say "installing what requirements.lock names, by its hashes, into $VENV"
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --editable .
     printf '%s' "$wanted $PWD" >"$STAMP"
 }
 
