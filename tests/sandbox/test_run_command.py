@@ -13,6 +13,9 @@ from affiant.__main__ import cli
 from affiant.attestation.bundle.bundle import parse_bundle
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.records.receipt import parse_receipt
+from affiant.sandbox.isolation.backends.backend import probe
+from affiant.sandbox.isolation.backends.gvisor import dated_release, runsc_program, runsc_release
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
 
 def test_a_session_from_profile_to_verified_bundle(machine, tmp_path):
@@ -80,6 +83,11 @@ def test_the_bundle_holds_what_receipts_hide_for_its_owner(warm, tmp_path):
     assert kinds.pop("epoch", 0) <= 1, "what the session is not before"
     assert kinds == {"boot": 2, "session-start": 1, "exec": 2, "end": 1, "session-close": 1}
     assert sum(bool(parse_receipt(text).disclosures) for text in bundle.receipts) >= 4
+    program = runsc_program()
+    if probe()[BackendName.GVISOR].usable and program is not None:
+        (start,) = (text for text in bundle.receipts if _kind_of(text) == "session-start")
+        named = json.loads(from_b64u(start.split(".")[1])).get("rel")
+        assert named == dated_release(runsc_release(program))
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from vectors.cases.edits import one
 from vectors.making.authority import Machine
 from vectors.making.documents import EAR_EXTENSION, START, identifier
 from vectors.making.encoding import canonical, link
-from vectors.making.faults import Fault, put
+from vectors.making.faults import Fault, put, take
 from vectors.making.keys import ed25519_key, seeded
 from vectors.making.platform import Platform
 from vectors.making.story import Story
@@ -488,6 +488,22 @@ CASES = (
         },
         {"iso.floor": "iso.too_weak"},
         trust="trust-strict-floor.json",
+    ),
+    one(
+        "platform/release-claimed",
+        "The start names a newer release of gVisor than was activated.",
+        {
+            "document:session-activation": put(rel="20240729.0"),
+            "members:start": put(rel="20260101.0"),
+        },
+        {"iso.floor": "iso.too_weak"},
+        trust="trust-releases.json",
+    ),
+    one(
+        "platform/release-left-out",
+        "The start leaves out the release that was activated.",
+        {"document:session-activation": put(rel="20240729.0"), "members:start": take("rel")},
+        {"iso.floor": "iso.too_weak"},
     ),
     one(
         "platform/isolation-claimed",

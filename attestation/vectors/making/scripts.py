@@ -67,6 +67,7 @@ def start(story: Story, label: str = "session") -> Session:
             "ini": {"iss": "local", "method": "uid"},
             "iso": told.activation["iso"],
             "rfs": told.manifest["rootfs"],
+            **{name: told.activation[name] for name in ("rel",) if name in told.activation},
         },
         {
             "agt": {"id": "implementer", "ten": "vectors", "user": "nobody"},

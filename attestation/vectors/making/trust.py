@@ -107,6 +107,7 @@ def trust_files() -> Iterator[tuple[str, bytes]]:
     yield ANY_PROFILE, _trust(profiles=...)
     yield "trust-other-rootfs.json", _trust(rootfs=[{"value": other}])
     yield "trust-strict-floor.json", _trust(isolation_floor="userspace-kernel")
+    yield "trust-releases.json", _trust(isolation_releases={"gvisor": "20250101.0"})
     yield WITNESSED, _trust(witnesses=[{"from": instant(CREATED), "value": witness_policy()}])
     yield WITNESSED_MLDSA, _trust(log=[{"value": key}], witnesses=[{"value": mixed_policy()}])
     yield OPERATORS_OWN, _trust(witnesses=[{"value": self_policy()}])

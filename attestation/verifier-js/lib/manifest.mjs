@@ -10,6 +10,8 @@ const LINK = { pattern: "[A-Za-z0-9_-]{43}" };
 const SHA256 = { pattern: "sha256:[0-9a-f]{64}" };
 const CLASS = { enum: ["hardware", "simulated"] };
 const SHORT = { text: 256 };
+/** The date and number of a release of gVisor. */
+export const RELEASE = { pattern: "20[0-9]{6}\\.[0-9]{1,4}" };
 const MANIFEST = {
   object: {
     typ: { const: "affiant-manifest/1" },
@@ -41,6 +43,7 @@ const ACTIVATION = {
     starter: { object: { iss: SHORT, method: { text: 32 }, sub: LINK } },
     openings: { nullable: LINK },
   },
+  optional: { rel: RELEASE },
 };
 const STRENGTH = { none: 0, "bwrap-landlock": 1, gvisor: 2, vm: 3 };
 const FLOORS = { namespace: 1, "userspace-kernel": 2 };
@@ -106,4 +109,10 @@ function initdata(raw) {
 
 function profile(message, where) {
   return new Refusal("fmt.profile", message, { where });
+}
+
+/** Whether release `one` of gVisor came before `other`. */
+export function isEarlier(one, other) {
+  const [[date, number], [otherDate, otherNumber]] = [one, other].map((each) => each.split(".").map(Number));
+  return date < otherDate || (date === otherDate && number < otherNumber);
 }

@@ -5,7 +5,7 @@ import { sha384 } from "./cryptography.mjs";
 import { concat, sameBytes, toHex, utf8 } from "./encoding.mjs";
 import { demandEpochs, epochsOf, narrowingsOf } from "./epochs.mjs";
 import { configOf, quoteOf } from "./evidence_checks.mjs";
-import { reachesFloor } from "./manifest.mjs";
+import { isEarlier, reachesFloor } from "./manifest.mjs";
 import { isSignedBy, isSigstoreBundle, readEnvelope } from "./profile_signatures.mjs";
 import { NotMade, Refusal } from "./refusals.mjs";
 import { acceptedAt, countsAt } from "./trust_file.mjs";
@@ -144,6 +144,7 @@ export function checkPrivate(subject) {
 export function checkIsolation(subject) {
   subject.need("pol.bound");
   const kinds = new Set();
+  const releases = new Set();
   for (const session of subject.sessions) {
     const start = theOnly(session, "session-start");
     const isolation = start.member("iso");
@@ -160,10 +161,21 @@ export function checkIsolation(subject) {
     if (!floors.every((floor) => reachesFloor(isolation, floor))) {
       throw tooWeak("isolated less than demanded", start);
     }
+    const release = start.member("rel");
+    if (release !== session.activation.rel) throw tooWeak("the start names another release than the activation", start);
     kinds.add(isolation);
+    if (isolation === "gvisor") releases.add(release ?? "");
   }
-  const tier = kinds.has("bwrap-landlock") ? "warning" : "affirming";
-  return held(`agent isolated by ${[...kinds].sort().join(", ")}`, { tier });
+  const named = [...releases].filter((each) => each !== "").sort((one, other) => (isEarlier(one, other) ? -1 : 1));
+  const ours = named.length === 0 ? "" : ` (gVisor ${named.join(", ")})`;
+  const shown = `agent isolated by ${[...kinds].sort().join(", ")}${ours}`;
+  const least = subject.trust.isolationReleases.gvisor;
+  if (least !== undefined && [...releases].some((each) => each === "" || isEarlier(each, least))) {
+    const more = releases.has("") ? ", and not every session names its release" : "";
+    const text = `${shown}; the trust file knows escapes from releases before ${least}${more}`;
+    return held(text, { tier: "warning" });
+  }
+  return held(shown, { tier: kinds.has("bwrap-landlock") ? "warning" : "affirming" });
 }
 
 /** `rfs.accepted`: the trust file accepts the agent's root file system; `host-usr` is a warning. */

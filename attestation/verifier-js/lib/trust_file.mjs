@@ -5,8 +5,10 @@ import { SEQUENCE, childrenOf, readSingle } from "./der.mjs";
 import { fromBase64, fromBase64url } from "./encoding.mjs";
 import { parseVkey } from "./note.mjs";
 import { areOnce, isSigner } from "./profile_signer.mjs";
+import { RELEASE } from "./manifest.mjs";
 import { parseReferenceValues } from "./reference_values.mjs";
 import { Refusal } from "./refusals.mjs";
+import { checkShape } from "./shapes.mjs";
 import { canonical, isObject, parseStrict } from "./strict_json.mjs";
 import { parseWitnessPolicy } from "./witness_policy.mjs";
 
@@ -24,7 +26,7 @@ const LISTS = [
   "sigstore_root",
   "erasure_authorities",
 ];
-const PLAIN = ["typ", "isolation_floor", "clock_tolerance_s", "require", "sessions"];
+const PLAIN = ["typ", "isolation_floor", "isolation_releases", "clock_tolerance_s", "require", "sessions"];
 const FORMS = {
   tee_roots: /^(?:intel|sha256:[0-9a-f]{64})$/,
   gateway_configs: /^sha256:[0-9a-f]{64}$/,
@@ -88,6 +90,7 @@ export async function parseTrustFile(bytes) {
   const signers = (trust.profile_signers ?? []).map((entry) => entry.value);
   if (!signers.every(isSigner) || !areOnce(signers)) throw malformed("not signers of profiles", "profile_signers");
   trust.isolationFloor = readFloor(value.isolation_floor);
+  trust.isolationReleases = readReleases(value.isolation_releases);
   trust.clockToleranceS = readTolerance(value.clock_tolerance_s);
   trust.require = readRequire(value.require);
   trust.complete = readSessions(value.sessions);
@@ -227,6 +230,20 @@ function readFloor(value) {
   if (value === undefined || value === null) return null;
   if (value !== "userspace-kernel" && value !== "namespace") {
     throw malformed("not a minimum isolation", "isolation_floor", "userspace-kernel or namespace");
+  }
+  return value;
+}
+
+function readReleases(value = {}) {
+  if (!isObject(value) || Object.keys(value).some((name) => name !== "gvisor")) {
+    throw malformed("not releases of isolations", "isolation_releases", '{"gvisor": "20250101.0"}');
+  }
+  for (const release of Object.values(value)) {
+    try {
+      checkShape(RELEASE, release, "isolation_releases.gvisor");
+    } catch {
+      throw malformed("not a release of gVisor", "isolation_releases.gvisor", "20250101.0");
+    }
   }
   return value;
 }

@@ -86,6 +86,17 @@ def test_the_strongest_isolation_is_taken_whatever_the_floor(plan):
     assert lowered.backend is BackendName.BUBBLEWRAP
 
 
+def test_the_release_of_gvisor_goes_into_the_plan_and_no_other_isolations(plan):
+    def dated() -> Mapping[BackendName, Availability]:
+        text = "runsc version 0.0~20240729.0"
+        return {name: Availability(name, text, ()) for name in BackendName}
+
+    assert plan("reader", probe=dated).release == "20240729.0"
+    assert plan("reader").release is None  # a build that does not say its release
+    lowered = plan("reader", probe=bubblewrap_only, min_isolation=IsolationClass.NAMESPACE)
+    assert lowered.release is None
+
+
 def test_an_isolation_below_the_floor_is_refused_with_the_way_out(plan):
     with pytest.raises(AffiantError, match="--min-isolation namespace") as refused:
         plan("reader", probe=bubblewrap_only)

@@ -388,6 +388,10 @@ TAMPERED = {
     "a swapped profile": (other_policy, "session.profile_mismatch"),
     "another gateway configuration": (changed("gateway_config", "epoch_s", 61), "session.provision_mismatch"),
     "collateral of nobody": (lambda message: message.update(collateral=b64u(b"{}")), "collateral.malformed"),
+    "another release of the isolation": (
+        changed("activation", "rel", "20240729.0"),
+        "session.provision_mismatch",
+    ),
     "no provision at all": (lambda message: message.update(op="run"), "session.control"),
 }
 

@@ -35,6 +35,7 @@ __all__ = [
     "ISOLATIONS",
     "KINDS",
     "PROFILES",
+    "RELEASE",
     "Kind",
     "common_members",
     "objects_with_digests",
@@ -46,6 +47,9 @@ PROFILES: Final[Mapping[str, str]] = {
     "simulated": "tag:affiant.dev,2026:receipt/1/simulated",
 }
 """Evidence class -> ``eat_profile``."""
+
+RELEASE: Final = Pattern(r"20[0-9]{6}\.[0-9]{1,4}", "the date and number of a release of gVisor")
+"""``20240729.0``; such releases are ordered by date and number."""
 
 ISOLATIONS: Final = ("gvisor", "bwrap-landlock", "vm", "none")
 """Effective inner isolation, strongest of the process kinds first; ``vm`` is a whole virtual machine."""
@@ -216,7 +220,10 @@ KINDS: Final[Mapping[str, Kind]] = {
             "iso": Enum(ISOLATIONS),
             "rfs": Pattern("host-usr|sha256:[0-9a-f]{64}", "`host-usr` or a SHA-256 name"),
         },
-        {"inp": _SHA256},
+        {
+            "inp": _SHA256,
+            "rel": RELEASE,
+        },
     ),
     "session-close": _kind(
         12,

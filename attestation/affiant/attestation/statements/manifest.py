@@ -21,7 +21,7 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u_sha256, sha256_name
 from affiant.attestation.encoding.canonical import canonical, parse_canonical
-from affiant.attestation.schema.records import ISOLATIONS
+from affiant.attestation.schema.records import ISOLATIONS, RELEASE
 from affiant.attestation.schema.shapes import (
     Array,
     Const,
@@ -47,6 +47,7 @@ __all__ = [
     "parse_activation",
     "parse_manifest",
     "reaches_floor",
+    "release_order",
     "session_events",
     "vault_authority",
 ]
@@ -95,7 +96,8 @@ _ACTIVATION: Final = Obj(
         "exp": Int(),
         "starter": Obj({"iss": Text(), "method": Text(32), "sub": _LINK}),
         "openings": Nullable(_LINK),
-    }
+    },
+    {"rel": RELEASE},
 )
 
 _POLICY_REGO: Final = """package agent_policy
@@ -166,6 +168,8 @@ class Activation:
     """``iss``, ``method``, and a salted commitment ``sub``."""
     openings: str | None
     """X25519 public key (43 characters) of whoever started the session: disclosures are sealed to it."""
+    release: str | None = None
+    """Which release isolates: gVisor's, if that is what isolates and it says its release."""
 
     @property
     def digest(self) -> str:
@@ -217,6 +221,7 @@ def make_activation(
     expires: int,
     starter: Mapping[str, str],
     openings: str | None,
+    release: str | None = None,
 ) -> Activation:
     """An activation from its parts, checked like one that was read."""
     return parse_activation(
@@ -231,6 +236,7 @@ def make_activation(
                 "exp": expires,
                 "starter": starter,
                 "openings": openings,
+                **({} if release is None else {"rel": release}),
             }
         )
     )
@@ -244,6 +250,16 @@ def vault_authority(roots: Sequence[bytes]) -> str:
 def reaches_floor(isolation: str, floor: str) -> bool:
     """Whether an isolation (a receipt's ``iso``) is a manifest's ``isolation_floor`` or better."""
     return _STRENGTH[isolation] >= _FLOORS[floor]
+
+
+def release_order(release: str) -> tuple[int, int]:
+    """What releases of gVisor are ordered by.
+
+    >>> release_order("20240729.10") > release_order("20240729.9") > release_order("20231218.0")
+    True
+    """
+    date, _, number = release.partition(".")
+    return int(date), int(number)
 
 
 def agent_commitment(salt: bytes, name: str) -> str:
@@ -299,6 +315,7 @@ def parse_activation(raw: bytes) -> Activation:
         expires=value["exp"],
         starter=value["starter"],
         openings=value["openings"],
+        release=value.get("rel"),
     )
 
 

@@ -6,8 +6,8 @@ verify under them; nothing of these parts is needed to hold them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -50,6 +50,8 @@ class TrustFile:
     profile_signers: tuple[AcceptedSigner, ...] | None = None
     sessions: str | None = None
     """``complete``: a session that is open or lost falls short of what the reader demands."""
+    isolation_releases: Mapping[str, str] = field(default_factory=dict)
+    """``gvisor`` -> the first release from which no escape is known."""
 
     @property
     def digest(self) -> str:

@@ -19,6 +19,7 @@ empty accepts nothing and is refused here, where its author can see it.
 | ``erasure_authorities`` | whose orders to erase and to hold count: a P-256 public key, as a JWK |
 | ``rootfs`` | ``host-usr``, or ``sha256:`` name |
 | ``isolation_floor`` | (no list) ``userspace-kernel`` or ``namespace`` |
+| ``isolation_releases`` | (no list) ``{"gvisor": "20250101.0"}``: the first release from which no escape is known |
 | ``clock_tolerance_s`` | (no list) seconds, default 60 |
 | ``require`` | (no list) check codes; absent means all |
 | ``sessions`` | (no list) ``complete``: a session that is open or lost falls short; absent: it is a warning |
@@ -49,6 +50,8 @@ from affiant.attestation.encoding.binary_text import is_sha256_name
 from affiant.attestation.encoding.canonical import canonical, parse_strict
 from affiant.attestation.encoding.keys import public_jwk, public_key_of
 from affiant.attestation.schema.accepted_entry import PERIOD, Entry, instant_of
+from affiant.attestation.schema.records import RELEASE
+from affiant.attestation.schema.shapes import ShapeMismatch
 from affiant.attestation.signatures.profiles.accepted_signers import (
     AcceptedSigner,
     parse_signer,
@@ -91,7 +94,9 @@ _LISTS: Final = (
     "sigstore_root",
     "erasure_authorities",
 )
-_PLAIN: Final = frozenset({"typ", "isolation_floor", "clock_tolerance_s", "require", "sessions"})
+_PLAIN: Final = frozenset(
+    {"typ", "isolation_floor", "isolation_releases", "clock_tolerance_s", "require", "sessions"}
+)
 _Lists = Mapping[str, Sequence[tuple[Entry, object]]]
 """Name of a list -> its entries, each with its value."""
 _T = TypeVar("_T")
@@ -153,6 +158,7 @@ def parse_trust_file(data: bytes) -> TrustFile:
             lists, "sigstore_root", parse_sigstore_root, "not a signer by sigstore", AnchorSettingsInvalid
         ),
         isolation_floor=_floor(value.get("isolation_floor")),
+        isolation_releases=_releases(value.get("isolation_releases", {})),
         clock_tolerance_s=_tolerance(value.get("clock_tolerance_s", 60)),
         require=_require(value.get("require")),
         erasure_authorities=_parsed(
@@ -273,6 +279,21 @@ def _floor(value: object) -> str | None:
             "not a minimum isolation", expected=" or ".join(_FLOORS), where="isolation_floor"
         )
     return str(value)
+
+
+def _releases(value: object) -> Mapping[str, str]:
+    if not isinstance(value, dict) or not value.keys() <= {"gvisor"}:
+        raise TrustFileMalformed(
+            "not releases of isolations", expected='{"gvisor": "20250101.0"}', where="isolation_releases"
+        )
+    for release in value.values():
+        try:
+            RELEASE.check(release, "isolation_releases.gvisor")
+        except ShapeMismatch as error:
+            raise TrustFileMalformed(
+                "not a release of gVisor", expected="20250101.0", where="isolation_releases.gvisor"
+            ) from error
+    return value
 
 
 def _tolerance(value: object) -> int:

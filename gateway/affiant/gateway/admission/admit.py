@@ -204,6 +204,8 @@ class Admissions:
         }
         if activation.input_digest is not None:
             members["inp"] = activation.input_digest
+        if activation.release is not None:
+            members["rel"] = activation.release
         return self.recorder.session_record(
             session,
             "session-start",

@@ -261,4 +261,5 @@ def session_activation(
         expires=expires,
         starter={"iss": "local", "method": "uid", "sub": agent_commitment(random_bytes(16), starter)},
         openings=openings,
+        release=plan.release,
     )

@@ -29,6 +29,7 @@ from affiant.policy.loading.profile_set import Profile, ProfileSet
 from affiant.policy.signing.signature_file import read_signature, signature_beside
 from affiant.policy.signing.signatures import require_about
 from affiant.sandbox.isolation.backends.backend import Availability, choose
+from affiant.sandbox.isolation.backends.gvisor import dated_release
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, SandboxPlan
 from affiant.sandbox.processes.services import GatewayChoice
@@ -111,6 +112,8 @@ class SessionPlan:
     profile: Profile
     file_digest: str
     backend: BackendName
+    release: str | None
+    """Of gVisor, where that isolates."""
     sandbox: SandboxPlan
     place: str | None
     rootfs: Path | None
@@ -161,12 +164,14 @@ def plan_session(
         runtime=None if request.runtime is None else str(request.runtime.resolve()),
     )
     place = _place(request, sandbox)
+    chosen = choose(request.min_isolation, probe())
     return SessionPlan(
         request=request,
         session=session,
         profile=profile,
         file_digest=file.profiles.source_digest,
-        backend=choose(request.min_isolation, probe()).backend,
+        backend=chosen.backend,
+        release=dated_release(chosen.release) if chosen.backend is BackendName.GVISOR else None,
         sandbox=sandbox,
         place=place,
         rootfs=rootfs,

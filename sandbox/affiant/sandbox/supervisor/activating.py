@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from affiant.attestation.records.chain import ChainSigner
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, NotAuthenticError
 from affiant.policy.approvals.queue import ApprovalQueue
 from affiant.policy.decision_log.file import DecisionFile
 from affiant.policy.decision_log.record import DecidedBy
@@ -295,5 +295,12 @@ async def _sandbox(opening: Opening, started: Started, certificates: SessionCA) 
     """The sandbox, made but empty, and the socket that is its only way out."""
     bundle = sandbox_bundle(certificates.certificate_pem, opening.provision.roots, system_roots())
     socket = await started.runner.prepare(started.plan, ca_bundle=bundle)
+    if started.launch.activation.release not in {None, socket.release}:
+        raise NotAuthenticError(
+            "the isolation is another release than the activation names",
+            expected=started.launch.activation.release,
+            found=socket.release,
+            code="session.provision_mismatch",
+        )
     await opening.progress("sandbox-prepared", {"isolation": socket.backend})
     return socket

@@ -4,6 +4,7 @@ import pytest
 
 from affiant.sandbox.isolation.backends.gvisor import (
     command_failure,
+    dated_release,
     oci_config,
     release_year,
     run_command,
@@ -103,6 +104,20 @@ def test_every_runsc_command_has_the_same_isolation(tmp_path):
 )
 def test_the_year_of_a_release(text, year):
     assert release_year(text) == year
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [
+        ("runsc version release-20240729.0", "20240729.0"),
+        ("runsc version 0.0~20221219.12-1+b3", "20221219.12"),
+        ("runsc version release-20260817.0-12-gabcdef", "20260817.0"),
+        ("runsc version VERSION_MISSING", None),
+        ("", None),
+    ],
+)
+def test_the_release_as_records_name_it(text, release):
+    assert dated_release(text) == release
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from affiant.attestation.statements.gateway_config import GatewayConfig
-from affiant.attestation.statements.manifest import mrconfigid, reaches_floor
+from affiant.attestation.statements.manifest import mrconfigid, reaches_floor, release_order
 from affiant.attestation.verdict.accepted_values import Entry, accepted_at
 from affiant.attestation.verdict.errors import EvidenceUnbound, NotAccepted, NotMade
 from affiant.attestation.verdict.verdict import Finding, Tier
@@ -252,7 +252,7 @@ def check_private(case: Case) -> Finding:
 def check_isolation(case: Case) -> Finding:
     """``iso.floor``: every session's isolation is its manifest's floor or better, and the trust file's."""
     case.need("pol.bound")
-    kinds = set()
+    kinds, releases = set(), set()
     for session in case.sessions:
         assert session.manifest is not None
         start = session.the("session-start")
@@ -271,9 +271,27 @@ def check_isolation(case: Case) -> Finding:
             raise IsolationTooWeak(
                 "isolated less than demanded", expected=" and ".join(floors), found=isolation, where=start.jti
             )
+        release = start.member("rel")
+        if release != session.activation.release:
+            raise IsolationTooWeak(
+                "the start names another release than the activation",
+                expected=session.activation.release,
+                found=release,
+                where=start.jti,
+            )
         kinds.add(isolation)
-    tier = Tier.WARNING if "bwrap-landlock" in kinds else Tier.AFFIRMING
-    return Finding(f"agent isolated by {', '.join(sorted(kinds))}", tier)
+        if isolation == "gvisor":
+            releases.add("" if release is None else str(release))
+    shown = f"agent isolated by {', '.join(sorted(kinds))}"
+    if named := sorted(releases - {""}, key=release_order):
+        shown += f" (gVisor {', '.join(named)})"
+    least = case.trust.isolation_releases.get("gvisor")
+    if least is not None and any(not each or release_order(each) < release_order(least) for each in releases):
+        text = f"{shown}; the trust file knows escapes from releases before {least}"
+        return Finding(
+            text + (", and not every session names its release" if "" in releases else ""), Tier.WARNING
+        )
+    return Finding(shown, Tier.WARNING if "bwrap-landlock" in kinds else Tier.AFFIRMING)
 
 
 def check_rootfs(case: Case) -> Finding:

@@ -34,6 +34,7 @@ __all__ = [
     "CONTAINER_ID",
     "OLDEST_RELEASE",
     "command_failure",
+    "dated_release",
     "oci_config",
     "release_year",
     "run_command",
@@ -237,6 +238,12 @@ def runsc_release(program: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode("utf-8", "replace").partition("\n")[0].strip()[:120]
+
+
+def dated_release(text: str) -> str | None:
+    """The date and number in a release's name, as records have it: ``20240729.0``; None: it names none."""
+    found = re.search(r"20\d\d[01]\d[0-3]\d\.\d{1,4}", text)
+    return None if found is None else found.group()
 
 
 def release_year(text: str) -> int:

@@ -49,6 +49,8 @@ class ProxySocket:
     endpoint: Endpoint
     listener: socket.socket
     backend: str
+    release: str | None = None
+    """Of gVisor, where that isolates and says it."""
 
 
 def spawn_runner(settings: Settings) -> tuple[subprocess.Popen[bytes], socket.socket]:
@@ -114,6 +116,7 @@ class RunnerClient:
             endpoint=Endpoint(str(facts["host"]), _integer(facts, "port")),
             listener=socket.socket(fileno=descriptors[0]),
             backend=str(facts["backend"]),
+            release=None if facts["release"] is None else str(facts["release"]),
         )
 
     async def start(self, command: Command, *, stdin: int, stdout: int, stderr: int) -> None:

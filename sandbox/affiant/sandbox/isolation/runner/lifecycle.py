@@ -35,7 +35,7 @@ from affiant.sandbox.isolation.backends.enclosure import (
     make_memory_group,
     start_init,
 )
-from affiant.sandbox.isolation.backends.gvisor import runsc_program
+from affiant.sandbox.isolation.backends.gvisor import dated_release, runsc_program, runsc_release
 from affiant.sandbox.isolation.backends.gvisor_driver import GVisorDriver
 from affiant.sandbox.isolation.backends.mounts import remove_overlays, show_image, show_session
 from affiant.sandbox.isolation.backends.seccomp import seccomp_program
@@ -85,6 +85,8 @@ class Sandbox:
     pid: int = 0
     _enclosure: Enclosure | None = None
     _driver: Driver | None = None
+    release: str | None = None
+    """Of gVisor, once prepared, where that isolates and says it."""
     _prepared: Prepared | None = None
     _memory: MemoryGroup | None = None
     _memory_due: float = 0.0
@@ -143,7 +145,9 @@ class Sandbox:
     def _make_driver(self, owner: Owner | None) -> Driver:
         match self.settings.backend:
             case BackendName.GVISOR:
-                return GVisorDriver(_found(runsc_program(), "runsc"), self.enclosure)
+                program = _found(runsc_program(), "runsc")
+                self.release = dated_release(runsc_release(program))
+                return GVisorDriver(program, self.enclosure)
             case BackendName.BUBBLEWRAP:
                 program = _found(bwrap_program(), "bwrap")
                 counted = self.enclosure.memory is not None

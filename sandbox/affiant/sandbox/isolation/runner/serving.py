@@ -145,7 +145,12 @@ class Runner:
         endpoint, listener = self.sandbox.prepare(plan, _read_all(ca_bundle))
         memory = self.sandbox.enclosure.memory
         self._record(init=self.sandbox.enclosure.init, memory=None if memory is None else str(memory.path))
-        facts = {"host": endpoint.host, "port": endpoint.port, "backend": self.sandbox.settings.backend.value}
+        facts = {
+            "host": endpoint.host,
+            "port": endpoint.port,
+            "backend": self.sandbox.settings.backend.value,
+            "release": self.sandbox.release,
+        }
         return Reply(facts, (listener.detach(),))
 
     def _record(self, init: int | None = None, memory: str | None = None) -> None:

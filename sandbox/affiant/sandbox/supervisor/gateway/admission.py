@@ -155,6 +155,7 @@ def _check_start(record: VerifiedReceipt, launch: Launch, identity: SessionIdent
         ("policy", launch.manifest.profile_digest, record.member("pol", "dig")),
         ("manifest", launch.manifest.digest, record.member("man", "man")),
         ("activation", launch.activation.digest, record.member("man", "act")),
+        ("release of the isolation", launch.activation.release, record.member("rel")),
     )
     for what, expected, found in facts:
         if expected != found:
