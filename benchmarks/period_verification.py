@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import jwt
 
@@ -45,6 +46,12 @@ EACH = 1_000
 STEP_S = 0.002
 SAMPLE = 2_000
 MIB = 1 << 20
+
+
+class Objects(Protocol):
+    """Takes the objects that records name."""
+
+    def put_object(self, folder: str, data: bytes) -> object: ...
 
 
 def measure(count: int = RECEIPTS) -> list[Figure]:
@@ -91,7 +98,7 @@ def make(folder: Path, count: int) -> int:
     def lines() -> Iterator[tuple[str, tuple[str, ...]]]:
         nonlocal total
         leaves = []
-        for record in _records(gateway, count, draft):
+        for record in records_of(gateway, count, draft):
             leaves.append(_leaf(record))
             total += 1
             if len(leaves) == 4096:
@@ -126,7 +133,7 @@ def _grow(growth: Growth, leaves: list[bytes], draft: Draft) -> None:
             draft.put_log(path, data)
 
 
-def _records(gateway, count: int, draft: Draft) -> Iterator[Issued]:  # type: ignore[no-untyped-def]
+def records_of(gateway, count: int, draft: Objects) -> Iterator[Issued]:  # type: ignore[no-untyped-def]
     """Every record in the order of the log: sessions one after another under one gateway, epochs between."""
     keyset = gateway.gateway_statement.keyset_digest
     gateway.by_gateway("boot", "boot", {"ks": keyset, "bld": _build(), "col": gateway.col}, of_session=False)

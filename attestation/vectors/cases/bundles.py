@@ -227,11 +227,7 @@ CASES = (
         "bundle/receipt-twice",
         "One receipt, twice.",
         {"receipts": _twice},
-        {
-            "chain.contiguous": "chain.gap",
-            "chain.end": "chain.after_end",
-            "chain.ids": "chain.repeated_id",
-        },
+        _MALFORMED,
     ),
     _bundle("keysets-missing", "Without a keyset.", _without("keysets"), {}, not_made=("fmt.keysets",)),
     _bundle(

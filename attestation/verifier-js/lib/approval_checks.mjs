@@ -33,7 +33,8 @@ export async function checkApprovals(subject) {
     if (found.length < naming.length) {
       throw new NotMade("approved by an identity through sigstore, whose signatures are not verified here");
     }
-    for (const each of found) if (each.acts) judgeUse(subject, session, each, found, then(each), done);
+    const kept = keptIn(found);
+    for (const each of found) if (each.acts) judgeUse(subject, session, each, kept, then(each), done);
     const paged = found.filter(({ statement }) => statement.approves && statement.via === "console");
     onPage.push(...paged.map(({ record }) => record.jti));
   }
@@ -89,16 +90,28 @@ function judge({ record, statement, acts }, { kids }) {
   }
 }
 
+/** What records of the kind `approval` keep of one session: by their ids, and by action. */
+function keptIn(found) {
+  const kept = { byId: new Map(), byAction: new Map() };
+  for (const each of found.filter(({ acts }) => !acts)) {
+    const { action } = each.statement;
+    kept.byId.set(each.record.jti, each);
+    if (!kept.byAction.has(action)) kept.byAction.set(action, []);
+    kept.byAction.get(action).push(each);
+  }
+  return kept;
+}
+
 /**
  * That the action was begun once, and by the recorded statements of as many approvers as must agree, by the profile that it
  * names: what was agreed before a narrowing was about another action, which names another profile.
  */
-function judgeUse(subject, session, { record, statement }, found, approvers, done) {
+function judgeUse(subject, session, { record, statement }, { byId, byAction }, approvers, done) {
   if (done.has(statement.action)) throw refusal("apr.repeated", "a second use of one approval", record);
   done.add(statement.action);
   const named = new Set(record.member("par") ?? []);
-  const ofAction = found.filter((each) => !each.acts && each.statement.action === statement.action);
-  demandOrder(record, found.filter((each) => !each.acts && named.has(each.record.jti)), ofAction);
+  const ofAction = byAction.get(statement.action) ?? [];
+  demandOrder(record, [...named].map((jti) => byId.get(jti)).filter((kept) => kept !== undefined), ofAction);
   const epoch = record.member("pol", "epoch");
   const basis = ofAction.filter(
     (kept) => named.has(kept.record.jti) && kept.statement.approves && kept.record.member("pol", "epoch") === epoch,

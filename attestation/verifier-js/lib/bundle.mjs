@@ -27,6 +27,7 @@ async function readReceipts(entries) {
   if (!Array.isArray(entries) || entries.length === 0) throw malformed("no receipts", "receipts");
   const receipts = [];
   const proofs = new Map();
+  const known = new Set();
   for (const [index, entry] of entries.entries()) {
     const where = `receipts[${index}]`;
     if (!isObject(entry) || !hasExactly(entry, ["sdjwt", "proof"])) throw malformed("not a receipt entry", where);
@@ -34,8 +35,11 @@ async function readReceipts(entries) {
     if (typeof sdjwt !== "string" || (proof !== null && typeof proof !== "string")) {
       throw malformed("a receipt or a proof is no text", where);
     }
+    const [jws] = sdjwt.split("~", 1);
+    if (known.has(jws)) throw malformed("a receipt that is in the bundle already", where);
+    known.add(jws);
     receipts.push(sdjwt);
-    if (proof !== null) proofs.set(await link(utf8(sdjwt.split("~", 1)[0])), proof);
+    if (proof !== null) proofs.set(await link(utf8(jws)), proof);
   }
   return { receipts, proofs };
 }

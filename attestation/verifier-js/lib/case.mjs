@@ -34,6 +34,10 @@ export class Case {
     this.pruned = new Map();
     /** Erasure or hold -> the refusal of its authority, or null. */
     this.authorized = new Map();
+    /** The `gap` records, once a session without a close was asked for. */
+    this.gaps = null;
+    /** Chain and number of every record, once what is erased was asked for. */
+    this.places = null;
     this.established = new Set();
   }
 
@@ -46,8 +50,8 @@ export class Case {
 
   /** Gateways, and the supervisors of the sessions in focus: the signers whose quotes are asked for. */
   get judged() {
-    const supervisors = this.sessions.map((session) => session.supervisor);
-    return this.parties.filter((party) => party.statement.role === "gateway" || supervisors.includes(party));
+    const supervisors = new Set(this.sessions.map((session) => session.supervisor));
+    return this.parties.filter((party) => party.statement.role === "gateway" || supervisors.has(party));
   }
 
   /** The signers in the role `gateway`. */

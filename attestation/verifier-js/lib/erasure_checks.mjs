@@ -63,8 +63,9 @@ export function placeOf({ chn, seq }) {
 
 /** What of a session is erased by order and not here, by the signer's role. */
 export function goneOf(subject, session) {
-  const here = new Set(subject.records.map(placeOf));
-  const named = [...subject.erased.values()].filter((item) => item.level === 2 && !here.has(placeOf(item)));
+  if (subject.erased.size === 0) return { gateway: [], supervisor: [] };
+  subject.places ??= new Set(subject.records.map(placeOf));
+  const named = [...subject.erased.values()].filter((item) => item.level === 2 && !subject.places.has(placeOf(item)));
   const chains = new Set(session.gateway.map(({ chn }) => chn));
   return {
     gateway: named.filter((item) => chains.has(item.chn) && item.session === session.id),

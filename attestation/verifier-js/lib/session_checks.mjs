@@ -107,7 +107,7 @@ function countRequests(subject, session) {
 }
 
 /**
- * Requests of which the gateway has a record and the supervisor another, as when an answer was cut off: both are shown. The
+ * Requests of which the gateway has a record and the supervisor another, as when an answer was interrupted: both are shown. The
  * gateway received the request, so its record says what became of it.
  */
 function accountsOfBoth({ id }, byGateway, own) {

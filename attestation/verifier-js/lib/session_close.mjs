@@ -17,9 +17,8 @@ export async function checkClose(subject) {
 /** Whether a gap record of another chain names the chain of the gateway that had this session (trust rules, 1). */
 function isLost(subject, session) {
   const chains = new Set(session.gateway.map((record) => record.chn));
-  return subject.records.some(
-    (record) => record.kind === "gap" && chains.has(record.member("lst", "chn")) && !chains.has(record.chn),
-  );
+  subject.gaps ??= subject.records.filter(({ kind }) => kind === "gap");
+  return subject.gaps.some((record) => chains.has(record.member("lst", "chn")) && !chains.has(record.chn));
 }
 
 /** How a session ended: closed or lost; or open. */

@@ -3,8 +3,9 @@
 ``*.affiant.json``, media type ``application/vnd.affiant.bundle.v1+json``: ``receipts`` are ``{"sdjwt", "proof"}``
 (``proof`` is a C2SP tlog-proof, or null where there was none to give); ``keysets``, ``evidence``, ``endorsements``,
 ``results``, ``policies`` and ``checkpoints`` map ``sha256:<hex>`` of the exact bytes to their base64url; ``anchors``
-are timestamps over some of ``checkpoints`` (``bundle_anchors``). Nothing in it is a trust
-anchor; what it names is believed only as far as a trust file of the reader's own goes.
+are timestamps over some of ``checkpoints`` (``bundle_anchors``). No receipt is in it twice: each costs its reader a
+signature. Nothing in it is a trust anchor; what it names is believed only as far as a trust file of the reader's own
+goes.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def parse_bundle(data: bytes) -> Bundle:
     """Read a bundle; every object is checked against its name.
 
     Raises:
-        BundleMalformed: another form, a foreign member, an object under a name that is not its digest.
+        BundleMalformed: another form, a foreign member, an object under a name that is not its digest, a receipt twice.
         JSONError: not strict JSON, duplicate members, too large.
     """
     value = parse_strict(data, limit=MAX_BUNDLE)
@@ -116,7 +117,7 @@ def _hash_of(sdjwt: str) -> str:
 def _receipts(entries: object) -> tuple[tuple[str, ...], Mapping[str, str]]:
     if not isinstance(entries, list) or not entries:
         raise BundleMalformed("no receipts", expected="at least one", where="receipts")
-    texts: list[str] = []
+    texts: dict[str, str] = {}
     proofs: dict[str, str] = {}
     for index, entry in enumerate(entries):
         where = f"receipts[{index}]"
@@ -126,10 +127,12 @@ def _receipts(entries: object) -> tuple[tuple[str, ...], Mapping[str, str]]:
             raise BundleMalformed(
                 "a receipt or a proof is no text", expected="texts; no proof: null", where=where
             )
-        texts.append(entry["sdjwt"])
+        if (rh := _hash_of(entry["sdjwt"])) in texts:
+            raise BundleMalformed("a receipt that is in the bundle already", where=where)
+        texts[rh] = entry["sdjwt"]
         if entry["proof"] is not None:
-            proofs[_hash_of(entry["sdjwt"])] = entry["proof"]
-    return tuple(texts), proofs
+            proofs[rh] = entry["proof"]
+    return tuple(texts.values()), proofs
 
 
 def _objects(entries: object, name: str) -> Mapping[str, bytes]:

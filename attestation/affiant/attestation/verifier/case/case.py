@@ -6,7 +6,7 @@ says *not made* when that is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -167,6 +167,12 @@ class Case:
     pruned: dict[str, Erased] = field(default_factory=dict)
     """Chain -> the last of its records that an accepted authority ordered to be pruned. It excuses nothing in a bundle:
     whole chains are pruned, and only a log shows that one is missing."""
+    absent: dict[str, list[Erased]] | None = None
+    """Chain -> what of it was ordered to be erased and is not here, once :meth:`gone` was asked."""
+    gaps: dict[str, set[str]] | None = None
+    """Chain that a gap record names -> chains of those records, once :meth:`follow_up` was asked."""
+    by_key: dict[str, Session] | None = None
+    """Key of a supervisor -> its session in focus, once :meth:`session_of` was asked."""
     established: set[str] = field(default_factory=set)
     """Codes of the checks that held."""
 
@@ -187,13 +193,37 @@ class Case:
 
     def gone(self, session: Session) -> Gone:
         """What of ``session`` is erased by order and not here."""
-        here = {(record.chn, record.seq) for record in self.records}
-        named = [each for place, each in self.erased.items() if each.level == 2 and place not in here]
-        chains = {record.chn for record in session.gateway}
-        return Gone(
-            tuple(each for each in named if each.chn in chains and each.session == session.id),
-            tuple(each for each in named if each.chn in session.supervisor.statement.chn),
+        if not self.erased:
+            return Gone((), ())
+        if self.absent is None:
+            here = {(record.chn, record.seq) for record in self.records}
+            self.absent = {}
+            for place, each in self.erased.items():
+                if each.level == 2 and place not in here:
+                    self.absent.setdefault(each.chn, []).append(each)
+        absent = self.absent
+        named = (
+            each for chn in sorted({record.chn for record in session.gateway}) for each in absent.get(chn, ())
         )
+        return Gone(
+            tuple(each for each in named if each.session == session.id),
+            tuple(each for chn in session.supervisor.statement.chn for each in absent.get(chn, ())),
+        )
+
+    def follow_up(self, chains: Collection[str]) -> bool:
+        """Whether a gap record of another chain names one of ``chains`` (trust rules, 1)."""
+        if self.gaps is None:
+            self.gaps = {}
+            for record in self.records:
+                if record.kind == "gap":
+                    self.gaps.setdefault(str(record.member("lst", "chn")), set()).add(record.chn)
+        return any(self.gaps.get(chn, set()) - set(chains) for chn in chains)
+
+    def session_of(self, party: Party) -> Session | None:
+        """The session in focus whose supervisor ``party`` is."""
+        if self.by_key is None:
+            self.by_key = {session.supervisor.statement.receipt_kid: session for session in self.sessions}
+        return self.by_key.get(party.statement.receipt_kid)
 
     def need(self, *codes: str) -> None:
         """Go on only if the checks with these codes held.
@@ -213,11 +243,8 @@ class Case:
     @property
     def judged(self) -> Sequence[Party]:
         """Gateways, and the supervisors of the sessions in focus: the signers whose quotes are appraised."""
-        supervisors = [session.supervisor for session in self.sessions]
         return [
-            party
-            for party in self.parties
-            if party.role == "gateway" or any(party is one for one in supervisors)
+            party for party in self.parties if party.role == "gateway" or self.session_of(party) is not None
         ]
 
 

@@ -88,6 +88,17 @@ class _Approval(NamedTuple):
         return self.record.kind != "approval"
 
 
+class _Kept:
+    """What records of the kind ``approval`` keep of one session, by their ids, and the denials among them by action."""
+
+    def __init__(self, found: Sequence[_Approval]) -> None:
+        self.by_id = {each.record.jti: each for each in found if not each.acts}
+        self.denials: dict[str, list[_Approval]] = {}
+        for each in self.by_id.values():
+            if not each.statement.approves:
+                self.denials.setdefault(each.statement.action, []).append(each)
+
+
 def _epoch_of(record: VerifiedReceipt) -> int:
     epoch = record.member("pol", "epoch")
     assert isinstance(epoch, int)
@@ -111,14 +122,14 @@ def check_approvals(case: Case) -> Finding:
         for each in found:
             _judge(each, approvers[each.epoch])
             identities.update(_identity_of(each.statement, approvers[each.epoch]))
-        erased = bool(case.gone(session).gateway)
+        erased, kept = bool(case.gone(session).gateway), _Kept(found)
         for each in found:
             if not each.acts:
                 continue
             if each.statement.action in done:
                 raise ApprovalRepeated("a second use of one approval", where=each.record.jti)
             done.add(each.statement.action)
-            _judge_use(each, found, approvers[each.epoch], erased=erased)
+            _judge_use(each, kept, approvers[each.epoch], erased=erased)
         console += [
             each.record.jti for each in found if each.statement.approves and each.statement.via == "console"
         ]
@@ -210,14 +221,12 @@ def _judge(each: _Approval, approvers: NamedApprovers) -> None:
         raise ApprovalUnbound("recorded as another decision than was signed", where=record.jti)
 
 
-def _judge_use(
-    use: _Approval, found: Sequence[_Approval], approvers: NamedApprovers, *, erased: bool
-) -> None:
+def _judge_use(use: _Approval, found: _Kept, approvers: NamedApprovers, *, erased: bool) -> None:
     """That the action was begun by the recorded statements of as many approvers as must agree, by the profile that it
     names: what was agreed before a narrowing was about another action, which names another profile."""
     record, statement = use
     named = _named_by(record)
-    kept = [each for each in found if not each.acts and each.record.jti in named]
+    kept = [found.by_id[jti] for jti in sorted(named) if jti in found.by_id]
     _demand_order(use, kept, found)
     basis = [each for each in kept if _agrees(each, statement.action) and each.epoch == use.epoch]
     agreed = {
@@ -244,7 +253,7 @@ def _agrees(each: _Approval, action: str) -> bool:
     return each.statement.approves and each.statement.action == action
 
 
-def _demand_order(use: _Approval, kept: Sequence[_Approval], found: Sequence[_Approval]) -> None:
+def _demand_order(use: _Approval, kept: Sequence[_Approval], found: _Kept) -> None:
     """That each approval in ``kept`` came before ``use``; and where one signer made both, that no denial did.
 
     Of what a supervisor begins a denial may be recorded before its intent is: both are under way at once.
@@ -259,9 +268,8 @@ def _demand_order(use: _Approval, kept: Sequence[_Approval], found: Sequence[_Ap
             )
     if record.role != "gateway":
         return
-    for each in found:
-        denies = not each.acts and not each.statement.approves and each.statement.action == statement.action
-        if denies and _precedes(each.record, record):
+    for each in found.denials.get(statement.action, ()):
+        if _precedes(each.record, record):
             raise DoneAfterDenial(
                 "begun after an approver denied it", found=each.record.jti, where=record.jti
             )

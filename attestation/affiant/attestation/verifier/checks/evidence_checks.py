@@ -218,7 +218,7 @@ def _expected(case: Case, party: Party, quoted: Quoted) -> tuple[bytes, _Events,
     """MRCONFIGID and RTMR3's events, up to the barrier and after it, as the bundle's documents demand them."""
     if party.role == "gateway":
         return config_of(case, party).mrconfigid, (), ()
-    session = next((session for session in case.sessions if session.supervisor is party), None)
+    session = case.session_of(party)
     if session is None or session.manifest is None or session.activation is None:
         raise NotMade("a session that is not in focus")
     later = [(NARROWING_EVENT, each.payload) for each in session.narrowings[: quoted.epoch]]
@@ -255,7 +255,8 @@ def collateral_of(case: Case, party: Party, quoted: Quoted) -> bytes:
         if col is None:
             raise NotMade("the gateway's boot record names no collateral")
         return object_named(case.bundle.endorsements, col, "collateral")
-    session = next(session for session in case.sessions if session.supervisor is party)
+    session = case.session_of(party)
+    assert session is not None, "quotes of signers in focus alone are judged"
     gateway, link = _gateway_of(case, session), _result_of(session, quoted)
     if link is None and quoted.epoch > 0:
         return collateral_of(case, party, party.quoted[quoted.epoch - 1])

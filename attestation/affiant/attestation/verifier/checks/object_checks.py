@@ -7,7 +7,7 @@ holds the gateway's records alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -39,7 +39,8 @@ def check_objects(case: Case) -> Finding:
     named = dict.fromkeys(_of_signers(case))
     named |= dict.fromkeys(_of_sessions(case))
     named |= dict.fromkeys(_of_results(case))
-    lacking = [each for each in named if not _is_here(case, each)]
+    here = _here(case)
+    lacking = [each for each in named if each.name not in here[each.what]]
     if lacking:
         shown = ", ".join(f"{each.what} {each.name[:23]}" for each in lacking[:_SHOWN])
         more = f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
@@ -109,24 +110,26 @@ def _results_of(record: VerifiedReceipt) -> list[str]:
     return [str(peer["ear"]) for peer in results.values()] if isinstance(results, dict) else []
 
 
-def _is_here(case: Case, named: _Named) -> bool:
+def _here(case: Case) -> Mapping[str, Container[str]]:
+    """Sort of object -> what there is of it, as records name it."""
     bundle = case.bundle
-    match named.what:
-        case "keyset":
-            return any(party.statement.keyset_digest == named.name for party in case.parties)
-        case "keyset of key":
-            return any(party.statement.receipt_kid == named.name for party in case.parties)
-        case "profile":
-            return named.name in profiles_in(case)
-        case "evidence":
-            return _link(named.name) in bundle.evidence
-        case "endorsements":
-            return _link(named.name) in bundle.endorsements
-        case "attestation result":
-            return _link(named.name) in bundle.results
-        case _:
-            return named.name in bundle.policies
+    return {
+        "keyset": {party.statement.keyset_digest for party in case.parties},
+        "keyset of key": {party.statement.receipt_kid for party in case.parties},
+        "profile": profiles_in(case),
+        "evidence": _Linked(bundle.evidence),
+        "endorsements": _Linked(bundle.endorsements),
+        "attestation result": _Linked(bundle.results),
+        "gateway's configuration": bundle.policies,
+        "approver's signature": bundle.policies,
+    }
 
 
-def _link(name: str) -> str:
-    return "sha256:" + from_b64u(name, size=32).hex()
+class _Linked:
+    """Objects by the 43 characters that records name them by."""
+
+    def __init__(self, objects: Container[str]) -> None:
+        self._objects = objects
+
+    def __contains__(self, link: object) -> bool:
+        return "sha256:" + from_b64u(str(link), size=32).hex() in self._objects

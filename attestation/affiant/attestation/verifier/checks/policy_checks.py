@@ -155,8 +155,9 @@ def _bound(sessions: Sequence[Session]) -> Finding:
 def check_config_accepted(case: Case) -> Finding:
     """``conf.accepted``: the trust file accepts the gateway's configuration and its reference values."""
     case.need("conf.bound")
-    for party in case.gateways:
-        config = config_of(case, party)
+    for config in {
+        config.digest: config for config in (config_of(case, party) for party in case.gateways)
+    }.values():
         if case.trust.reference_at(config.reference, case.at) is None:
             raise ConfigNotAccepted(
                 "the gateway judges sessions by reference values that are not accepted",

@@ -179,7 +179,7 @@ def check_counter(case: Case) -> Finding:
 
 
 def _accounts_of_both(session: Session, gateway: Mapping[int, VerifiedReceipt]) -> Finding | None:
-    """Requests of which the gateway has a record and the supervisor another, as when an answer was cut off: both are
+    """Requests of which the gateway has a record and the supervisor another, as when an answer was interrupted: both are
     shown. The gateway received the request, so its record says what became of it."""
     both = [
         (number, gateway[number], own)
@@ -294,11 +294,7 @@ def _supervisors_last(session: Session, covered: Sequence[VerifiedReceipt], gone
 
 def is_lost(case: Case, session: Session) -> bool:
     """Whether a gap record of another chain names the chain of the gateway that had this session (trust rules, 1)."""
-    chains = {record.chn for record in session.gateway}
-    return any(
-        record.kind == "gap" and record.member("lst", "chn") in chains and record.chn not in chains
-        for record in case.records
-    )
+    return case.follow_up({record.chn for record in session.gateway})
 
 
 def check_sealed(case: Case) -> Finding:
@@ -431,7 +427,7 @@ def _examine_intents(records: Sequence[VerifiedReceipt], erased: int) -> Finding
         if phase == "intent" or record.kind == "secret":
             intents[record.jti] = record
         if phase == "outcome":
-            unknown |= _named(record) - set(intents)
+            unknown |= {jti for jti in _named(record) if jti not in intents}
             if len(unknown) <= erased and _named(record) & unknown:
                 done |= _named(record)  # of an intent that is erased nothing more is known
                 continue

@@ -1,0 +1,145 @@
+"""The work of a verification grows as the length of its bundle does: counted in lines that are run, not in seconds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import pytest
+from tests.attestation.story import NOW, Clock, Story, trust
+
+from affiant.attestation.bundle.bundle import Bundle
+from affiant.attestation.verdict.verdict import Finding
+from affiant.attestation.verifier import verify_bundle as verify_bundle_module
+from affiant.attestation.verifier.case.case import Case
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
+from affiant.attestation.verifier.verify_bundle import CHECKS, Row, verify_bundle
+
+MAX_GROWTH = 2.3
+"""Of the steps for twice the length; quadratic work would be 4."""
+FEW = 50
+
+
+def steps(data: bytes) -> Counter[str]:
+    """Lines of affiant's own code that are run for each check, and for all together (``all``)."""
+    count: Counter[str] = Counter()
+    current = "before"
+
+    def line(_frame: FrameType, event: str, _argument: object) -> Any:
+        if event == "line":
+            count["all"] += 1
+            count[current] += 1
+        return line
+
+    def call(frame: FrameType, _event: str, _argument: object) -> Any:
+        return line if "/affiant/" in frame.f_code.co_filename else None
+
+    def named(row: Row) -> Row:
+        def examine(case: Case) -> Finding:
+            nonlocal current
+            current = row.code
+            return row.examine(case)
+
+        return replace(row, examine=examine)
+
+    before = sys.gettrace()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verify_bundle_module, "CHECKS", [named(row) for row in CHECKS])
+        sys.settrace(call)
+        try:
+            judged(data)
+        finally:
+            sys.settrace(before)
+    return count
+
+
+def judged(data: bytes) -> int:
+    return verify_bundle(data, trust(), verifiers=STANDARD_VERIFIERS, at=NOW, build="b").exit_code
+
+
+class Long(Story):
+    """A session with many requests, intents, outcomes and refusals."""
+
+    rounds: int = 1
+
+    def by_supervisor(self, step, kind, members, hidden=None, **more):
+        found = super().by_supervisor(step, kind, members, hidden, **more)
+        if step == "egress-refusal":
+            for number in range(self.rounds):
+                self._once(number)
+        return found
+
+    def _once(self, number: int) -> None:
+        pol = {"pol": self._pol()}
+        intent = {"act": {"typ": "tool"}, "ph": "intent", **pol}
+        begun = super().by_supervisor(f"tool-{number}", "tool", intent)
+        outcome = {
+            "act": {"typ": "tool", "end": "complete"},
+            "ph": "outcome",
+            "par": [begun.payload["jti"]],
+            **pol,
+        }
+        super().by_supervisor(f"done-{number}", "tool", outcome)
+        asked = {"req": {"m": "POST", "p": "/v1/chat/completions"}, "res": {"st": 403, "end": "complete"}}
+        self.by_gateway(
+            f"refused-{number}", "refusal", {"rsn": "policy.model", "pol": self._pol("deny"), **asked}
+        )
+
+
+class Slow(Clock):
+    """So that however many records lie between two epochs."""
+
+    def step(self, _seconds: float = 1) -> None:
+        super().step(0.002)
+
+
+def long(rounds: int) -> bytes:
+    story = Long(clock=Slow())
+    story.rounds = rounds
+    return story.bytes()
+
+
+def many(sessions: int) -> bytes:
+    """Sessions that are open, each with its gateway; none is in a log."""
+    bundles = []
+    for _ in range(sessions):
+        story = Story().tell()
+        bundle, receipts = story.bundle(), [*story.gateway_records[:-1], *story.session_records]
+        bundles.append((bundle, tuple(each.sdjwt for each in receipts)))
+    maps = ("keysets", "evidence", "endorsements", "results", "policies")
+    both = {name: {k: v for one, _ in bundles for k, v in getattr(one, name).items()} for name in maps}
+    return Bundle(receipts=tuple(text for _, texts in bundles for text in texts), **both).to_bytes()
+
+
+def repeated(times: int) -> bytes:
+    """One receipt, again and again."""
+    document = json.loads(Story().bytes())
+    document["receipts"] += document["receipts"][-1:] * times
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    ("make", "length", "exit_code"),
+    [(long, 40, 40), (many, 8, 40), (repeated, 400, 20)],
+    ids=["long", "many", "repeated"],
+)
+def test_twice_the_bundle_is_twice_the_work(
+    make: Callable[[int], bytes], length: int, exit_code: int
+) -> None:
+    one, two = make(length), make(2 * length)
+    assert judged(one) == judged(two) == exit_code  # and everything that is imported late is loaded
+    once, twice = steps(one), steps(two)
+    assert {code: count for code, count in twice.items() if count > MAX_GROWTH * once[code] + FEW} == {}
+
+
+def test_a_receipt_that_stands_twice_costs_no_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    verified: list[object] = []
+    name = "affiant.attestation.verifier.checks.receipt_checks.verify_receipt"
+    monkeypatch.setattr(name, lambda *given: verified.append(given))
+    assert judged(repeated(400)) == 20
+    assert verified == []
