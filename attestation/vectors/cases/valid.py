@@ -55,7 +55,7 @@ def lost(story: Story) -> None:
 
 
 def _two_accounts(story: Story) -> None:
-    """The answer was interrupted on its way: the gateway says so, the supervisor says that the gateway did not answer."""
+    """The answer was interrupted: the gateway says so, the supervisor says that the gateway did not answer."""
     boot(story)
     told = start(story)
     execute(story, told)
