@@ -216,7 +216,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "reconcile.scratch": ("StateError", "The temporary store cannot be written."),
     "reconcile.unverified": (
         "NotAuthenticError",
-        "A bundle whose verdict is contraindicated, or whose receipts are not authentic.",
+        "A bundle that is rejected or cannot be judged, or whose receipts are not authentic.",
     ),
     "reference.malformed": (
         "MalformedError",

@@ -110,9 +110,14 @@ def test_one_record_in_two_bundles_is_one_receipt(reconciled) -> None:
 
 def test_the_verdict_stands_first(reconciled) -> None:
     lines = reconciled("proxy-log", [CALL], "--proxy-format", "ndjson", json_out=False).output.splitlines()
-    assert lines[0] == "bundles" and lines[1].startswith("  bundle      sha256:")
-    shown = {tuple(line.split()) for line in lines[:12]}
-    assert {("tier", "none"), ("level", "L2"), ("simulated", "yes")} <= shown
+    assert lines[0] == "bundles" and lines[1].split()[0] == "bundle" and "sha256:" in lines[1]
+    shown = {tuple(line.split()) for line in lines[:14]}
+    assert {
+        ("outcome", "holds", "in", "part"),
+        ("tier", "none"),
+        ("level", "L2"),
+        ("simulated", "yes"),
+    } <= shown
 
 
 @pytest.fixture
@@ -135,6 +140,13 @@ def test_a_bundle_that_does_not_hold_is_refused(reconciled, broken: str) -> None
     assert result.exit_code == 1
     assert "[reconcile.unverified]" in result.output
     assert "sig.receipts" in result.output
+
+
+def test_a_bundle_without_its_evidence_is_refused_as_well(reconciled, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(json.loads(bundle_path("two-sessions").read_bytes()) | {"evidence": {}}))
+    result = reconciled("proxy-log", [CALL], "--proxy-format", "ndjson", bundles=[str(bare)])
+    assert (result.exit_code, "[reconcile.unverified]" in result.output) == (1, True)
 
 
 def test_unverified_goes_on_says_so_and_leaves_out_what_is_not_authentic(reconciled, broken: str) -> None:

@@ -9,7 +9,8 @@ from affiant.attestation.bundle.bundle import Bundle
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.statements.gateway_config import GatewayConfig, parse_gateway_config
 from affiant.attestation.statements.statement import KeysetStatement, parse_statement
-from affiant.attestation.verdict.verdict import State, Tier, Verdict
+from affiant.attestation.verdict.outcome import Outcome
+from affiant.attestation.verdict.verdict import State, Verdict
 from affiant.attestation.verifier.case.case import Case
 from affiant.errors import AffiantError, NotAuthenticError
 
@@ -21,7 +22,7 @@ class Records:
     """One bundle's authentic records.
 
     Args:
-        unverified: the verdict is contraindicated, and the reader asked to go on all the same.
+        unverified: the bundle does not hold, and the reader asked to go on all the same.
         left_out: receipts that are not authentic; none unless ``unverified``.
     """
 
@@ -38,11 +39,11 @@ def read_records(verdict: Verdict, case: Case | None, *, where: str, accept_unve
 
     Args:
         where: names the bundle in an error.
-        accept_unverified: go on with a contraindicated bundle; whatever is not authentic by itself is left out even so.
+        accept_unverified: go on with a bundle that does not hold; what is not authentic by itself is left out even so.
 
     Raises:
-        ``reconcile.unverified``: the verdict is contraindicated, or receipts are not authentic; or it is no bundle,
-            which is rejected whatever was asked.
+        ``reconcile.unverified``: it is rejected or cannot be judged, or receipts are not authentic; or it is no
+            bundle, which is rejected whatever was asked.
     """
     refused = next((check for check in verdict.checks if check.reason is not None), None)
     if case is None:
@@ -53,7 +54,8 @@ def read_records(verdict: Verdict, case: Case | None, *, where: str, accept_unve
             code="reconcile.unverified",
         )
     held = {check.code for check in verdict.checks if check.state is State.HELD}
-    sound = "sig.receipts" in case.established & held and verdict.tier is not Tier.CONTRAINDICATED
+    holds = verdict.outcome in (Outcome.HOLDS, Outcome.IN_PART)
+    sound = "sig.receipts" in case.established & held and holds
     if not sound and not accept_unverified:
         raise NotAuthenticError(
             "the bundle does not hold, and no item can be followed into it",

@@ -79,6 +79,8 @@ def _bundle(records: Records) -> Mapping[str, object]:
         "at": verdict.at,
         "trust": verdict.trust,
         "build": verdict.build,
+        "outcome": str(verdict.outcome),
+        "platform_class": str(verdict.platform),
         "tier": str(verdict.tier),
         "level": verdict.level,
         "simulated": verdict.simulated,
