@@ -129,7 +129,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "tool.method": ("NotAllowedError", "A method of MCP that the tool gate does not pass on."),
     "tool.needs_approval": (
         "ToolNotAllowedError",
-        "A model's answer makes one call twice, or of a tool that is offered twice: an approval is of one call.",
+        "What needs approval cannot be shown as one call: two equal calls, a tool offered twice, a provider's tool.",
     ),
     "tool.schema_changed": (
         "ToolNotAllowedError",

@@ -144,6 +144,105 @@ def test_a_request_of_listed_members_goes_up_byte_for_byte(told: Told) -> None:
     assert told.upstream.received[0].json["min_p"] == 0.1
 
 
+PROVIDED = b"""
+agent_configs:
+  tester:
+    tools: [read_file]
+    provider_tools: [web_search, mcp]
+    network_egress: [{host: mcp.example.com, methods: [POST], paths: [/sse]}]
+"""
+MCP = {"type": "mcp", "server_label": "a", "server_url": "https://mcp.example.com/sse"}
+
+
+@pytest.fixture
+def provided(
+    door: Gateway,
+    upstream: tuple[ScriptedUpstream, Script],
+    platform: PlatformClient,
+    openings: X25519PrivateKey,
+) -> Told:
+    return Told(SessionClient.start(door, platform, profile=PROVIDED, openings=openings), upstream, openings)
+
+
+LET_THROUGH: dict[str, tuple[dict[str, object], list[str]]] = {
+    "a tool": ({"tools": [READ, {"type": "web_search"}]}, ["provider_tools/1", "tools/0"]),
+    "a choice": ({"tools": [READ], "tool_choice": {"type": "web_search"}}, ["provider_tools/1", "tools/0"]),
+    "a member": ({"web_search_options": {"search_context_size": "low"}}, ["provider_tools/1"]),
+    "a server": ({"tools": [MCP]}, ["provider_tools/0", "egress/0"]),
+}
+
+
+@pytest.mark.parametrize("name", LET_THROUGH)
+def test_a_providers_tool_that_the_profile_names_reaches_it_and_is_recorded(
+    provided: Told, name: str
+) -> None:
+    provided.answers(whole(completion()))
+    members, rules = LET_THROUGH[name]
+    answer = provided.ask(**members)
+    assert answer.status == 200
+    (sent,) = provided.upstream.received
+    assert {member: sent.json[member] for member in members} == members
+    record = record_of(provided.session, answer)
+    assert (record.member("pol", "dec"), record.disclosed.get("pol.rules")) == ("allow", rules)
+
+
+def test_a_providers_tool_stays_where_another_tool_is_taken_out(provided: Told) -> None:
+    provided.answers(whole(completion()))
+    choice = {"type": "web_search"}
+    assert provided.ask(tools=[tool("rm"), {"type": "web_search"}], tool_choice=choice).status == 200
+    (sent,) = provided.upstream.received
+    assert (sent.json["tools"], sent.json["tool_choice"]) == ([{"type": "web_search"}], choice)
+
+
+NOT_PROVIDED: dict[str, tuple[dict[str, object], str]] = {
+    "another tool": ({"tools": [{"type": "code_interpreter"}]}, "tool.not_allowed"),
+    "another case": ({"tools": [{"type": "Web_Search"}]}, "tool.not_allowed"),
+    "another server": (
+        {"tools": [{**MCP, "server_url": "https://other.example.com/sse"}]},
+        "url.not_allowed",
+    ),
+    "another path": ({"tools": [{**MCP, "server_url": "https://mcp.example.com/admin"}]}, "url.not_allowed"),
+    "an address": ({"tools": [{**MCP, "server_url": "http://169.254.169.254/"}]}, "url.not_canonical"),
+    "a server of a search": (
+        {"web_search_options": {"server_url": "https://other.example.com/"}},
+        "url.not_allowed",
+    ),
+    "a server of a function": (
+        {"tools": [{**READ, "server_url": "https://mcp.example.com/sse"}]},
+        "request.unlisted",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_PROVIDED)
+def test_a_provider_gets_no_other_tool_and_no_server_that_egress_does_not_allow(
+    provided: Told, name: str
+) -> None:
+    members, code = NOT_PROVIDED[name]
+    answer = provided.ask(**members)
+    assert (answer.status, answer.code) == (403, code)
+    assert provided.upstream.received == []
+    record = record_of(provided.session, answer)
+    assert (record.kind, record.member("pol", "dec")) == ("refusal", "deny")
+    if name == "another tool":
+        assert record.disclosed.get("act.name") == "code_interpreter"
+
+
+def test_a_providers_tool_that_needs_approval_is_not_asked_for(
+    door: Gateway,
+    upstream: tuple[ScriptedUpstream, Script],
+    platform: PlatformClient,
+    openings: X25519PrivateKey,
+) -> None:
+    kid = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
+    asks = f"requires_human_approval: {{everything: true, approvers: [{kid}]}}"
+    profile = f"agent_configs: {{tester: {{provider_tools: [web_search], {asks}}}}}".encode()
+    told = Told(SessionClient.start(door, platform, profile=profile, openings=openings), upstream, openings)
+    answer = told.ask(web_search_options={})
+    assert (answer.code, told.upstream.received) == ("tool.needs_approval", [])
+    assert record_of(told.session, answer).disclosed.get("pol.rules") == ["provider_tools/0"]
+
+
 ITEMS = "mcp_call server_tool_use shell_call computer_call web_search_call mcp_approval_request tool_result".split()
 
 

@@ -648,6 +648,18 @@ def test_a_tool_that_the_provider_runs_is_rejected_before_its_address_is_judged(
     assert (answer.status, answer.code) == (403, "tool.not_allowed") and upstream.received == []
 
 
+def test_only_what_is_forwarded_is_judged(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+) -> None:
+    """A tool that the profile does not list goes, and what its entry names with it."""
+    session, upstream, script = told
+    script.answer = whole(completion())
+    entry = {**tool("rm"), "cache_control": {"url": "https://tools.example.com/mcp"}}
+    answer = session.chat({"model": "m", "messages": [], "tools": [entry]})
+    assert answer.status == 200 and b"tools.example.com" not in upstream.received[-1].body
+    assert record_of(session, answer).disclosed.get("fet.tgt") is None
+
+
 def test_a_request_names_as_many_urls_as_a_record_holds(
     told: tuple[SessionClient, ScriptedUpstream, Script],
     scripted: tuple[Running, ScriptedUpstream, Script],

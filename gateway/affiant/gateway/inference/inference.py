@@ -200,8 +200,8 @@ class InferenceRequest(SessionRequest):
         body, policy = self._request_body, session.admitted.policy
         sink = self._decisions.of(session)
         rules = decide_model(policy, request, self._account, sink=sink)
-        require_listed(policy, request)
-        decided = decide_tools(policy, request.tools, rules, self._origin_of, sink=sink)
+        provided = require_listed(policy, request, sink=sink)
+        decided = decide_tools(policy, request.tools, (*rules, *provided), self._origin_of, sink=sink)
         allowed = may_offer(policy, self._origin_of)
         redacted = decided.decision == "redact"
         forwarded = without_tools(body, allowed) if redacted else body

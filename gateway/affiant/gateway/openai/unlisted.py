@@ -12,28 +12,28 @@ Tools that a provider runs by itself are found here too, by name: a profile alon
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from affiant.gateway.openai.chat_members import FREE, PROVIDER_PLACES, PROVIDER_TOOLS, ChatMembers, Table
-from affiant.gateway.openai.strict_json import fold, is_call
+from affiant.gateway.openai.strict_json import is_call
 from affiant.gateway.wire.errors import ToolNotAllowedError
 
 __all__ = ["ProviderTool", "RequestMembers", "read_members", "require_listed_response"]
 
-_ADDRESSES: Final = ("url", "uri", "endpoint")
 _LONGEST: Final = 64
 """Characters of one name in a path."""
 
 
 class ProviderTool(NamedTuple):
-    """A tool that a request lets the provider run. ``where``: the path of what asks for it."""
+    """A tool that a request lets the provider run. ``where``: the path of what asks for it.
+
+    Servers that such a tool names (``server_url``) are found with all other URLs (:mod:`.named_urls`).
+    """
 
     name: str
     where: str
-    addresses: tuple[str, ...]
-    """Every text in it that could be the address of a server which the provider then calls (``server_url``)."""
 
 
 class RequestMembers(NamedTuple):
@@ -106,7 +106,7 @@ class _Walk:
             if not isinstance(kind, str) or (kind not in kinds and place not in PROVIDER_PLACES):
                 return _Step(path, "type")
             if kind not in kinds:
-                self._asks(kind, value, path)
+                self.provider_tools.append(ProviderTool(kind, _written(path)))
                 return None
             form = kinds[kind]
         return None if form == FREE else self._members(value, form, path)
@@ -117,7 +117,7 @@ class _Walk:
             following = listed.get(name)
             if place == self.table.root and name in self.providers:
                 if member is not None and member is not False:
-                    self._asks(self.providers[name], member, _Step(path, name))
+                    self.provider_tools.append(ProviderTool(self.providers[name], name))
             elif following is None:
                 said = isinstance(member, str) and is_call(name)
                 if not self.held_only or (member and (said or isinstance(member, (dict, list)))):
@@ -127,25 +127,6 @@ class _Walk:
             elif isinstance(member, str) and member not in self.table.words.get(following, (member,)):
                 return _Step(path, name)
         return None
-
-    def _asks(self, name: str, entry: object, path: _Step | None) -> None:
-        self.provider_tools.append(
-            ProviderTool(name, _written(path), tuple(dict.fromkeys(_addresses(entry))))
-        )
-
-
-def _addresses(value: object) -> Iterator[str]:
-    """Every text in ``value`` that looks like an address, or that its member's name says to be one."""
-    left = [("", value)]
-    while left:
-        name, value = left.pop()
-        if isinstance(value, str):
-            if "://" in value or any(word in fold(name) for word in _ADDRESSES):
-                yield value
-        elif isinstance(value, dict):
-            left += value.items()
-        elif isinstance(value, list):
-            left += [(name, entry) for entry in value]
 
 
 def _plain(name: str) -> str:

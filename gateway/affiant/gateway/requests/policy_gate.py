@@ -21,7 +21,12 @@ from affiant.policy.canonical.tool_origin import Origin
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.decide import Decision, Effect, granted
 from affiant.policy.decision.fetches import NOT_COUNTED, decide_fetch
-from affiant.policy.decision.questions import EgressQuestion, ModelQuestion, ToolQuestion
+from affiant.policy.decision.questions import (
+    EgressQuestion,
+    ModelQuestion,
+    ProviderToolQuestion,
+    ToolQuestion,
+)
 from affiant.policy.decision_log.record import NAMELESS
 from affiant.policy.model.profile import Scheme
 
@@ -100,7 +105,7 @@ def may_offer(policy: CompiledPolicy, origin_of: OriginOf = own_origin) -> Calla
 
     def offered(tool: Offered) -> bool:
         if tool.provider is not None:
-            return False
+            return policy.decide_provider_tool(tool.provider).allowed
         return policy.decide_tool(tool.name or "", origin_of(tool)).effect is not Effect.DENY
 
     return offered
@@ -166,15 +171,18 @@ def require_answered(
         )
 
 
-def require_listed(policy: CompiledPolicy, request: ChatRequest) -> None:
-    """Return if ``request`` holds nothing by which a tool that the profile does not list could be reached.
+def require_listed(
+    policy: CompiledPolicy, request: ChatRequest, *, sink: DecisionSink = SILENT
+) -> tuple[str, ...]:
+    """The rules by which the provider may run the tools that ``request`` lets it run; nothing else in it may reach one.
 
     Raises:
         ``request.unlisted``: it has something that the lists of chat completions do not have.
-        ToolNotAllowedError: it lets the provider run a tool.
+        ToolNotAllowedError: the profile does not allow one of these tools, or not without approval, which nobody can
+            give: the provider does not say what it is about to do.
     """
     if not policy.restricts_tools:
-        return
+        return ()
     unlisted, provider_tools = request.members
     if unlisted is not None:
         raise ToolNotAllowedError(
@@ -183,12 +191,23 @@ def require_listed(policy: CompiledPolicy, request: ChatRequest) -> None:
             hint="If it reaches no tool, let the operator list it: affiant gateway serve --chat-member",
             code="request.unlisted",
         )
+    rules: dict[str, None] = {}
     for tool in provider_tools:
-        raise ToolNotAllowedError(
-            "the request lets the model's provider run a tool, and the profile does not allow that",
-            where=tool.where,
-            reason="provider_tool_not_listed",
-        )
+        decision = policy.decide_provider_tool(tool.name)
+        sink(ProviderToolQuestion(tool.name), decision)
+        if not decision.allowed:
+            asks = decision.effect is Effect.ASK
+            raise ToolNotAllowedError(
+                f"the request lets the model's provider run a tool: {decision.text}",
+                where=tool.where,
+                reason=decision.reason,
+                rules=decision.rules,
+                tool=tool.name,
+                hint="Nobody can be shown what the provider does, so it cannot be approved" if asks else None,
+                code="tool.needs_approval" if asks else None,
+            )
+        rules |= dict.fromkeys(decision.rules)
+    return tuple(rules)
 
 
 def decide_fetches(
