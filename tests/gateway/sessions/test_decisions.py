@@ -138,6 +138,8 @@ def test_what_the_upstream_may_fetch_and_a_model_that_answers_instead_are_told(
         each[::2][:2] for each in told(log)
     }
     assert b"hunter2" not in log.read_bytes()
+    denied = {"kind": "egress", "name": "pictures.example.com", "reason": "host_not_listed", "count": 1}
+    assert denied in followed(session, None)["denied"]
     inside.upstream.script = lambda _: whole({"model": "another", "choices": []})
     assert session.chat({"model": "m", "messages": []}).status == 200
     assert "model:another" in [each[0] for each in told(log)]

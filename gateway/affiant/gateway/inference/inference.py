@@ -205,7 +205,7 @@ class InferenceRequest(SessionRequest):
         allowed = may_offer(policy, self._origin_of)
         redacted = decided.decision == "redact"
         forwarded = without_tools(body, allowed) if redacted else body
-        urls = parse_chat(forwarded).urls if redacted and request.urls else request.urls
+        urls = parse_chat(forwarded, self._members).urls if redacted and request.urls else request.urls
         if urls:
             fetched = decide_fetches(policy, urls, self._account, sink=sink)
             decided = replace(decided, rules=(*decided.rules, *fetched))
