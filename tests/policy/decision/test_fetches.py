@@ -17,6 +17,9 @@ agent_configs:
     tools: []
     network_egress:
       - {host: pictures.example.com, methods: [GET], paths: [/public/**]}
+      - {host: tunnel.example.com, tls: passthrough}
+      - {host: closed.example.com, tls: passthrough}
+      - {deny: closed.example.com, paths: [/private/**]}
       - {host: plain.example.com, scheme: http}
       - {host: counted.example.com, limits: {requests: 3}}
       - {host: both.example.com, limits: {requests: 3}}
@@ -56,6 +59,14 @@ def test_the_egress_rules_decide(policies: dict[str, CompiledPolicy], url: str, 
 def test_the_method_counts(policies: dict[str, CompiledPolicy]) -> None:
     url = "https://pictures.example.com/public/a.png"
     assert decide_fetch(policies["open"], url, "POST")[1].effect is Effect.DENY
+
+
+def test_what_no_proxy_could_read_is_judged_as_a_connection(policies: dict[str, CompiledPolicy]) -> None:
+    """As for the agent itself: of a tunnel that is not inspected, any denial of its host denies all."""
+    for method in ("GET", "POST"):
+        assert decide_fetch(policies["open"], "https://tunnel.example.com/any", method)[1].allowed
+        decision = decide_fetch(policies["open"], "https://closed.example.com/public", method)[1]
+        assert decision.reason == "egress_denied"
 
 
 def test_an_address_is_rejected_whatever_the_profile_says(policies: dict[str, CompiledPolicy]) -> None:

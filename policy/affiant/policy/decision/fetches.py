@@ -1,9 +1,9 @@
 """Decides whether a model server may fetch a URL that a request of the agent names.
 
 The server has a network where the agent may have none. So the URL is judged as if the agent fetched it: by the egress
-rules, with host, port, method and path in the same canonical form. Two things differ. The server resolves the name and
-follows redirects itself. And no session counts what a server fetches, so a rule with limits allows no fetch; as in
-egress, another rule without limits may allow it.
+rules, for the connection and for the request, in the same canonical form. Two things differ. The server resolves the
+name and follows redirects itself. And no session counts what a server fetches, so a rule with limits allows no fetch;
+as in egress, another rule without limits may allow it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from typing import Final
 from affiant.policy.canonical.urls import URL, canonical_url
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.decide import Decision, denied
+from affiant.policy.decision.effective import effective_egress
+from affiant.policy.decision.questions import EgressQuestion
+from affiant.policy.model.profile import Scheme
 
 __all__ = ["NOT_COUNTED", "decide_fetch"]
 
@@ -29,9 +32,8 @@ def decide_fetch(policy: CompiledPolicy, text: str, method: str = "GET") -> tupl
         HostRefused, TargetRefused: it has no canonical form: an address, a path, or what programs read differently.
     """
     url = canonical_url(text)
-    decision = policy.decide_egress(
-        host=url.host, port=url.port, scheme=url.scheme, method=method, target=url.target
-    )
+    question = EgressQuestion(url.host, url.port, Scheme(url.scheme), method, url.target)
+    decision = effective_egress(policy, question)
     if decision.allowed and policy.egress_limits().keys() >= set(decision.rules):
         return url, denied(NOT_COUNTED, decision.rules)
     return url, decision
