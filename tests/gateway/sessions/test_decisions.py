@@ -187,6 +187,23 @@ def test_denials_are_counted_whoever_asks_for_decisions(inside: InProcess, platf
     assert followed(SessionClient.start(inside, platform), None)["denied"] == []
 
 
+def test_what_a_request_was_rejected_for_is_counted_with_its_tool_host_or_path(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    session = SessionClient.start(inside, platform)
+    for more in ({"web_search_options": {}}, {"plugins": []}, {"tools": [{"type": "mcp\u202e"}]}):
+        assert session.chat({"model": "m", "messages": [], **more}).status == 403
+    part = {"type": "image_url", "image_url": {"url": "https://pictures.example.com/a.png"}}
+    session.chat({"model": "m", "messages": [{"role": "user", "content": [part]}]})
+    denied = followed(session, None)["denied"]
+    assert sorted((each["kind"], each["name"], each["reason"], each["count"]) for each in denied) == [
+        ("egress", "pictures.example.com", "host_not_listed", 1),
+        ("provider_tool", "?", "provider_tool_not_listed", 1),
+        ("provider_tool", "web_search", "provider_tool_not_listed", 1),
+        ("request", "POST /v1/chat/completions plugins", "request.unlisted", 1),
+    ]
+
+
 @pytest.mark.parametrize("after", ["0", -1, True, 1.5])
 def test_another_number_of_a_line_is_refused(
     inside: InProcess, platform: PlatformClient, after: object

@@ -495,7 +495,10 @@ class InferenceRequest(SessionRequest):
         if isinstance(error, ToolNotAllowedError) and error.tool:
             self._account.stopped_call(error.tool, error.arguments, error.reason or error.code, error.rules)
         elif isinstance(error, (ToolNotAllowedError, LimitReached, *APPROVAL_REFUSALS)):
+            assert self._account.session is not None
             for call in self._stoppable:
+                if isinstance(error, APPROVAL_REFUSALS):  # the profile's own decision was to ask
+                    self._decisions.denied(self._account.session, "tool", call.name, error.code)
                 rules = error.rules if isinstance(error, LimitReached) else call.rules
                 self._account.stopped_call(call.name, call.arguments_digest, error.code, rules)
 

@@ -36,7 +36,7 @@ from affiant.gateway.sessions.recorder import Recorded, Recorder
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.wire.bodies import Bodies, Body, Share, drop_rest
 from affiant.gateway.wire.connections import prove
-from affiant.gateway.wire.errors import Busy, JournalUnavailable, RequestAbandoned
+from affiant.gateway.wire.errors import Busy, JournalUnavailable, RequestAbandoned, ToolNotAllowedError
 from affiant.gateway.wire.errors_http import error_body, error_headers, status_of
 from affiant.gateway.wire.http_request import (
     ClientGone,
@@ -53,6 +53,8 @@ __all__ = ["NOTHING", "RefusalBudget", "Route", "SessionRequest"]
 
 NOTHING: Final[Mapping[str, object]] = {"dig": sha256_name(b""), "len": 0}
 """Of an answer of which nothing was handed over."""
+_LONGEST_PATH: Final = 128
+"""Characters of the path of a member, in a session's summary."""
 _log = logging.getLogger("affiant.gateway")
 
 
@@ -296,9 +298,13 @@ class SessionRequest(ABC):
         """Count what was denied without a decision of the profile: a limit that is spent, a form that is not taken."""
         account = self._account
         ours = not error.code.startswith("upstream.")
-        if account.session is not None and ours and isinstance(error, (LimitReached, MalformedError)):
-            name = f"{account.method} {account.path}"
-            self._route.decisions.denied(account.session, "request", name, error.code)
+        unlisted = isinstance(error, ToolNotAllowedError) and error.code == "request.unlisted"
+        if account.session is None or not (
+            unlisted or (ours and isinstance(error, (LimitReached, MalformedError)))
+        ):
+            return
+        name = f"{account.method} {account.path}" + (f" {error.where}"[:_LONGEST_PATH] if unlisted else "")
+        self._route.decisions.denied(account.session, "request", name, error.code)
 
     def _record_failure(
         self, error: AffiantError, body: bytes, hidden: Mapping[str, object], *, status: int

@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 from affiant.gateway.sessions.sessions import Session
 from affiant.policy.canonical.names import SPELLINGS
 from affiant.policy.decision.decide import Decision, Effect
-from affiant.policy.decision.questions import EgressQuestion, Question, plane_of
+from affiant.policy.decision.questions import EgressQuestion, ProviderToolQuestion, Question, plane_of
 from affiant.policy.decision_log.file import MAX_BYTES, DecisionFile, DecisionsUnavailable
 from affiant.policy.decision_log.record import NAMELESS, DecidedBy, decision_line
 
@@ -215,6 +215,7 @@ def _was_offered(kept: _OfSession, timeless: bytes) -> bool:
 def _name_of(question: Question) -> str:
     """The tool, model or host that a decision is about, by a name that a profile could list."""
     if isinstance(question, EgressQuestion):
-        return question.host  # in canonical form: no other is asked about here
+        return question.host
     name = getattr(question, "name", NAMELESS)
-    return name if isinstance(name, str) and SPELLINGS[plane_of(question)].match(name) else NAMELESS
+    plane = "tool" if isinstance(question, ProviderToolQuestion) else plane_of(question)
+    return name if isinstance(name, str) and SPELLINGS[plane].match(name) else NAMELESS
