@@ -197,10 +197,11 @@ def draft(
     policy: CompiledPolicy | None = None,
     openings: X25519PrivateKey | None = None,
     nonce: str | None = None,
+    floor: bytes | None = None,
     **changes: object,
 ) -> Draft:
     """An admission that is in order, but for ``changes``; ``policy``: in place of the profile's own."""
-    profiles = load_profiles(profile)
+    profiles = load_profiles(profile, floor=floor)
     chosen = policy or profiles.profile(agent).compiled
     config = parse_gateway_config(gateway.config)
     manifest = make_manifest(

@@ -198,6 +198,21 @@ def test_the_same_call_finds_the_action_that_it_asked_for_before_and_takes_it_on
     assert again.result(10).code == "approval.denied"
 
 
+def test_the_published_profile_runs_unchanged_where_the_organisation_names_who_approves(place: Place) -> None:
+    published = (ROOT / "policy/profiles/seed-profiles.yaml").read_bytes()
+    floor = f"requires_human_approval: {{approvers: [{place.ann.kid}]}}".encode()
+    key = X25519PrivateKey.generate()
+    given = {"profile": published, "floor": floor, "agent": "deployment_agent", "openings": key}
+    agent = Agent(SessionClient.start(place.gateway, place.platform, **given), key)
+    call, offered = 'call_tool:run_terraform {"plan": "staging"}', [tool("run_terraform")]
+    answer = place.during(agent.say, call, stream=True, tools=offered)
+    (action,) = place.waiting(agent)
+    place.ann.decide(action)
+    assert b"run_terraform" in answer.result(10).body
+    alone = SessionClient.start(place.gateway, place.platform, profile=published, agent="deployment_agent")
+    assert alone.say(call, tools=offered).code == "tool.not_allowed"
+
+
 # -- not agreed --------------------------------------------------------------------------------------------------------
 
 
