@@ -16,8 +16,14 @@ from tests.secrets.upstream_server import UpstreamServer, answer, chunked
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import ConfigurationError
+from affiant.policy.model.profile import APPROVAL_TTL_BOUNDS
 from affiant.sandbox.base.errors import GatewayNotTheOne, GatewayUnreachable
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, Timing
+
+
+def test_a_response_is_waited_for_as_long_as_an_approval_may_take() -> None:
+    assert Timing().answer > APPROVAL_TTL_BOUNDS[1]
+
 
 TIMING = Timing(connect=1, answer=0.5, piece=0.5)
 

@@ -47,10 +47,11 @@ _MAX_WHOLE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds. ``answer``: until the head of an answer; inference queues are the gateway's own business."""
+    """Seconds. ``answer``: until the head of an answer. The gateway may queue a request, and hold a whole response for
+    as long as the profile lets an approval wait, at most a day; a gateway that has ended is noticed at once."""
 
     connect: float = 10.0
-    answer: float = 600.0
+    answer: float = 86_400.0 + 600.0
     piece: float = 600.0
     idle: float = 2.0
     """How long a connection is kept for the next request: less than the gateway keeps it."""
