@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.policy.policies import policies
+from tests.properties import thorough
 
 from affiant.errors import AffiantError
+from affiant.policy.canonical.errors import PolicyConflict
 from affiant.policy.commands import policy
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.questions import answer, parse_question
 from affiant.policy.lint.lint import lint_profile
 from affiant.policy.loading.load import load_baseline
 from affiant.policy.loading.policy_file import policy_owners, read_policy_file, read_profiles, read_refusals
-from affiant.policy.normal_form.digest import normal_form
+from affiant.policy.model.profile import EgressDenial, PathMode, Policy, ProviderToolDenial, ToolDenial
+from affiant.policy.normal_form.digest import arranged, floor_digest, holds_floor, normal_form
 
 SEED = Path(__file__).parents[2] / "policy" / "profiles" / "seed-profiles.yaml"
 KEY = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
@@ -154,3 +161,42 @@ def test_a_page_shows_the_floors_source(floor: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(policy, ["report", str(SEED), "--floor", str(floor), "-o", str(page)])
     assert result.exit_code == 0, result.output
     assert "org.yaml" in page.read_text()
+
+
+DENIES = (ToolDenial, ProviderToolDenial, EgressDenial)
+
+
+def denials_of(policy: Policy) -> Policy:
+    """What of ``policy`` a baseline policy could hold."""
+    return arranged(
+        Policy(
+            tools=tuple(rule for rule in policy.tools if isinstance(rule, DENIES)),
+            provider_tools=tuple(rule for rule in policy.provider_tools if isinstance(rule, DENIES)),
+            filesystem=tuple(rule for rule in policy.filesystem if rule.mode is PathMode.NONE),
+            egress=tuple(rule for rule in policy.egress if isinstance(rule, DENIES)),
+            approval=policy.approval,
+            limits=policy.limits,
+        )
+    )
+
+
+@thorough(80)
+@given(policies(), policies(), st.data())
+def test_a_profile_contains_what_was_merged_into_it_and_nothing_less(
+    own: Policy, other: Policy, data: st.DataObject
+) -> None:
+    floor = denials_of(other)
+    try:
+        merged = arranged(own.merged(floor, floor_digest(floor)))
+    except PolicyConflict:  # other approvers, or a token endpoint that is denied
+        return
+    assert holds_floor(merged, floor)
+    section = data.draw(st.sampled_from(["tools", "provider_tools", "filesystem", "egress"]))
+    for rule in getattr(floor, section):
+        less = tuple(each for each in getattr(merged, section) if each != rule)
+        assert not holds_floor(replace(merged, **{section: less}), floor)
+    for lacking in (replace(merged, floor=None), replace(merged, floor="sha384:" + "0" * 96)):
+        assert not holds_floor(lacking, floor)
+    if floor.approval.everything:
+        approval = replace(merged.approval, everything=False)
+        assert not holds_floor(replace(merged, approval=approval), floor)
