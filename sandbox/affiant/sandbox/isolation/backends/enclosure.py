@@ -118,10 +118,14 @@ def make_memory_group(limit: int) -> MemoryGroup | None:
         except OSError:
             continue
         try:
-            return _limited(parent, name, version, limit)
+            group = _limited(parent, name, version, limit)
         except OSError:  # the controller is not handed on to children here
             with suppress(OSError):
                 (parent / name).rmdir()
+            continue
+        if _can_join(group):
+            return group
+        group.remove()
     return None
 
 
@@ -134,6 +138,18 @@ def remove_memory_group(path: str) -> None:
     if ours and any(place.is_relative_to(mounted) for _, mounted, _ in _mounts_of_groups()):
         with suppress(OSError):
             place.rmdir()
+
+
+def _can_join(group: MemoryGroup) -> bool:
+    """Whether a process of this user may move into it: one tries."""
+    child = os.fork()
+    if child == 0:
+        try:
+            group.join()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def _limited(parent: Path, name: str, version: int, limit: int) -> MemoryGroup:
