@@ -55,6 +55,8 @@ def test_a_verdict_is_signed_beside_its_bundle_and_checked_again(files: Path) ->
     assert result.exit_code == 40, result.output
     assert "the signature holds under the key sha256:" in result.output
     assert "SIMULATED" in result.output
+    for member in ("at", "trust", "outcome", "platform_class", "tier"):
+        assert repr(json.loads(done.output)[member]) in result.output
     said = json.loads(check(files, "--key", files / "auditor.pub.pem", "--json").output)
     assert said["verdict"] == json.loads(done.output)
     name = "sha256:" + hashlib.sha256((files / BUNDLE).read_bytes()).hexdigest()

@@ -18,6 +18,15 @@ __all__ = ["verdict"]
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _DOCUMENT: Final = "affiant-signed-verdict/1"
+_SHOWN: Final = {
+    "judged at": "at",
+    "trust file": "trust",
+    "outcome": "outcome",
+    "platform": "platform_class",
+    "tier": "tier",
+    "level": "level",
+}
+"""Label -> member of the verdict's document; a document of another release may lack some."""
 _NOT_JUDGED: Final = 30
 """As ``affiant verify`` where nothing can be said: a signature that was held against no key."""
 
@@ -109,7 +118,7 @@ def _lines(found: SignedVerdict, signer: str | None, *, compared: bool) -> Itera
     yield f"bundle          {found.bundle}" + (
         ", the file that was given" if compared else ", not compared with a file"
     )
-    for label, member in (("judged at", "at"), ("trust file", "trust"), ("tier", "tier"), ("level", "level")):
+    for label, member in _SHOWN.items():
         value = found.document.get(member)
         if isinstance(value, str):
             yield f"{label:<15} {value[:200]!r}"
