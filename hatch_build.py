@@ -1,4 +1,5 @@
-"""Adds to a build what git does not hold: the release manifest (wheel) and the second verifier's page (wheel, sdist).
+"""Adds to a build what git does not hold: the release manifest and the bill of materials (wheel), and the second
+verifier's page (wheel, sdist).
 
 The manifest is made here, while building, so that reference values exist before any quote does. The list of
 files is hatchling's own: exactly what it is about to pack. An editable install carries none; its source tree gets
@@ -51,6 +52,12 @@ class AffiantBuildHook(BuildHookInterface[Any]):
             if included.distribution_path.startswith("affiant/")
         }
         self._folder = tempfile.TemporaryDirectory(prefix="affiant-release-")
+        sys.path.insert(0, str(Path(self.root) / "scripts"))
+        from sbom import bill_of_materials  # noqa: PLC0415 - importable only from here on
+
+        bill = Path(self._folder.name) / "affiant.cdx.json"
+        bill.write_bytes(bill_of_materials(Path(self.root)))
+        build_data["sbom_files"].append(str(bill))
         manifest = Path(self._folder.name) / "release.json"
         manifest.write_bytes(build_release(measure(packed), images_of(packed)).to_bytes())
         added[str(manifest)] = MANIFEST_PATH

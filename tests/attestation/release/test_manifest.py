@@ -192,7 +192,9 @@ def source(tmp_path: Path) -> Path:
     built = shutil.ignore_patterns("__pycache__", "release.json", Path(PAGE).name)
     for name in ("attestation", "policy", "secrets", "sandbox", "gateway"):
         shutil.copytree(ROOT / name, source / name, ignore=built)
-    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
+    (source / "scripts").mkdir()
+    files = ("pyproject.toml", "hatch_build.py", "requirements.lock", "README.md", "LICENSE", ".gitignore")
+    for name in (*files, "scripts/sbom.py"):
         shutil.copy(ROOT / name, source / name)
     return source
 
@@ -229,6 +231,19 @@ def checked(place: Path) -> str:
         text=True,
         timeout=60,
     ).stdout
+
+
+def test_a_wheel_carries_its_bill_of_materials_and_is_measured_without_it(
+    source: Path, tmp_path: Path
+) -> None:
+    wheel, _ = packed_from(source, "wheel", tmp_path / "out")
+    place = unpacked(wheel, tmp_path / "place")
+    (bill,) = place.glob("affiant-*.dist-info/sboms/*")
+    printed = subprocess.run(
+        [sys.executable, "scripts/sbom.py"], cwd=ROOT, check=True, capture_output=True, timeout=60
+    ).stdout
+    assert (bill.name, bill.read_bytes()) == ("affiant.cdx.json", printed)
+    assert "gateway sha256:" in checked(place)
 
 
 def test_a_wheel_carries_the_manifest_of_its_own_files(source: Path, tmp_path: Path) -> None:
