@@ -31,9 +31,10 @@ from affiant.attestation.records.proof import PROOF_HEADER
 from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import simulated_trust_file
+from affiant.errors import UnreachableError
 from affiant.gateway.process.launch import UpstreamChoice, upstream_configs
 from affiant.gateway.process.server import gateway_app
-from affiant.gateway.wire.bodies import Bodies, Memory
+from affiant.gateway.wire.bodies import MAX_ADMISSION, Bodies, Crowd, Memory, Share
 from affiant.gateway.wire.http_request import ClientGone
 
 CHAT, JSON = "/v1/chat/completions", "application/json"
@@ -70,6 +71,42 @@ def test_a_part_takes_from_the_whole_and_never_more_than_its_part() -> None:
             stranger.take(1)
         assert (part.left, memory.left) == (0, 0)
     assert (part.left, memory.left) == (4, 10)
+
+
+def test_where_strangers_lack_memory_the_oldest_slow_body_of_whoever_holds_most_gives_way() -> None:
+    ended: list[str] = []
+    crowd = Crowd(10 * MAX_ADMISSION, within=Memory(20 * MAX_ADMISSION))
+    with ExitStack() as stack:
+
+        def begun(whose: str, name: str, size: int) -> Share:
+            share = stack.enter_context(crowd.share(whose))
+            stack.enter_context(suppress(UnreachableError))
+            stack.enter_context(share.interruptible(lambda: ended.append(name)))
+            share.take(size * MAX_ADMISSION)
+            return share
+
+        for number in range(5):
+            begun("flood", f"flood {number}", 1)
+        begun("other", "other", 4)
+        assert (ended, crowd.left) == ([], MAX_ADMISSION)
+        begun("flood", "flood 5", 1)  # an address has half of it
+        assert ended == ["flood 0"]
+        late = begun("third", "third", 2)
+        assert ended == ["flood 0", "flood 1"] and late.held == 2 * MAX_ADMISSION
+        with pytest.raises(UnreachableError), crowd.share("fourth") as share:
+            share.take(11 * MAX_ADMISSION)  # more than there is: nothing could give way for it
+    assert crowd.left == 10 * MAX_ADMISSION
+
+
+def test_a_body_that_came_whole_does_not_give_way() -> None:
+    crowd = Crowd(4 * MAX_ADMISSION, within=Memory(4 * MAX_ADMISSION))
+    with crowd.share("one") as whole, crowd.share("other") as late:
+        with whole.interruptible(lambda: None):
+            whole.take(2 * MAX_ADMISSION)
+        with raises_code("gateway.memory"), late.interruptible(lambda: None):
+            late.take(2 * MAX_ADMISSION)
+            late.take(MAX_ADMISSION)
+        assert whole.held == 2 * MAX_ADMISSION
 
 
 @pytest.mark.parametrize(
