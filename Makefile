@@ -15,7 +15,7 @@ TESTS := tests
 # Where it is set, every run compiles and rewrites all the tests anew, in each of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup lock sbom verifier-page test-tools demo test test-all check bench clean format
+.PHONY: help setup lock gvisor sbom verifier-page test-tools demo test test-all check bench clean format
 
 help: ## Show the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ setup: ## Make .venv with every extra, find or install the sandbox runtime, writ
 lock: ## Resolve requirements.lock anew, with the newest versions and their hashes; needs uv
 	@uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --upgrade --quiet \
 		--no-emit-index-url --custom-compile-command 'make lock' --output-file requirements.lock
+
+gvisor: ## Build a current gVisor with Go and install it in /usr/local/bin; needs root
+	@bash scripts/build_gvisor.sh
 
 sbom: ## Print what the wheel and its extras need, as CycloneDX JSON
 	@$(PYTHON) scripts/sbom.py

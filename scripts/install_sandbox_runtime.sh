@@ -31,6 +31,22 @@ year_of() {
   if [[ "$1" =~ (20[0-9][0-9])[01][0-9][0-3][0-9] ]]; then printf '%s' "${BASH_REMATCH[1]}"; else printf 0; fi
 }
 
+# The date and number in a version, as records name it: 20240729.0; empty: none.
+release_of() {
+  if [[ "$1" =~ 20[0-9][0-9][01][0-9][0-3][0-9]\.[0-9]+ ]]; then printf '%s' "${BASH_REMATCH[0]}"; fi
+}
+
+# Says that a newer gVisor can be built, where Go is here and root runs it; builds nothing.
+offer_gvisor() {
+  local newest found
+  have go && is_root || return 0
+  newest="$(bash "$(dirname -- "${BASH_SOURCE[0]}")/build_gvisor.sh" --release)"
+  found="$(release_of "$(runsc --version 2>/dev/null || true)")"
+  if [[ -z "$found" || "${found%%.*}" -lt "${newest%%.*}" ]]; then
+    say "gVisor: ${found:-none} is here, and Go can build $newest in some minutes: make gvisor"
+  fi
+}
+
 runsc_is_recent() {
   have runsc || return 1
   local text
@@ -184,6 +200,7 @@ report() {
   else
     say "gVisor: not here"
   fi
+  offer_gvisor
   if have bwrap; then say "bubblewrap: ready ($(bwrap --version))"; else say "bubblewrap: not here"; fi
 }
 

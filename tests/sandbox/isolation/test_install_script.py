@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from affiant.sandbox.isolation.backends.gvisor import dated_release
+
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "install_sandbox_runtime.sh"
 
 
@@ -93,3 +95,61 @@ def test_without_root_the_one_command_is_named_and_the_fallback_said():
     assert "run this one command" in said
     assert "sudo bash '" in said
     assert "falling back to bubblewrap" in said
+
+
+@pytest.mark.parametrize(
+    ("version", "offered"),
+    [
+        ("runsc version 0.0~20240729.0", "20240729.0 is here, and Go can build"),
+        ("runsc version go-20990101.0", ""),
+        ("runsc version VERSION_MISSING", "none is here, and Go can build"),
+    ],
+)
+def test_a_newer_gvisor_is_offered_where_go_is_and_nothing_is_built(version, offered):
+    program = (
+        f"have() {{ true; }}; is_root() {{ true; }}; runsc() {{ echo '{version}'; }}; go() {{ echo BUILT; }};"
+    )
+    said = bash(program + "offer_gvisor")
+    assert (offered in said) if offered else said == ""
+    assert "BUILT" not in said and ("make gvisor" in said) == bool(offered)
+    assert bash(program + "have() { [[ $1 != go ]]; }; offer_gvisor") == ""
+    assert bash(program + "is_root() { false; }; offer_gvisor") == ""
+
+
+BUILD = SCRIPT.with_name("build_gvisor.sh")
+
+
+def build(tmp_path, **env):
+    environment = {
+        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+        "AFFIANT_RUNSC_PLACE": str(tmp_path),
+        **env,
+    }
+    return subprocess.run(
+        ["bash", str(BUILD)], capture_output=True, text=True, env=environment, timeout=60, check=False
+    )
+
+
+def test_gvisor_is_built_at_one_version_and_once(tmp_path):
+    (tmp_path / "bin").mkdir()
+    fake = tmp_path / "bin" / "go"
+    fake.write_text(
+        '#!/bin/bash\n[[ $1 == install ]] || exit 0\necho "$@" >>"$0.log"\n'
+        "release=${5##*=}\n"
+        'printf "#!/bin/sh\\necho runsc version ${release}\\n" >"$GOBIN/runsc"\n'
+        'chmod +x "$GOBIN/runsc"\n'
+    )
+    fake.chmod(0o755)
+    forbidden = build(tmp_path, AFFIANT_INSTALL="no")
+    assert forbidden.returncode == 1 and not (tmp_path / "runsc").exists()
+    for _ in range(2):
+        done = build(tmp_path)
+        assert done.returncode == 0, done.stderr
+    (asked,) = (tmp_path / "bin" / "go.log").read_text().splitlines()
+    version = asked.rpartition("@")[2]
+    release = subprocess.run(
+        ["bash", str(BUILD), "--release"], capture_output=True, text=True, check=True
+    ).stdout
+    assert version.startswith("v0.0.0-" + release.split(".")[0])
+    assert f"version.version=go-{release.strip()}" in asked
+    assert dated_release(f"runsc version go-{release}") == release.strip()
