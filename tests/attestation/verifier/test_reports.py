@@ -219,11 +219,20 @@ def test_sarif_has_a_rule_for_each_check_and_a_result_for_what_did_not_simply_ho
     document = json.loads(render_sarif(verdict, bundle="b.json"))
     run = document["runs"][0]
     assert document["version"] == "2.1.0"
-    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == [check.code for check in verdict.checks]
+    rules = run["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == [*(check.code for check in verdict.checks), "platform.simulated"]
+    assert all(rule["shortDescription"]["text"] and rule["help"]["text"] for rule in rules)
     assert {result["level"] for result in run["results"]} >= {"error"}
     for result in run["results"]:
-        assert verdict.checks[result["ruleIndex"]].code == result["ruleId"]
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
         assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "b.json"
+
+
+def test_sarif_says_simulated_in_a_result_of_its_own() -> None:
+    (run,) = json.loads(render_sarif(judge(Story().bytes()), bundle="b.json"))["runs"]
+    first = run["results"][0]
+    assert (first["ruleId"], first["level"]) == ("platform.simulated", "warning")
+    assert first["message"]["text"].startswith("SIMULATED")
 
 
 def test_junit_passes_only_where_the_verdict_affirms() -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verdict.words import words
 from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.command_line import printable
 
@@ -16,16 +17,17 @@ __all__ = ["render_junit", "render_junit_several", "render_sarif", "render_sarif
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _XML: Final = '<?xml version="1.0" encoding="UTF-8"?>'
 _MAX_TEXT: Final = 1000
+_SIMULATED: Final = "platform.simulated"
 
 
 def render_sarif(verdict: Verdict, *, bundle: str) -> str:
-    """One run: a rule for each check, a result for each that did not simply hold.
+    """One run: a rule for each check, a result for each that did not simply hold, and one that says SIMULATED.
 
     Args:
         bundle: the file's name, as results refer to it.
     """
     rules = [check.code for check in verdict.checks]
-    results = list(_results(verdict.checks, rules, _at(bundle)))
+    results = [*_platform(verdict, len(rules), _at(bundle)), *_results(verdict.checks, rules, _at(bundle))]
     return _sarif(verdict.build, verdict.checks, results, {"bundle": verdict.bundle, **_summary(verdict)})
 
 
@@ -39,7 +41,10 @@ def render_sarif_several(verdict: CombinedVerdict) -> str:
     results = [
         result
         for index, each in enumerate(verdict.judged)
-        for result in _results(each.verdict.checks, codes, _at(each.file, index))
+        for result in (
+            *_platform(each.verdict, len(codes), _at(each.file, index)),
+            *_results(each.verdict.checks, codes, _at(each.file, index)),
+        )
     ]
     results += _results(verdict.across, codes, None)
     artifacts = [
@@ -60,7 +65,13 @@ def _sarif(
     properties: Mapping[str, object],
     **more: object,
 ) -> str:
-    listed = [{"id": check.code, "properties": {"level": check.level or ""}} for check in rules]
+    listed = [
+        *(
+            _rule(check.code, {"level": check.level or ""}, *words("checks").get(check.code, ()))
+            for check in rules
+        ),
+        _rule(_SIMULATED, {}, "the evidence is of genuine hardware", *words("checks")["tee.class"][1:]),
+    ]
     run: Mapping[str, object] = {
         "tool": {"driver": {"name": "affiant verify", "version": build, "rules": listed}},
         **more,
@@ -68,6 +79,23 @@ def _sarif(
         "properties": properties,
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
+
+
+def _rule(code: str, properties: Mapping[str, str], means: str = "", step: str = "") -> Mapping[str, object]:
+    texts = {"shortDescription": {"text": f"Whether {means}."}, "help": {"text": step}} if means else {}
+    return {"id": code, **texts, "properties": properties}
+
+
+def _platform(verdict: Verdict, index: int, location: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    """The result that no reader of the others may overlook."""
+    if verdict.simulated:
+        yield {
+            "ruleId": _SIMULATED,
+            "ruleIndex": index,
+            "level": "warning",
+            "message": {"text": "SIMULATED: nothing in this bundle is evidence of hardware"},
+            "locations": [location],
+        }
 
 
 def _summary(verdict: Verdict | CombinedVerdict) -> Mapping[str, object]:
