@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from affiant.attestation.verdict.lines import quoted
 from affiant.attestation.verdict.outcome import LEVELS, Outcome, Platform, worst_outcome
 from affiant.attestation.verdict.verdict import (
     Check,
@@ -74,7 +75,7 @@ class CombinedVerdict:
         found: dict[str, str] = {}
         for each in self.judged:
             for name, text in each.verdict.unmet.items():
-                found.setdefault(name, text)
+                found.setdefault(name, f"{text} (in {quoted(each.file)})")
         return found
 
     @property

@@ -399,6 +399,20 @@ def test_below_what_is_required_it_exits_with_30(
     assert ("NOT REACHED" in found.output) == (open_one == 30)
 
 
+def test_of_several_bundles_each_must_reach_what_is_required(files: Path) -> None:
+    story = Story().tell()
+    (files / "session.affiant.json").write_bytes(story.bytes())
+    (files / "one.affiant.json").write_bytes(cut(story))
+    found = run_all(files, str(files), "--require", "complete", "--json")
+    assert found.exit_code == 30
+    document = json.loads(found.output)
+    assert (document["outcome"], document["platform_class"]) == ("holds in part", "simulated")
+    unmet = {Path(each["file"]).name: each["demand"]["unmet"] for each in document["verdicts"]}
+    assert unmet == {"one.affiant.json": ["complete"], "session.affiant.json": []}
+    assert run_all(files, str(files)).exit_code == 40
+    assert "NOT REACHED" in run_all(files, str(files), "--require", "complete").output
+
+
 def test_what_is_refused_is_refused_whatever_is_required(files: Path) -> None:
     data = (files / "session.affiant.json").read_bytes()
     (files / "bad.json").write_bytes(data[:-20])
