@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from openai._streaming import SSEDecoder
 from tests.gateway.approvals.approver import Approver, path_of
 from tests.gateway.bundles.test_bundles import with_openings
 from tests.gateway.in_process import InProcess, asgi, in_process
@@ -180,6 +181,12 @@ def test_a_stream_is_kept_alive_and_its_record_covers_the_comments(place: Place,
         len(events),
         b64u(root(events)),
     )
+
+
+def test_the_openai_client_reads_over_the_comments() -> None:
+    event = b'data: {"choices": []}\n\n'
+    read = list(SSEDecoder().iter_bytes(iter([WAITS, event, WAITS + WAITS, event, DONE])))
+    assert [each.data for each in read] == ['{"choices": []}'] * 2 + ["[DONE]"]
 
 
 def test_the_same_call_finds_the_action_that_it_asked_for_before_and_takes_it_once(place: Place) -> None:
