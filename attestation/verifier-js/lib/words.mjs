@@ -158,7 +158,7 @@ export const WORDS = Object.freeze({
     ],
     "iso.floor": [
       "the agent was isolated as strictly as you require",
-      "Name `isolation_floor` in the trust file, or run sessions under gVisor.",
+      "Run sessions under gVisor, in a release from which no escape is known: `isolation_releases` in the trust file.",
     ],
     "rfs.accepted": [
       "the agent's root file system is one that you accept",
