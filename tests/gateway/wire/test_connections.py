@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from affiant.gateway.wire.connections import Connection, Connections, Turns, address_of
+from affiant.gateway.wire.connections import Connection, Connections, Listener, Turns, address_of
 from affiant.gateway.wire.errors import Busy
+from affiant.gateway.wire.tls import make_tls_identity
 
 CROWD, OTHER = "192.0.2.1", "192.0.2.2"
 
@@ -147,5 +153,52 @@ def test_an_address_has_at_most_half_of_the_places_and_its_connections_are_kept_
         await asyncio.gather(*crowd[:4], other)
         assert began == [CROWD] * 4 + [OTHER]
         await ask(CROWD)  # all places were given back
+
+    asyncio.run(run())
+
+
+class OutOfDescriptors:
+    """A listening socket that cannot accept while ``full``."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self.full = True
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if self.full:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return self._listener.accept()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._listener, name)
+
+
+def test_where_descriptors_run_out_one_connection_ends_and_accepting_goes_on() -> None:
+    class Served(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            transport.write(b"served")
+
+    async def run() -> None:
+        tls = make_tls_identity(now=datetime.now(UTC), lifetime=timedelta(hours=1))
+        trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+        table = Table(64)
+        for number in range(3):
+            table.enter(CROWD, number)
+        with socket.create_server(("127.0.0.1", 0)) as bound:
+            scarce = OutOfDescriptors(bound)
+            listener = Listener(scarce, table.table, lambda _: Served(), tls.context)  # type: ignore[arg-type]
+            port = bound.getsockname()[1]
+            opening = asyncio.create_task(asyncio.open_connection("127.0.0.1", port, ssl=trusting))
+            async with asyncio.timeout(20):
+                while not table.ended:
+                    await asyncio.sleep(0.01)
+                scarce.full = False
+                reader, writer = await opening
+                assert await reader.readexactly(6) == b"served"
+            assert table.ended[0] == 0
+            writer.transport.abort()
+            listener.close()
 
     asyncio.run(run())
