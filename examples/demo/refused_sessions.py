@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import resource
+import re
 import select
 import shutil
 import subprocess
@@ -182,7 +182,16 @@ def _forbid_growth(launcher: int, store: Path) -> None:
     largest = max(path.stat().st_size for path in _segments(store))
     for process in descendants(launcher):
         if "witness serve" not in process.command:
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (largest + 600, largest + 600))
+            user, group = _ids(process.pid)
+            limit = ["prlimit", f"--pid={process.pid}", f"--fsize={largest + 600}"]
+            subprocess.run(limit, user=user, group=group, extra_groups=(), check=True)
+
+
+def _ids(pid: int) -> tuple[int, int]:
+    """User and group of a process; only these may change its limits where root is without CAP_SYS_RESOURCE."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    user, group = (re.findall(rf"^{name}:\s+(\d+)", status, re.MULTILINE)[0] for name in ("Uid", "Gid"))
+    return int(user), int(group)
 
 
 def _segments(store: Path) -> list[Path]:
