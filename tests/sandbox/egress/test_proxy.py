@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import struct
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,6 +18,7 @@ from tests.sandbox.egress.conftest import HOST, VALUE, World, answered, asked, c
 from tests.secrets.upstream_server import answer, chunked
 
 from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision_log.file import DecisionsUnavailable
 from affiant.sandbox.egress.http.agent_http import Timeouts
 from affiant.sandbox.egress.proxy import ProxyLimits
 from affiant.sandbox.egress.record_budget import RecordLimits
@@ -771,6 +773,33 @@ def test_nothing_else_of_the_gateway_is_reachable(world: World, method: str, pat
     assert b"/v1/receipts/{id}/bundle and GET /v1/receipts/{id}/proof" in reply.body
     assert world.gateway.seen == []
     assert world.chain.kinds == ["refusal.gateway_path"]
+
+
+@pytest.mark.parametrize(("noted", "seen"), [(0, b""), (1, b"data: one\n\ndata: [DONE]\n\n")])
+def test_an_answer_ends_only_when_what_the_gateway_decided_is_noted(
+    world: World, noted: int, seen: bytes
+) -> None:
+    """Before anything of it reaches the agent, and of a stream again before its end."""
+    asked: list[int] = []
+
+    async def decided() -> None:
+        asked.append(len(world.gateway.seen))
+        if len(asked) > noted:
+            raise DecisionsUnavailable("a full disk")
+
+    async def scenario(box):
+        box.proxy._gateway = replace(box.proxy._gateway, decided=decided)
+        reader, writer = await asyncio.open_connection(*box.address)
+        writer.write(chat())
+        data = await reader.read()
+        writer.close()
+        return data
+
+    data = world.run("network_egress: denied", scenario)
+    assert asked == [1] * (noted + 1)
+    assert b"0\r\n\r\n" not in data, "the answer has no end"
+    assert (b"data: [DONE]" in data) is bool(seen)
+    assert bool(data) is bool(seen)
 
 
 def test_a_gateway_that_does_not_answer_leaves_a_refusal_with_the_counter(world: World) -> None:
