@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -73,10 +74,10 @@ def test_the_platforms_socket_understands_no_td_request(request_: TDRequest) -> 
 
 @thorough(100)
 @given(st.binary(max_size=300))
-def test_garbage_is_malformed_and_nothing_else(packet: bytes) -> None:
+def test_any_bytes_are_a_request_or_malformed_and_nothing_else(packet: bytes) -> None:
     for parse in (parse_platform_request, parse_td_request):
-        with pytest.raises(MalformedError):
-            parse(packet)
+        with suppress(MalformedError):  # any other error fails; Hypothesis finds genuine requests in the source, too
+            assert parse(packet)
 
 
 json_values = st.recursive(
