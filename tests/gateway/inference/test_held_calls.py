@@ -470,6 +470,20 @@ def test_the_receipt_of_a_stopped_call_names_the_tool_the_reason_and_the_rule(
     assert (inference.member("pol", "dec"), inference.member("res", "end")) == ("deny", "policy_stop")
 
 
+def test_calls_that_a_limit_stops_are_named_but_no_more_than_some(place: Place) -> None:
+    profile = b"agent_configs: {tester: {tools: [look], limits: {tool_calls: 5}}}"
+    key = X25519PrivateKey.generate()
+    agent = Agent(SessionClient.start(place.gateway, place.platform, profile=profile, openings=key), key)
+    with answering(place, two_calls(*["look"] * 6)):
+        assert agent.say(tools=[tool("look")]).code == "limit_tool_calls"
+    *stopped, inference = agent.records()
+    assert [(each.kind, each.disclosed.get("act.name")) for each in stopped] == [("refusal", "look")] * 6
+    assert {each.member("rsn") for each in stopped} == {stopped[0].member("rsn")}
+    with answering(place, two_calls(*["look"] * 60)):
+        agent.say(tools=[tool("look")])
+    assert agent.kinds().count("refusal") == 6 + 16 and inference.member("res", "end") == "policy_stop"
+
+
 # -- both verifiers ----------------------------------------------------------------------------------------------------
 
 

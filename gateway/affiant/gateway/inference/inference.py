@@ -88,6 +88,8 @@ __all__ = ["ChatCompletions"]
 _PATH: Final = "/chat/completions"
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
+_MOST_NAMED: Final = 16
+"""Stopped calls of one response that have a record each: no response shall fill a session's chain."""
 _NO_KEY: Final = UpstreamKeyRedaction(None)
 _log = logging.getLogger("affiant.gateway")
 
@@ -491,12 +493,12 @@ class InferenceRequest(SessionRequest):
         return account.inference("policy_stop" if stopped else end_of(error), status=status, hidden=hidden)
 
     def _sign_stopped(self, error: AffiantError) -> None:
-        """Name the calls that ``error`` stops, each in a record of its own."""
+        """Name the calls that ``error`` stops, each in a record of its own; the first ones, where they are many."""
         if isinstance(error, ToolNotAllowedError) and error.tool:
             self._account.stopped_call(error.tool, error.arguments, error.reason or error.code, error.rules)
         elif isinstance(error, (ToolNotAllowedError, LimitReached, *APPROVAL_REFUSALS)):
             assert self._account.session is not None
-            for call in self._stoppable:
+            for call in self._stoppable[:_MOST_NAMED]:
                 if isinstance(error, APPROVAL_REFUSALS):  # the profile's own decision was to ask
                     self._decisions.denied(self._account.session, "tool", call.name, error.code)
                 rules = error.rules if isinstance(error, LimitReached) else call.rules
