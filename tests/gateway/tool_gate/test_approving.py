@@ -348,13 +348,18 @@ def test_without_approvers_nothing_is_asked_for(place: Place) -> None:
     assert (data["code"], data["reason"]) == ("tool.not_allowed", "approval_no_approver")
 
 
-def test_a_call_of_a_servers_tool_in_a_models_answer_is_asked_for_at_the_gate_alone(place: Place) -> None:
-    agent = place.agent()
+def called_by_a_model(agent: Agent) -> None:
+    """A model that was offered the tool as its server defines it calls it."""
     (listed,) = [tool for tool in agent.ask("tools/list")["result"]["tools"] if tool["name"] == "add"]
     parts = {"name": "add", "description": listed.get("description", ""), "parameters": listed["inputSchema"]}
     offered = {"type": "function", "function": parts}
     said = agent.session.say('call_tool:add {"a": 1, "b": 2}', tools=[offered])
     assert said.status == 200 and b"add" in said.body
+
+
+def test_a_call_of_a_servers_tool_in_a_models_answer_is_asked_for_at_the_gate_alone(place: Place) -> None:
+    agent = place.agent()
+    called_by_a_model(agent)
     assert place.asked(agent) == []
     assert [record["pol"]["dec"] for record in of_tools(agent)] == ["redact", "ask"]
     answer = place.during(agent.text, "add", a=1, b=2)
@@ -776,6 +781,7 @@ def test_a_call_that_an_identity_approved_is_made_once_and_verifies(place: Place
 def test_both_verifiers_accept_a_session_with_an_approved_call(place: Place, tmp_path: Path) -> None:
     key = X25519PrivateKey.generate()
     agent = place.agent(place.ann, place.bob, more=", quorum: 2", openings=key)
+    called_by_a_model(agent)
     answer = place.during(agent.text, "add", a=1, b=2)
     (action,) = place.waiting(agent)
     for each in (place.ann, place.bob):
@@ -796,7 +802,7 @@ def test_both_verifiers_accept_a_session_with_an_approved_call(place: Place, tmp
         bundle.read_bytes(), parse_trust_file(trust), verifiers=STANDARD_VERIFIERS, at=now, build="a test"
     )
     assert [check for check in verdict.checks if check.state is State.REFUSED] == []
-    assert (verdict.population.kinds["approval"], verdict.population.kinds["tool"]) == (2, 2)
+    assert (verdict.population.kinds["approval"], verdict.population.kinds["tool"]) == (2, 4)
     (bound,) = [check for check in verdict.checks if check.code == "apr.bound"]
     assert bound.detail.startswith("1 actions done by approval")
     node = shutil.which("node")
