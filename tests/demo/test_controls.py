@@ -119,8 +119,8 @@ TOOLS_OFFERED = Sabotage(
     (
         Patch(
             "gateway/affiant/gateway/inference/inference.py",
-            'if decided.decision == "redact" else body',
-            "if False else body",
+            "without_tools(body, allowed) if redacted else body",
+            "body",
         ),
     ),
     ("a tool outside its profile was removed from the request",),
@@ -130,13 +130,8 @@ TOOLS_CALLED = Sabotage(
     (
         Patch(
             "gateway/affiant/gateway/openai/tool_filter.py",
-            "if call.nameless or rules is None or None in found.values():",
+            "if call.nameless or denied is not None:",
             "if False:",
-        ),
-        Patch(
-            "gateway/affiant/gateway/openai/tool_filter.py",
-            "rules = found[name]",
-            "rules = found[name] or ()",
         ),
     ),
     ("the model's call of it was stopped, whole and streaming",),

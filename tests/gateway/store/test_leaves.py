@@ -23,7 +23,7 @@ from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.issuing import issue_receipt
 from affiant.attestation.records.receipt import parse_receipt, verify_receipt
 from affiant.attestation.schema.records import KINDS, shape_of
-from affiant.attestation.schema.shapes import Array, Const, Enum, Int, MapOf, Obj, Pattern, Text
+from affiant.attestation.schema.shapes import Array, Const, Enum, Int, MapOf, Nullable, Obj, Pattern, Text
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.statement import (
     KeysetStatement,
@@ -92,6 +92,8 @@ def values(shape: object) -> st.SearchStrategy[Any]:
             )
         case Pattern(pattern):
             return st.from_regex(pattern, fullmatch=True, alphabet=st.characters(codec="ascii"))
+        case Nullable(inner):
+            return st.none() | values(inner)
         case Array(item, least, most):
             return st.lists(values(item), min_size=least, max_size=min(2, most))
         case MapOf(name, item):

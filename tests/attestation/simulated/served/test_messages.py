@@ -76,7 +76,9 @@ def test_the_platforms_socket_understands_no_td_request(request_: TDRequest) -> 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_request_or_malformed_and_nothing_else(packet: bytes) -> None:
     for parse in (parse_platform_request, parse_td_request):
-        with suppress(MalformedError):  # any other error fails; Hypothesis finds genuine requests in the source, too
+        with suppress(
+            MalformedError
+        ):  # any other error fails; Hypothesis finds genuine requests in the source, too
             assert parse(packet)
 
 
