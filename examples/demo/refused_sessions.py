@@ -184,7 +184,10 @@ def _forbid_growth(launcher: int, store: Path) -> None:
         if "witness serve" not in process.command:
             user, group = _ids(process.pid)
             limit = ["prlimit", f"--pid={process.pid}", f"--fsize={largest + 600}"]
-            subprocess.run(limit, user=user, group=group, extra_groups=(), check=True)
+            if os.getuid() == user:
+                subprocess.run(limit, check=True)
+            else:
+                subprocess.run(limit, user=user, group=group, extra_groups=(), check=True)
 
 
 def _ids(pid: int) -> tuple[int, int]:
