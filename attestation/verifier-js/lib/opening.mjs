@@ -27,7 +27,8 @@ export function sentencesOf({ summary, counts }) {
 }
 
 function opening(started, names, between) {
-  const [users, agents] = [names("user") || "unknown", names("agent") || "unknown"];
+  const users = names("user") || `known by ${names("known_by") || "nothing"}`;
+  const agents = names("agent") || "of an undisclosed name";
   if (started === 0) return `The gateway's own records, ${between}: no session is in this bundle.`;
   if (started === 1) {
     const profile = names("profile") || "that is not named here";

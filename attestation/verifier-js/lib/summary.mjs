@@ -1,6 +1,8 @@
 // Who ran which agent under which profile, what it used, what was refused and how it ended, by count.
 
-const USES = ["user", "agent", "profile", "model", "host", "secret", "tool", "command", "refused", "end"];
+const USES = ["user", "known_by", "agent", "profile", "model", "host", "secret", "tool", "command", "refused", "end"];
+/** A gateway's record has a digest in a name's place: the gateway is not told names. */
+const COMMITMENT = /^[A-Za-z0-9_-]{43}$/;
 const MAX_EACH = 100;
 const MAX_TEXT = 255;
 const UNDISCLOSED = "(not disclosed)";
@@ -35,9 +37,8 @@ function usesOf(record) {
   const { kind } = record;
   const first = record.member("ph") !== "outcome";
   if (kind === "session-start") {
-    const who = hidden(record, "ini.sub") ?? `(known by ${record.member("ini", "method")})`;
-    const agent = hidden(record, "agt.id") || undefined;
-    return [use("user", who), use("agent", agent), use("profile", record.member("pol", "dig"))];
+    const named = namesIn(record, { user: "ini.sub", agent: "agt.id" }).filter(([, name]) => !COMMITMENT.test(name));
+    return [use("known_by", record.member("ini", "method")), use("profile", record.member("pol", "dig")), ...named];
   }
   if (kind === "session-close") return [use("end", record.member("why"))];
   if (kind === "inference") return [use("model", record.member("mdl", "id"))];
@@ -48,8 +49,18 @@ function usesOf(record) {
   if (kind === "egress" && record.member("ph") !== "intent") return [use("host", hostOf(hidden(record, "act.tgt")))];
   if (kind === "secret") return [use("secret", hidden(record, "act.name") || hidden(record, "sec[0].ref") || undefined)];
   if (kind === "tool" && first) return [use("tool", hidden(record, "act.name") || undefined)];
-  if (kind === "exec" && first) return [use("command", hidden(record, "act.name") || undefined)];
+  if (kind === "exec" && first) {
+    const named = namesIn(record, { user: "agt.user", agent: "agt.id" });
+    return [use("command", hidden(record, "act.name") || undefined), ...named];
+  }
   return [];
+}
+
+/** What is disclosed of `members`: use -> path. */
+function namesIn(record, members) {
+  return Object.entries(members)
+    .filter(([, path]) => hidden(record, path) !== undefined)
+    .map(([what, path]) => use(what, hidden(record, path)));
 }
 
 function use(what, name) {

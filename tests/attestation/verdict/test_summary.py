@@ -40,6 +40,10 @@ def test_a_session_is_counted_record_by_record() -> None:
     assert sum(found.uses["refused"].values()) == 2 and found.more == {}
 
 
+def test_a_digest_in_a_names_place_is_no_name() -> None:
+    assert summary.is_commitment("A" * 43) and not summary.is_commitment("code_implementer")
+
+
 def test_records_that_are_not_authentic_are_not_counted() -> None:
     document = json.loads(Story().bytes())
     text = document["receipts"][3]["sdjwt"]

@@ -179,7 +179,10 @@ def test_the_timeline_tells_authentic_records_in_their_order() -> None:
 def test_the_page_says_what_happened_and_what_to_do_before_anything_else() -> None:
     verdict = judge(Story().bytes())
     text = " ".join("".join(read(render_html(verdict)).text).split())
-    places = [text.index(part) for part in ("User '", "The session ended in order.", "Run on TDX hardware.")]
+    places = [
+        text.index(part)
+        for part in ("User known by 'uid' ran agent", "The session ended in order.", "Run on TDX hardware.")
+    ]
     assert places == sorted(places) and places[-1] < text.index("What was judged")
 
 

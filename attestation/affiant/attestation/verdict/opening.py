@@ -32,16 +32,17 @@ def sentences(summary: Summary, population: Population) -> Iterator[str]:
     if summary.began is None or summary.ended is None:
         yield "No record is authentic, so nothing is known of what happened."
         return
-    users, agents = _names(summary, "user"), _names(summary, "agent")
+    users = _names(summary, "user") or f"known by {_names(summary, 'known_by') or 'nothing'}"
+    agents = _names(summary, "agent") or "of an undisclosed name"
     between = f"from {shown_time(summary.began)} to {shown_time(summary.ended)} by the signers' clocks"
     if not population.started:
         yield f"The gateway's own records, {between}: no session is in this bundle."
     elif population.started == 1:
         profile = _names(summary, "profile") or "that is not named here"
-        yield f"User {users or 'unknown'} ran agent {agents or 'unknown'} under profile {profile}, {between}."
+        yield f"User {users} ran agent {agents} under profile {profile}, {between}."
     else:
         yield (
-            f"{population.started} sessions {between}: users {users or 'unknown'}; agents {agents or 'unknown'}; "
+            f"{population.started} sessions {between}: users {users}; agents {agents}; "
             f"profiles {_names(summary, 'profile') or 'unknown'}."
         )
     used = [

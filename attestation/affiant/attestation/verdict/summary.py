@@ -13,11 +13,24 @@ from typing import Final, NamedTuple
 
 from affiant.attestation.records.receipt import VerifiedReceipt
 
-__all__ = ["USES", "Counting", "Summary", "Use", "uses_of"]
+__all__ = ["USES", "Counting", "Summary", "Use", "is_commitment", "uses_of"]
 
-USES: Final = ("user", "agent", "profile", "model", "host", "secret", "tool", "command", "refused", "end")
+USES: Final = (
+    "user",
+    "known_by",
+    "agent",
+    "profile",
+    "model",
+    "host",
+    "secret",
+    "tool",
+    "command",
+    "refused",
+    "end",
+)
 """What is counted, in the order of the result document."""
 _MAX_EACH: Final = 100
+_COMMITMENT: Final = re.compile("[A-Za-z0-9_-]{43}")
 _END_OF_AUTHORITY: Final = re.compile("[/?#]")
 _UNDISCLOSED: Final = "(not disclosed)"
 _MAX_TEXT: Final = 255
@@ -34,12 +47,11 @@ def uses_of(record: VerifiedReceipt) -> Iterator[Use]:
     """What one authentic record says; a name that is hidden and not disclosed is left out, but for its own sign."""
     hidden, kind = record.disclosed, record.kind
     if kind == "session-start":
-        who = hidden.text("ini.sub")
-        yield Use(
-            "user", _bounded(who if who is not None else f"(known by {record.member('ini', 'method')})")
-        )
-        yield Use("agent", _bounded(hidden.text("agt.id") or _UNDISCLOSED))
+        yield Use("known_by", _bounded(record.member("ini", "method")))
         yield Use("profile", _bounded(record.member("pol", "dig")))
+        for what, member in (("user", "ini.sub"), ("agent", "agt.id")):
+            if (name := hidden.text(member)) is not None and not is_commitment(name):
+                yield Use(what, _bounded(name))
     elif kind == "session-close":
         yield Use("end", _bounded(record.member("why")))
     elif kind == "inference":
@@ -55,6 +67,9 @@ def uses_of(record: VerifiedReceipt) -> Iterator[Use]:
         yield Use("tool", _bounded(hidden.text("act.name") or _UNDISCLOSED))
     elif kind == "exec" and record.member("ph") != "outcome":
         yield Use("command", _bounded(hidden.text("act.name") or _UNDISCLOSED))
+        for what, member in (("user", "agt.user"), ("agent", "agt.id")):
+            if (name := hidden.text(member)) is not None:
+                yield Use(what, _bounded(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +115,11 @@ class Counting:
     def summary(self) -> Summary:
         """What was counted so far."""
         return Summary(self._began, self._ended, self._uses, self._more)
+
+
+def is_commitment(name: str) -> bool:
+    """Whether a gateway's record has a digest in a name's place: the gateway is not told names (ADR 0014)."""
+    return _COMMITMENT.fullmatch(name) is not None
 
 
 def _host(target: str | None) -> str:

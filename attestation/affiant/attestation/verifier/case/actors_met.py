@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from affiant.attestation.encoding.binary_text import EncodingError, from_b64u
 from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.verdict.actors import DID, Named, People
+from affiant.attestation.verdict.summary import is_commitment
 from affiant.attestation.verifier.case.case import Case
 from affiant.attestation.verifier.case.signer import Signer, signer_of
 
@@ -32,7 +33,8 @@ def met_in(record: VerifiedReceipt) -> Iterator[Met]:
     if record.kind == "session-start":
         facts = {"iss": _text(record.member("ini", "iss")), "method": _text(record.member("ini", "method"))}
         subject = record.disclosed.text("ini.sub")
-        yield Met("started", facts | ({} if subject is None else {"sub": _text(subject)}))
+        named = subject is not None and not is_commitment(subject)  # else each session has another digest
+        yield Met("started", facts | ({"sub": _text(subject)} if named else {}))
     approval = record.member("apr")
     if isinstance(approval, dict):
         how = "identity" if _text(approval.get("sig")).startswith("sha256:") else "key"
