@@ -231,6 +231,16 @@ def test_a_live_stream_holds_back_only_the_beginning_of_a_secret() -> None:
     assert stream.feed(VALUE[-1:] + b".") == PH.encode() + b"."
 
 
+def test_a_line_that_ends_like_an_encoding_by_chance_is_given_out_when_nothing_comes() -> None:
+    first = base64.b64encode(b"\0\0" + VALUE)[3:4]
+    for live, expected in ((True, first + b"\n"), (False, b"")):
+        stream = RedactionStream(REDACTOR, live=live)
+        assert stream.feed(first + b"\n") == b""
+        assert stream.settle() == expected
+    stream = RedactionStream(REDACTOR, live=True)
+    assert stream.feed(VALUE[:12]) + stream.settle() == b"", "only a line that has ended, and a short one"
+
+
 @pytest.mark.parametrize("name", ECHOES)
 def test_a_live_stream_redacts_an_echo_that_comes_byte_by_byte(name: str) -> None:
     stream = RedactionStream(REDACTOR, live=True)

@@ -30,6 +30,8 @@ from affiant.secrets.broker.client.client import BrokerClient
 __all__ = ["AgentRun", "RunServices"]
 
 _PIECE: Final = 64 * 1024
+_QUIET_S: Final = 0.2
+"""Without output, after which a short line is given out that redaction held back."""
 _LIMIT_EXIT: Final = 137
 _HARMLESS: Final = frozenset({signal.SIGSTOP, signal.SIGCONT})
 """Signals that never end a command."""
@@ -210,7 +212,7 @@ class _Output:
         """
         async with self._broker.redactor(live=True) as redactor:
             async for data in self._pieces():
-                await self._pass_on(await redactor.feed(data))
+                await self._pass_on(await (redactor.feed(data) if data else redactor.settle()))
                 if self._user.gone:
                     self._stop_reading()
                     return
@@ -222,7 +224,19 @@ class _Output:
             self._transport.close()
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        while data := await self._reader.read(_PIECE):
+        """What comes; empty, once, where nothing has come for a while after it."""
+        quiet = False
+        while True:
+            try:
+                async with asyncio.timeout(None if quiet else _QUIET_S):
+                    data = await self._reader.read(_PIECE)
+            except TimeoutError:
+                quiet = True
+                yield b""
+                continue
+            if not data:
+                return
+            quiet = False
             yield data
 
     async def _pass_on(self, data: bytes) -> None:

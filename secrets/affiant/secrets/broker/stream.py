@@ -249,12 +249,17 @@ async def _serve_fetch(
 async def _serve_redaction(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: RedactionStream
 ) -> None:
-    """Each frame is answered by what is decided now, and an end with the number of replacements until now."""
+    """Each frame is answered by what is decided now, and an end with the number of replacements until now.
+
+    An empty frame says that nothing has come for a while.
+    """
     while (frame := await read_frame(reader)) is not None:
         if frame.kind is FrameKind.HEAD:
             raise MalformedError("a second head", code="broker.protocol")
         ended = frame.kind is FrameKind.END
-        decided = stream.flush() if ended else stream.feed(frame.content)
+        decided = (
+            stream.flush() if ended else stream.feed(frame.content) if frame.content else stream.settle()
+        )
         await write_frame(writer, FrameKind.BODY, decided)
         await write_frame(writer, FrameKind.END, {"redactions": stream.count})
         if ended:

@@ -22,13 +22,17 @@ The replacement is the placeholder itself, so that an agent that re-sends what i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.redaction.search import Searcher
 from affiant.secrets.redaction.variants import variants
 
 __all__ = ["Redacted", "RedactionStream", "Redactor", "Unwanted"]
+
+
+_SHORT_LINE: Final = 8
+"""Bytes: too few of a secret to matter."""
 
 
 class Redacted(NamedTuple):
@@ -167,6 +171,15 @@ class RedactionStream:
         )
         self.count += count
         return out
+
+    def settle(self) -> bytes:
+        """What a person waits for when nothing comes: a short line that ended like the beginning of an encoding.
+
+        Many lines end so by chance, now that an encoding may go on in the next line. Anything longer stays held.
+        """
+        if not self._live or len(self._held) > _SHORT_LINE or not self._held.endswith(b"\n"):
+            return b""
+        return self.flush()
 
     def flush(self) -> bytes:
         """The rest: the stream has ended.

@@ -409,6 +409,11 @@ class RedactionSession(_Stream):
             decided += (await self._answer())[0]
         return decided
 
+    async def settle(self) -> bytes:
+        """What a person waits for: nothing has come for a while."""
+        await write_frame(self._writer, FrameKind.BODY, b"")
+        return (await self._answer())[0]
+
     async def flush(self) -> tuple[bytes, int]:
         """The rest, and how many occurrences were replaced in all."""
         await write_frame(self._writer, FrameKind.END, b"{}")
