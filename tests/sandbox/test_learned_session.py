@@ -179,6 +179,7 @@ def test_a_session_is_recorded_replayed_learned_and_run_again_with_the_same_deci
             assert (found.exit_code, words in found.output.splitlines()[-1]) == (1, True), found.output
 
 
+@pytest.mark.slow
 def test_what_a_run_used_is_learned_from_its_own_decisions_alone(machine, tmp_path):
     """No gateway of its own was started: models, tools and hosts are all in the file of ``affiant run``."""
     profile, proposal, log = (

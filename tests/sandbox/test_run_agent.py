@@ -53,6 +53,7 @@ def test_an_agent_asks_a_model_and_every_request_has_its_receipt(warm, tmp_path)
     assert "1 inference" in warm.verdict(bundle)
 
 
+@pytest.mark.slow
 def test_an_agent_without_egress_reaches_nothing_and_gets_no_placeholder_for_nothing(warm, tmp_path):
     done = warm.run("python3", "-c", ESCAPE, options=("--bundle", str(tmp_path / "b.json")))
     assert done.stdout.split() == [b"no"] * 6, done.stderr

@@ -134,6 +134,7 @@ def lines(data: bytes) -> list[str]:
     return data.decode().splitlines()
 
 
+@pytest.mark.slow
 def test_a_request_waits_for_a_person_and_goes_out_once(warm, tmp_path):
     ann, eve = Person(warm, "ann"), Person(warm, "eve")
     bundle = tmp_path / "b.json"

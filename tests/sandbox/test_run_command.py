@@ -247,6 +247,7 @@ def test_a_full_disk_at_the_users_file_is_a_refusal_that_says_where_the_receipts
     assert [path.name for path in full_disk.iterdir()] == ["filler"]
 
 
+@pytest.mark.slow
 @pytest.mark.root
 def test_an_output_on_a_full_disk_keeps_the_agents_files_for_recover(warm, full_disk, tmp_path):
     done = warm.run(

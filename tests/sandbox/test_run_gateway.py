@@ -61,6 +61,7 @@ def running_gateway(machine) -> dict[str, str]:
     return json.loads((machine.home / "gateway" / "gateway.json").read_bytes())
 
 
+@pytest.mark.slow
 def test_a_pinned_gateway_is_used(warm, tmp_path):
     gateway = running_gateway(warm)
     done = warm.run(

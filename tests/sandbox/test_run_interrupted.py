@@ -97,7 +97,17 @@ BEFORE_ADMISSION = ("planned", "services-ready", "input", "provisioned", "attest
 FROM_THEN_ON = ("attested", "admitted", "secrets", "sandbox-prepared", "ready")
 
 
-@pytest.mark.parametrize("step", [*BEFORE_ADMISSION, *FROM_THEN_ON])
+AT_ONCE = ("services-ready", "attested", "ready")
+"""In every run; the others are long ones."""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        step if step in AT_ONCE else pytest.param(step, marks=pytest.mark.slow)
+        for step in (*BEFORE_ADMISSION, *FROM_THEN_ON)
+    ],
+)
 def test_ctrl_c_leaves_no_session_or_a_closed_one_with_its_receipts(warm: Machine, tmp_path: Path, step: str):
     before = {path.name for path in (warm.home / "sessions").iterdir()} if warm.home.exists() else set()
     options = ("--input", str(warm.folder / "in"))
@@ -142,6 +152,7 @@ def test_ctrl_c_while_a_large_input_is_copied_stops_the_copy(warm: Machine, tmp_
     assert took < at_once()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_services_of_the_last_launcher_too(machine: Machine, tmp_path: Path):
     done, took = interrupted(machine, "admitted", patch=PROGRESS, module="run_report", mark=tmp_path / "mark")
     assert took < at_once()

@@ -64,6 +64,7 @@ def kill(process, members, *parts: str) -> None:
         os.kill(victim.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_what_a_killed_launcher_left_closes_its_session_and_the_next_command_says_so(machine):
     """The supervisor notices by its control socket, ends the agent and closes the chain; then the services go."""
     process, members = running_session(machine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from tests.sandbox.conftest import Machine
 
 REACH = """
@@ -47,6 +48,7 @@ def test_a_run_outside_a_terminal_says_what_happened(warm: Machine, tmp_path: Pa
     assert b"hunter2" not in done.stderr
 
 
+@pytest.mark.slow
 def test_quiet_says_nothing_and_a_time_limit_is_said(warm: Machine, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle.json"
     quiet = warm.run("true", options=("--quiet", "--bundle", str(bundle)))

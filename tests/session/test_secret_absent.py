@@ -109,6 +109,7 @@ def keep_secret(machine: Machine, value: bytes) -> None:
     assert affiant("secret", "set", "API_TOKEN", home=machine.home, stdin=value).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_session_that_uses_a_secret_does_not_hold_it(machine):
     value, marker = b"tok-" + os.urandom(24).hex().encode(), os.urandom(24)
     keep_secret(machine, value)

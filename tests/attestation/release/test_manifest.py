@@ -255,6 +255,7 @@ def test_a_wheel_carries_the_manifest_of_its_own_files(source: Path, tmp_path: P
     assert packed.build_digest in checked(place)
 
 
+@pytest.mark.slow
 def test_the_verifier_page_goes_through_sdist_and_wheel_and_is_not_measured(
     source: Path, tmp_path: Path
 ) -> None:

@@ -148,6 +148,7 @@ def test_a_long_session_is_cut_on_the_page_and_the_page_says_so() -> None:
     assert "7 records more are not shown" in render_html(long)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
 def test_a_browser_shows_the_page_without_a_complaint(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(render_html(hostile()), encoding="utf-8")

@@ -101,6 +101,7 @@ def test_hostile_names_break_none_of_them(verdict: CombinedVerdict) -> None:
     json.loads(render_sarif_several(bad))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
 def test_a_browser_prints_the_page_without_a_complaint(tmp_path: Path, verdict: CombinedVerdict) -> None:
     page, printed = tmp_path / "report.html", tmp_path / "report.pdf"

@@ -104,6 +104,7 @@ def without_text_places(row: Row) -> Row:
     return compared(row) | {"where": [where.partition(".line ")[0] for where in compared(row)["where"]]}
 
 
+@pytest.mark.slow
 def test_both_judge_every_vector_alike(answers: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> None:
     missed, elsewhere = set(), set()
     for name, (ours, theirs) in answers.items():

@@ -195,6 +195,7 @@ def test_a_state_that_cannot_be_read_is_none(tmp_path: Path, content: bytes) -> 
 # -- a real gateway ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_gateways_log_is_in_the_store_cosigned_and_goes_on_after_a_kill(
     tmp_path: Path,
     platform: PlatformClient,

@@ -183,6 +183,7 @@ def test_a_killed_launcher_takes_its_server_along(
     assert records[-1]["kind"] == "end"
 
 
+@pytest.mark.slow
 def test_a_killed_server_is_told_and_the_next_discloses_it(
     platform: PlatformClient, platform_home: Path, tmp_path: Path
 ) -> None:

@@ -559,6 +559,7 @@ def resident(running: Running) -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * KIB
 
 
+@pytest.mark.slow
 def test_a_crowd_of_half_sent_bodies_is_refused_and_takes_a_bounded_memory(
     platform: PlatformClient, platform_home: Path, tmp_path: Path
 ) -> None:

@@ -84,7 +84,8 @@ def not_isolated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def probe_in(tmp_path: Path):
-    (tmp_path / "code").mkdir(mode=0o755)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code").chmod(0o755)  # whatever umask an earlier test has left
     (tmp_path / "code" / "affiant_test_probe.py").write_text(PROBE)
     tmp_path.chmod(0o700)
 

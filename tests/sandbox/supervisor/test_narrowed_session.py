@@ -204,6 +204,7 @@ BEFORE = [200, 200, 200, 200]
 AFTER = [200, "method_not_listed", "secret.not_bound", "model.not_allowed"]
 
 
+@pytest.mark.slow
 def test_what_was_allowed_is_denied_from_the_narrowing_on_and_the_receipts_say_so(
     place: Place, tmp_path: Path
 ) -> None:

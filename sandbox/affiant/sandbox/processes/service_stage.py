@@ -18,7 +18,6 @@ import signal
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from affiant.errors import AffiantError, ConfigurationError
@@ -108,7 +107,7 @@ def _settle(plan: Mapping[str, object]) -> None:
     else:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for path in must_read:
-        if not os.access(path, os.R_OK | (os.X_OK if Path(path).is_dir() else 0)):
+        if not os.access(path, os.R_OK | (os.X_OK if os.path.isdir(path) else 0)):
             raise ConfigurationError(
                 "a service cannot read what it needs under its own user",
                 where=path,
