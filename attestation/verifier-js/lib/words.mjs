@@ -51,7 +51,7 @@ export const WORDS = Object.freeze({
     ],
     "sig.receipts": [
       "the records were signed by the keys that the bundle names",
-      "Do not rely on any record. Ask the operator how the bundle was made.",
+      "If it was rejected, do not rely on any record. Ask the operator how the bundle was made.",
     ],
     "kinds.judged": ["every record is of a kind that this verifier knows", "Verify with a newer release."],
     "erasure.authority": [
@@ -69,7 +69,10 @@ export const WORDS = Object.freeze({
       "no record is missing inside a chain",
       "Ask for the missing records, or for the order that erased them.",
     ],
-    "chain.end": ["nothing follows the end of a chain", "Do not rely on the records after the end."],
+    "chain.end": [
+      "nothing follows the end of a chain",
+      "If it was rejected, do not rely on the records after the end.",
+    ],
     "chain.epochs": [
       "the gateway recorded at the promised interval that it was alive",
       "Ask the operator about interruptions in that time.",
@@ -97,7 +100,7 @@ export const WORDS = Object.freeze({
     ],
     "session.peer": [
       "gateway and supervisor agree on each other's records",
-      "Do not rely on this session. Ask both signers' operators for their chains.",
+      "Ask both signers' operators for their chains. If it was rejected, do not rely on this session.",
     ],
     "session.intents": [
       "every action that was begun has its outcome",
@@ -116,8 +119,14 @@ export const WORDS = Object.freeze({
       "Ask for a bundle with the evidence of the session.",
     ],
     "key.evidence": ["every signing key is in a TDX quote", "Ask for a bundle with its evidence."],
-    "key.bound": ["each quote names the key that signed", "Do not rely on the records of that key."],
-    "key.not_after": ["no key signed after its end", "Do not rely on the later records of that key."],
+    "key.bound": [
+      "each quote names the key that signed",
+      "Ask for a bundle with its evidence. If it was rejected, do not rely on the records of that key.",
+    ],
+    "key.not_after": [
+      "no key signed after its end",
+      "If it was rejected, do not rely on the later records of that key.",
+    ],
     "model.answered": [
       "the model that was asked for is the one that answered",
       "Ask the operator about the other model, or name it as an alias in the gateway's configuration (`--model-alias`).",
@@ -145,7 +154,7 @@ export const WORDS = Object.freeze({
     ],
     "tee.appraisal": [
       "the quotes are of genuine, current TDX platforms",
-      "Ask for a bundle with collateral, or judge with your own: `--now --collateral DIR`.",
+      "Ask for a bundle with collateral, or judge with your own: `affiant verify --now --collateral DIR`.",
     ],
     "tee.class": [
       "the session ran on genuine hardware",
@@ -170,7 +179,7 @@ export const WORDS = Object.freeze({
     ],
     "log.consistency": [
       "the log shows everybody the same records",
-      "Do not rely on the log. Publish both checkpoints.",
+      "Ask for a bundle with proofs. If it was rejected, publish both checkpoints: the log has two histories.",
     ],
     "wit.quorum": [
       "witnesses whom you chose have seen the log",
