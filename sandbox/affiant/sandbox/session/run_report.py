@@ -135,9 +135,8 @@ def _denials(entries: Sequence[Mapping[str, object]], more: int) -> Iterator[str
             yield f"removed from {count} request{_s(count)}: tool {name} ({entry.get('reason')})"
         else:
             yield f"denied {count} time{_s(count)}: {kind} {name} ({entry.get('reason')})"
-    rest = more + sum(
-        count for entry in entries[_MOST_DENIALS:] if isinstance(count := entry.get("count"), int)
-    )
+    counts = [entry.get("count") for entry in entries[_MOST_DENIALS:]]
+    rest = more + sum(count for count in counts if isinstance(count, int))
     if rest:
         yield f"denied {rest} time{_s(rest)} more: see the receipts"
 
