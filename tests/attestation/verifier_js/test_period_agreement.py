@@ -312,6 +312,8 @@ def demand_the_same(questions: dict[str, Question], theirs: Verdicts, folder: Pa
     for (name, question), verdict in zip(questions.items(), theirs, strict=True):
         ours = python_says_of_period(question, folder)
         assert not disagreements(ours, dict(verdict)), name
+        if "usage" in ours:  # a session that the archive does not have: no verdict, for both
+            continue
         for mine, other in zip(ours["checks"], verdict["checks"], strict=True):
             both_hold = mine["state"] == other["state"] == "held"
             assert not both_hold or mine["detail"] == other["detail"], (name, mine["code"])
