@@ -184,7 +184,8 @@ def test_a_hostile_tree_can_neither_break_the_clean_up_nor_escape_it(warm, tmp_p
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
     subprocess.run(["rm", "-rf", str(kept)], check=True)
     done = warm.run("python3", "-c", deep)
-    assert done.returncode in (0, 137), done.stderr  # 137: the bound of its files was looked at before it had ended
+    # 137: the bound of its files was looked at before it had ended.
+    assert done.returncode in (0, 137), done.stderr
     assert not list(warm.home.glob("sessions/*/files"))
 
 
