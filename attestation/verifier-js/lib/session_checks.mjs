@@ -108,7 +108,7 @@ function countRequests(subject, session) {
 
 /**
  * Requests of which the gateway has a record and the supervisor another, as when an answer was interrupted: both are shown. The
- * gateway received the request, so its record says what became of it.
+ * gateway received the request, so its record says how it ended.
  */
 function accountsOfBoth({ id }, byGateway, own) {
   const both = own.filter((record) => byGateway.has(record.member("agt", "cseq")));

@@ -104,7 +104,7 @@ _MDL: Final = Obj(
     hidden={"prm": MapOf("[a-z][a-z_]{0,39}", Text(64), most=16)},
 )
 _FET: Final = Obj({}, sd=1, hidden={"tgt": Array(Text(2048), least=1, most=32)})
-"""What the upstream was told to fetch: each a method and an address."""
+"""What the request asks the upstream to fetch: each a method and an address."""
 _ACT: Final = Obj(
     {"typ": Enum(("tool", "secret", "egress", "approval", "exec", "inference", "session"))},
     {"end": Enum(("complete", "refused", "failed", "aborted"))},

@@ -51,7 +51,7 @@ __all__ = [
 
 
 class State(StrEnum):
-    """What became of a check."""
+    """The result of a check."""
 
     HELD = "held"
     REFUSED = "refused"
@@ -60,7 +60,7 @@ class State(StrEnum):
 
 
 class LevelState(StrEnum):
-    """What became of a level."""
+    """The result of a level."""
 
     HELD = "held"
     OPEN = "open"
@@ -95,7 +95,7 @@ EXIT_CODES: Final[Mapping[Tier, int]] = {
 EXIT_SIMULATED: Final = 40
 _APPRAISED: Final = ("L4", "L5")
 _SHOWN: Final = {Platform.SIMULATED: "SIMULATED, not hardware"}
-"""Loud, so that nobody reads over it."""
+"""In capitals, so that readers notice it."""
 MAX_EXCEPTIONS: Final = 100
 """Exceptions that a document or a page names; it counts the others."""
 
@@ -275,7 +275,7 @@ class Verdict:
     people: People = field(default_factory=People)
     """Who started, signed, approved and erased, of records that are all authentic."""
     changed: Changed | None = None
-    """What became of it since its own time, where it was judged now; None: that was not asked."""
+    """What changed since its own time, where it was judged now; None: that was not asked."""
     summary: Summary = field(default_factory=Summary)
     """What was used, refused and ended, of records that are all authentic."""
     timeline: Sequence[Moment] = ()
@@ -299,7 +299,7 @@ class Verdict:
 
     @property
     def _has_objects(self) -> bool:
-        """Whether every object that records name is here, or nobody asks."""
+        """Whether every object that records name is here, or is not required."""
         return not any(
             check.code == "bundle.objects" and check.required and check.state is State.NOT_MADE
             for check in self.checks

@@ -43,7 +43,7 @@ _NO_DEFINITION: Final = sha256_name(b"")
 
 @dataclass(slots=True)
 class PassedCall:
-    """A held call that approvers agreed to, until what became of it is signed."""
+    """A held call that approvers agreed to, until its outcome is signed."""
 
     recorded_as: HeldCall
     approved: Approved

@@ -428,7 +428,7 @@ class InferenceRequest(SessionRequest):
             self._relay.count(KEEP_ALIVE)
 
     def _sign_outcomes(self, end: str) -> None:
-        """Sign what became of the held calls; durable with the record of the request, which follows."""
+        """Sign the outcomes of the held calls; durable with the record of the request, which follows."""
         for passed in self._passed:
             if passed.intent and not passed.signed:
                 self._account.held_outcome(passed.recorded_as, passed.intent, end)

@@ -6,7 +6,7 @@ subject. What makes the platform simulated is not its names but its root key, wh
 Source of the shape: Intel SGX PCK Certificate and CRL Profile Specification 1.5, section 1.3; and Intel's own
 certificates: serial number and key identifier are SHA-1 of the public key's point, and each names the list on which
 it would stand if it were revoked. No host has the name in those addresses (RFC 2606): a verifier that fetches lists
-is given them by whoever runs it, and nobody asks Intel for a simulated platform's.
+gets them from its caller; Intel has none of a simulated platform.
 """
 
 from __future__ import annotations

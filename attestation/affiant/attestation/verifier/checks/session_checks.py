@@ -181,7 +181,7 @@ def check_counter(case: Case) -> Finding:
 def _accounts_of_both(session: Session, gateway: Mapping[int, VerifiedReceipt]) -> Finding | None:
     """Requests of which the gateway has a record and the supervisor another, as when an answer was interrupted.
 
-    Both are shown. The gateway received the request, so its record says what became of it.
+    Both are shown. The gateway received the request, so its record says how it ended.
     """
     both = [
         (number, gateway[number], own)

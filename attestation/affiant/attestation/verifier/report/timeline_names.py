@@ -21,7 +21,7 @@ _LABELS: Final[Mapping[str, str]] = {
     "agt.id": "agent",
     "agt.user": "on behalf of",
     "ini.method": "started by a user known by",
-    "fet.tgt": "model's host was told to fetch",
+    "fet.tgt": "fetched by the model's host",
     "inp": "input files, by digest",
     "iso": "isolation",
     "limit": "limit",
