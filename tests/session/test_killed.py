@@ -206,7 +206,9 @@ def assert_told_clearly(code: int, errors: bytes, part: str) -> None:
     elif code != 0 or part not in SURVIVED:
         assert code in {125, 137}, (code, errors)
         if code == 125:
-            assert any(line.startswith(b"affiant: refused: ") for line in errors.splitlines()), errors
+            lines = errors.splitlines()
+            (refused,) = (n for n, line in enumerate(lines) if line.startswith(b"affiant: refused: "))
+            assert all(line.startswith(b"affiant: ") for line in lines[:refused]), errors
             assert STABLE_CODE.search(errors), errors
 
 
