@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
+import tracemalloc
 
 import pytest
 
 from affiant.gateway.openai.chat import parse_json
-from affiant.gateway.openai.named_urls import NamedURL, named_urls
+from affiant.gateway.openai.named_urls import MOST_URLS, NamedURL, named_urls
 
 URL = "http://169.254.169.254/latest/meta-data/"
 
@@ -40,20 +42,56 @@ PARTS: dict[str, tuple[object, str]] = {
     "the text of another part": ({"type": "page", "text": URL}, ".text"),
     "a type that is none": ({"type": ["text"], "text": URL}, ".text"),
     "a name that nobody knows": ({"type": "x", "x": {"y": [[URL]]}}, ".x.y[0][0]"),
+}
+PATHS: dict[str, tuple[object, str]] = {
     "another spelling": ({"type": "image_url", "Image-URL": {"U_R_L": "/etc/passwd"}}, ".Image-URL.U_R_L"),
+    "a path": ({"type": "image_url", "image_url": {"path": "/etc/passwd"}}, ".image_url.path"),
+    "a member that nobody knows": (
+        {"type": "image_url", "image_url": {"x": ["/etc/passwd"]}},
+        ".image_url.x[0]",
+    ),
+    "without a type": ({"image_url": {"x": "/etc/passwd"}}, ".image_url.x"),
+    "in a message's only part": ({"type": "video", "video": {"at": "/etc/passwd"}}, ".video.at"),
+    "a file's content": ({"type": "file", "file": {"file_data": "/etc/passwd"}}, ".file.file_data"),
+    "a file's name": ({"type": "file", "file": {"filename": "/etc/passwd"}}, ".file.filename"),
+    "a file's id": ({"type": "file", "file": {"file_id": "/etc/passwd"}}, ".file.file_id"),
+    "a sound's content": (
+        {"type": "input_audio", "input_audio": {"data": "/etc/passwd"}},
+        ".input_audio.data",
+    ),
+    "a sound": ({"type": "input_audio", "input_audio": "/etc/passwd"}, ".input_audio"),
+    "a scalar with more": ({"type": "image_url", "detail": {"x": "/etc/passwd"}}, ".detail.x"),
+    "tensors": ({"type": "image_embeds", "image_embeds": {"x": "/etc/passwd"}}, ".image_embeds.x"),
 }
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_of_a_message_can_name_a_url(name: str) -> None:
     part, where = PARTS[name]
-    text = "/etc/passwd" if name == "another spelling" else URL
-    assert named_urls(asked(part)) == (NamedURL(f"messages[0].content[1]{where}", text, "GET"),)
+    assert named_urls(asked(part)) == (NamedURL(f"messages[0].content[1]{where}", URL, "GET"),)
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_part_of_a_message_can_name_a_path_of_the_server(name: str) -> None:
+    part, where = PATHS[name]
+    assert named_urls(asked(part)) == (NamedURL(f"messages[0].content[1]{where}", "/etc/passwd", "GET"),)
+
+
+@pytest.mark.parametrize(
+    "text", ["/etc/passwd", "//etc/passwd", "/etc/ssh/key", "../etc/passwd", "abc", "aGk=x"]
+)
+def test_content_is_base64_and_no_absolute_path(text: str) -> None:
+    for part in (
+        {"type": "file", "file": {"file_data": text}},
+        {"type": "input_audio", "input_audio": {"data": text}},
+    ):
+        assert [found.text for found in named_urls(asked(part))] == [text]
 
 
 MEMBERS: dict[str, tuple[dict[str, object], str]] = {
     "documents": (asked(documents=[{"title": "a", "text": "b"}, {"url": URL}]), "documents[1].url"),
     "a document that is text": (asked(documents=[URL]), "documents[0]"),
+    "a document's source": (asked(documents=[{"source": URL, "text": URL}]), "documents[0].source"),
     "pictures of a message": (message(content="x", images=[URL]), "messages[0].images[0]"),
     "a message's content as an object": (
         message(content={"image_url": URL}),
@@ -74,6 +112,20 @@ MEMBERS: dict[str, tuple[dict[str, object], str]] = {
 def test_a_member_of_a_request_can_name_one(name: str) -> None:
     request, where = MEMBERS[name]
     assert named_urls(request) == (NamedURL(where, URL, "GET"),)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        asked(documents=["/etc/passwd"]),
+        *(
+            asked(mm_processor_kwargs={name: "/etc/passwd"})
+            for name in ("path", "file_path", "filename", "src", "source")
+        ),
+    ],
+)
+def test_a_member_of_a_request_can_name_a_path_of_the_server(request_: dict[str, object]) -> None:
+    assert [found.text for found in named_urls(request_)] == ["/etc/passwd"]
 
 
 def test_a_server_of_tools_is_not_only_read() -> None:
@@ -164,7 +216,19 @@ _SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", "propertie
     "request_",
     [
         asked({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}),
-        asked({"type": "input_audio", "input_audio": {"data": "//uQxAAA", "format": "mp3"}}),
+        asked({"type": "input_audio", "input_audio": {"data": "//uQxAAA" * 512, "format": "mp3"}}),
+        asked({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}, "uuid": "a/b"}),
+        asked(
+            {"type": "file", "file": {"filename": "a b.pdf", "file_data": "data:application/pdf;base64,AA=="}}
+        ),
+        asked({"type": "image_url", "image_url": {"url": "data:,", "detail": "low", "format": "image/png"}}),
+        asked({"type": "image_embeds", "image_embeds": {"pixel_values": "AAAA"}, "uuid": None}),
+        asked(
+            {"type": "file", "file": {"file_id": "f-1"}, "cache_control": {"type": "ephemeral", "ttl": "5m"}}
+        ),
+        asked({"type": "text", "text": URL, "cache_control": {"type": "ephemeral", "ttl": "5m"}}),
+        asked({"text": URL}),
+        asked({"type": "thinking", "thinking": URL, "signature": "/x"}),
         asked({"type": "file", "file": {"file_id": "file-abc", "filename": "a.pdf"}}),
         asked({"type": "file", "file": {"filename": "a.pdf", "file_data": "JVBERi0="}}),
         asked({"type": "text", "text": URL}),
@@ -206,3 +270,47 @@ def test_they_come_in_their_order_and_any_depth_is_read() -> None:
     depth = 700
     deep = parse_json('{"x":' * depth + f'"{URL}"' + "}" * depth)
     assert isinstance(deep, dict) and len(named_urls(deep)) == 1
+
+
+def nested(depth: int, siblings: list[object], name: str = "a" * 40) -> dict[str, object]:
+    inner: object = URL
+    for _ in range(depth):
+        inner = {name: [inner, *siblings]}
+    return {"x": inner}
+
+
+def test_a_deep_request_of_many_siblings_takes_little_memory() -> None:
+    request = nested(400, [0, "", [], {}] * 250)
+    tracemalloc.start()
+    try:
+        assert len(named_urls(request)) == 1
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def operations(request: dict[str, object]) -> int:
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        named_urls(request)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_the_work_grows_with_the_request_and_not_with_its_depth() -> None:
+    once = operations(nested(50, ["t"] * 40))
+    assert operations(nested(50, ["t"] * 80)) < 2.1 * once
+    assert operations(nested(100, ["t"] * 40)) < 2.1 * once
+    assert operations({"x": ["t"] * 2000}) > 0.8 * once
+
+
+def test_no_more_are_looked_for_than_a_request_may_name() -> None:
+    assert len(named_urls({"url": [URL] * MOST_URLS})) == MOST_URLS
+    assert len(named_urls(nested(400, [URL] * 1000))) == MOST_URLS + 1

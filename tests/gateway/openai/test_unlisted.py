@@ -111,7 +111,7 @@ def test_a_tool_that_the_provider_runs_is_found_by_its_name(name: str) -> None:
     more, called, where = PROVIDED[name]
     found = read_members({**ASKED, **more}, DOCUMENTED)
     assert found.unlisted is None
-    assert [tuple(each) for each in found.provider_tools] == [(called, where)]
+    assert [(each.name, each.where) for each in found.provider_tools] == [(called, where)]
 
 
 def test_a_member_that_switches_a_tool_off_asks_for_none() -> None:

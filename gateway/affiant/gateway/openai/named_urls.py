@@ -4,6 +4,7 @@ Servers fetch what the parts of a message name (``image_url``, ``video_url``, ``
 what extensions of their own name. No list of such members is complete. So every string of a request may be a reference,
 except text that is known to be text. Under any member, a string that begins like a URL is one. Under the members that
 servers fetch (``_REFERENCES``) every string is one, because some servers read a path of their own file system there. In
+parts of a message that are no text every string is one, except the few that the dialect defines as something else. In
 a JSON schema ``$ref`` is one, unless it points into the schema itself.
 
 A ``data:`` URL holds its content and is fetched from nowhere.
@@ -22,14 +23,28 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from affiant.gateway.openai.strict_json import fold
+from affiant.gateway.openai.strict_json import Step, fold, written
 
-__all__ = ["NamedURL", "named_urls"]
+__all__ = ["MOST_URLS", "NamedURL", "named_urls"]
+
+MOST_URLS: Final = 32
+"""The most that a request may name. The walk ends at the first one beyond: each has its path written."""
 
 _TEXT: Final = "text"
 _DATA: Final = "data"
 _SCHEMA: Final = "schema"
 _OTHER: Final = "other"
+_MEDIA: Final = "media"
+_WORD: Final = "word"
+_BASE64: Final = "base64"
+_NAME: Final = "name"
+_MEDIA_MEMBERS: Final = {
+    **dict.fromkeys(("detail", "format", "media_type", "mime_type", "type", "uuid"), _WORD),
+    **dict.fromkeys(("audio_embeds", "data", "file_data", "image_embeds", "video_embeds"), _BASE64),
+    **dict.fromkeys(("file_id", "filename"), _NAME),
+    **dict.fromkeys(("cache_control", "prompt_cache_breakpoint"), _OTHER),
+}
+"""Of a part that is no text, at any depth: what is no reference. An id or a name has no folders in it."""
 _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
     "request": {
         "documents": "document",
@@ -59,7 +74,8 @@ _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
         "tool_calls": "call",
         **dict.fromkeys(("name", "reasoning", "reasoning_content", "refusal", "tool_call_id"), _TEXT),
     },
-    "part": {"text": _TEXT, "refusal": _TEXT},
+    "part": dict.fromkeys(("refusal", "signature", "text", "thinking"), _TEXT),
+    **dict.fromkeys((_MEDIA, _WORD, _NAME), _MEDIA_MEMBERS),
     "document": {"text": _TEXT, "title": _TEXT},
     "tool": {"function": _SCHEMA, "custom": _SCHEMA},
     "call": {
@@ -71,15 +87,19 @@ _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
         "name": _TEXT,
     },
 }
-"""An object's place -> the places of its members; that of every other member is ``other``. ``data`` holds no reference:
-arguments of calls, the caller's own notes, and what an earlier answer cited."""
-_NOT_READ: Final = frozenset({_TEXT, "content", "part"})
-"""Places at which a string is text."""
-_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
-    "part": ("text", "input_text", "output_text", "refusal"),
-    "tool": ("function", "custom"),
+"""An object's place -> the places of its members; that of every other member is in ``_OTHERS``. ``data`` holds no
+reference: arguments of calls, the caller's own notes, and what an earlier answer cited."""
+_OTHERS: Final[Mapping[str, str]] = {
+    _SCHEMA: _SCHEMA,
+    _BASE64: _BASE64,
+    **dict.fromkeys((_MEDIA, _WORD, _NAME), _MEDIA),
 }
-"""Place -> the types of the objects whose members are as ``_PLACES`` says; the first where an object has none."""
+"""Place -> the place of members that ``_PLACES`` does not have; ``other`` where it is not here."""
+_UNTYPED_PART: Final = {**_MEDIA_MEMBERS, **_PLACES["part"]}
+_TEXT_PARTS: Final = ("text", "input_text", "output_text", "refusal", "thinking")
+_TOOLS: Final = ("function", "custom")
+_NOT_READ: Final = frozenset({_TEXT, _WORD, "content", "part"})
+"""Places at which a string is text."""
 
 _REFERENCES: Final = frozenset(
     {
@@ -87,14 +107,20 @@ _REFERENCES: Final = frozenset(
             "audio",
             "audios",
             "document",
+            "documents",
             "file",
+            "filename",
+            "filepath",
             "files",
+            "href",
             "image",
             "images",
+            "link",
+            "path",
+            "source",
+            "src",
             "video",
             "videos",
-            "href",
-            "link",
         ),
         *("apibase", "callback", "endpoint", "host", "hostname", "proxy", "remotehost", "webhook"),
     }
@@ -112,6 +138,9 @@ _LIKE_A_URL: Final = re.compile(
     r"[^!-~]*(?:[a-z][a-z0-9+.-]*:[/\\]|(?:data|file|ftp|ftps|gs|http|https|s3|ws|wss):)", re.IGNORECASE
 )
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}\Z")
+_ENCODED: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}\Z")
+_LONGEST_PATH: Final = 4096
+"""Bytes of a path (Linux, ``PATH_MAX``)."""
 
 
 class NamedURL(NamedTuple):
@@ -123,24 +152,31 @@ class NamedURL(NamedTuple):
 
 
 def named_urls(request: Mapping[str, object]) -> tuple[NamedURL, ...]:
-    """The URLs that are not ``data:`` ones, in their order."""
+    """The URLs that are not ``data:`` ones, in their order; those beyond ``MOST_URLS`` and one are not looked for."""
     found: list[NamedURL] = []
-    left: list[tuple[str, str, str, object]] = [
-        ("", "", "request", request)
-    ]  # no recursion: the depth is the agent's
-    while left:
-        where, name, place, value = left.pop()
-        if isinstance(value, str):
-            if place == _SCHEMA and name in _SCHEMA_TEXTS and "{" in value:
-                left.append((where, "", place, _parsed(value)))
-            elif _is_reference(name, place, value):
-                found.append(NamedURL(where, value, "POST" if name in _POSTED else "GET"))
-        elif isinstance(value, list):
-            inner = "part" if place == "content" else place
-            left += reversed([(f"{where}[{at}]", name, inner, entry) for at, entry in enumerate(value)])
-        elif isinstance(value, dict):
-            left += reversed(list(_members(where, place, value)))
+    left = [_members(None, "request", request)]  # no recursion: the depth is the agent's
+    while left and len(found) <= MOST_URLS:
+        held = next(left[-1], None)
+        if held is None:
+            left.pop()
+            continue
+        step, name, place, value = held
+        if not isinstance(value, str):
+            left.append(_inside(held))
+        elif place == _SCHEMA and name in _SCHEMA_TEXTS and "{" in value:
+            left.append(_inside(_Held(step, "", place, _parsed(value))))
+        elif _is_reference(name, place, value):
+            found.append(NamedURL(written(step), value, "POST" if name in _POSTED else "GET"))
     return tuple(found)
+
+
+class _Held(NamedTuple):
+    """A value that may be a reference or hold one; ``name``: of the member that holds it, folded outside of schemas."""
+
+    step: Step | None
+    name: str
+    place: str
+    value: object
 
 
 def _is_reference(name: str, place: str, value: str) -> bool:
@@ -148,26 +184,52 @@ def _is_reference(name: str, place: str, value: str) -> bool:
         return False
     if place == _SCHEMA:
         return name in _REFS and not value.startswith("#")
-    if name in _REFERENCES or name.endswith(_ENDINGS):
+    if place == _BASE64:
+        return not _is_base64(value)
+    if place == _NAME:
+        return "/" in value or "\\" in value or _LIKE_A_URL.match(value) is not None
+    if place == _MEDIA or name in _REFERENCES or name.endswith(_ENDINGS):
         return bool(value)
     return _LIKE_A_URL.match(value) is not None
 
 
-def _members(where: str, place: str, value: Mapping[str, object]) -> Iterator[tuple[str, str, str, object]]:
-    """The members of an object that may hold a reference: path, name, folded outside of schemas, place, value."""
-    places, types = _PLACES.get(place, {}), _TYPES.get(place)
-    if types is not None and value.get("type", types[0]) not in types:
-        places = {}
+def _is_base64(value: str) -> bool:
+    """Whether a text is content in base64, and no absolute path."""
+    if value.startswith("/") and len(value) < _LONGEST_PATH:
+        return False
+    return len(value) % 4 == 0 and _ENCODED.match(value) is not None
+
+
+def _inside(held: _Held) -> Iterator[_Held]:
+    """What of an object or a list may be a reference or hold one; one after the other, so that none is kept."""
+    if isinstance(held.value, dict):
+        yield from _members(held.step, held.place, held.value)
+    elif isinstance(held.value, list):
+        inner = "part" if held.place == "content" else held.place
+        for at, entry in enumerate(held.value):
+            if isinstance(entry, (str, list, dict)):
+                yield _Held(Step(held.step, at), held.name, inner, entry)
+
+
+def _members(step: Step | None, place: str, value: Mapping[str, object]) -> Iterator[_Held]:
+    places, others = _layout(place, value)
     for name, member in value.items():
-        inner = _SCHEMA if place == _SCHEMA else places.get(name, _OTHER)
-        if inner != _DATA:
+        inner = places.get(name, others)
+        if inner != _DATA and isinstance(member, (str, list, dict)):
             shown = name if _PLAIN_NAME.match(name) else "?"
-            yield (
-                (f"{where}.{shown}" if where else shown),
-                name if inner == _SCHEMA else fold(name),
-                inner,
-                member,
-            )
+            yield _Held(Step(step, shown), name if inner == _SCHEMA else fold(name), inner, member)
+
+
+def _layout(place: str, value: Mapping[str, object]) -> tuple[Mapping[str, str], str]:
+    """The places of an object's members, by their names, and that of all others."""
+    kind = value.get("type")
+    if place in ("content", "part"):
+        if kind in (None, ""):
+            return _UNTYPED_PART, _MEDIA
+        return (_PLACES["part"], _OTHER) if kind in _TEXT_PARTS else (_PLACES[_MEDIA], _MEDIA)
+    if place == "tool" and kind not in (None, "", *_TOOLS):
+        return {}, _OTHER
+    return _PLACES.get(place, {}), _OTHERS.get(place, _OTHER)
 
 
 def _parsed(text: str) -> object:

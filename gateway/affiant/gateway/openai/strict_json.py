@@ -16,23 +16,51 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from affiant.errors import MalformedError
 
 __all__ = [
     "CHAT_MEMBERS",
+    "Step",
     "fold",
     "folded",
     "inexact",
     "is_call",
     "require_calls_in_place",
     "require_no_calls",
+    "written",
 ]
 
 _LONGEST_KEPT: Final = 64
+_LONGEST_WRITTEN: Final = 64
+"""Characters of one name in a path."""
 _DOTLESS: Final = str.maketrans({"\u0131": "i"})
 """Readers that compare letters in upper case (Java) take the dotless i for an i; case folding does not."""
+
+
+class Step(NamedTuple):
+    """One step of a path, and the steps before it. A walk keeps steps; only what it finds has its path written."""
+
+    before: Step | None
+    name: str | int
+
+
+def written(step: Step | None) -> str:
+    """The path that ends with ``step``. Names are another's text: of each its beginning, in printable ASCII.
+
+    >>> written(Step(Step(Step(None, "messages"), 0), "content"))
+    'messages[0].content'
+    """
+    names: list[str] = []
+    while step is not None:
+        names.append(f"[{step.name}]" if isinstance(step.name, int) else f".{_plain(step.name)}")
+        step = step.before
+    return "".join(reversed(names)).removeprefix(".")
+
+
+def _plain(name: str) -> str:
+    return "".join(char if "!" <= char <= "~" else "?" for char in name[:_LONGEST_WRITTEN])
 
 
 def fold(name: str) -> str:

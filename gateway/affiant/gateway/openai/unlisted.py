@@ -14,26 +14,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from affiant.gateway.openai.chat_members import FREE, PROVIDER_PLACES, PROVIDER_TOOLS, ChatMembers, Table
-from affiant.gateway.openai.strict_json import is_call
+from affiant.gateway.openai.strict_json import Step, is_call, written
 from affiant.gateway.wire.errors import ToolNotAllowedError
 
 __all__ = ["ProviderTool", "RequestMembers", "read_members", "require_listed_response"]
 
-_LONGEST: Final = 64
-"""Characters of one name in a path."""
-
 
 class ProviderTool(NamedTuple):
-    """A tool that a request lets the provider run. ``where``: the path of what asks for it.
+    """A tool that a request lets the provider run. ``step``: the last one of the path to what asks for it.
 
     Servers that such a tool names (``server_url``) are found with all other URLs (:mod:`.named_urls`).
     """
 
     name: str
-    where: str
+    step: Step | None
+
+    @property
+    def where(self) -> str:
+        """That path."""
+        return written(self.step)
 
 
 class RequestMembers(NamedTuple):
@@ -41,13 +43,6 @@ class RequestMembers(NamedTuple):
 
     unlisted: str | None
     provider_tools: tuple[ProviderTool, ...]
-
-
-class _Step(NamedTuple):
-    """One step of a path, and the steps before it."""
-
-    before: _Step | None
-    name: str | int
 
 
 def read_members(value: Mapping[str, object], members: ChatMembers) -> RequestMembers:
@@ -82,7 +77,7 @@ class _Walk:
     """Member of the root -> the provider's tool that it asks for."""
     held_only: bool = False
     provider_tools: list[ProviderTool] = field(default_factory=list)
-    left: list[tuple[object, str, _Step | None]] = field(default_factory=list)
+    left: list[tuple[object, str, Step | None]] = field(default_factory=list)
 
     def unlisted(self, root: Mapping[str, object]) -> str | None:
         self.left.append((root, self.table.root, None))  # no recursion: the depth is another's
@@ -91,12 +86,12 @@ class _Walk:
             if isinstance(value, list):
                 for at, entry in enumerate(value):
                     if isinstance(entry, (dict, list)):
-                        self.left.append((entry, place, _Step(path, at)))
+                        self.left.append((entry, place, Step(path, at)))
             elif isinstance(value, dict) and (found := self._object(value, place, path)) is not None:
-                return _written(found)
+                return written(found)
         return None
 
-    def _object(self, value: Mapping[str, object], place: str, path: _Step | None) -> _Step | None:
+    def _object(self, value: Mapping[str, object], place: str, path: Step | None) -> Step | None:
         """Take in one object; the step to what of it is not listed."""
         form, kinds = place, self.table.kinds.get(place)
         if kinds is not None:
@@ -104,39 +99,26 @@ class _Walk:
             if kind in (None, ""):
                 kind = self.table.untyped.get(place)
             if not isinstance(kind, str) or (kind not in kinds and place not in PROVIDER_PLACES):
-                return _Step(path, "type")
+                return Step(path, "type")
             if kind not in kinds:
-                self.provider_tools.append(ProviderTool(kind, _written(path)))
+                self.provider_tools.append(ProviderTool(kind, path))
                 return None
             form = kinds[kind]
         return None if form == FREE else self._members(value, form, path)
 
-    def _members(self, value: Mapping[str, object], place: str, path: _Step | None) -> _Step | None:
+    def _members(self, value: Mapping[str, object], place: str, path: Step | None) -> Step | None:
         listed = self.table.members[place]
         for name, member in value.items():
             following = listed.get(name)
             if place == self.table.root and name in self.providers:
                 if member is not None and member is not False:
-                    self.provider_tools.append(ProviderTool(self.providers[name], name))
+                    self.provider_tools.append(ProviderTool(self.providers[name], Step(path, name)))
             elif following is None:
                 said = isinstance(member, str) and is_call(name)
                 if not self.held_only or (member and (said or isinstance(member, (dict, list)))):
-                    return _Step(path, name)
+                    return Step(path, name)
             elif following != FREE and isinstance(member, (dict, list)):
-                self.left.append((member, following, _Step(path, name)))
+                self.left.append((member, following, Step(path, name)))
             elif isinstance(member, str) and member not in self.table.words.get(following, (member,)):
-                return _Step(path, name)
+                return Step(path, name)
         return None
-
-
-def _plain(name: str) -> str:
-    """A member's name, which is another's text, for an error and a record."""
-    return "".join(char if "!" <= char <= "~" else "?" for char in name[:_LONGEST])
-
-
-def _written(step: _Step | None) -> str:
-    names: list[str] = []
-    while step is not None:
-        names.append(f"[{step.name}]" if isinstance(step.name, int) else f".{_plain(step.name)}")
-        step = step.before
-    return "".join(reversed(names)).removeprefix(".")

@@ -11,7 +11,7 @@ from typing import Final
 
 from affiant.errors import NotAllowedError
 from affiant.gateway.openai.chat import ChatRequest, Offered
-from affiant.gateway.openai.named_urls import NamedURL
+from affiant.gateway.openai.named_urls import MOST_URLS, NamedURL
 from affiant.gateway.openai.tool_filter import Judge
 from affiant.gateway.requests.account import Account, RequestDecision
 from affiant.gateway.sessions.decisions import SILENT, DecisionSink
@@ -44,7 +44,6 @@ __all__ = [
 ]
 
 _UNKNOWN: Final = Origin()
-_MOST_URLS: Final = 32
 _MOST_URL_CHARACTERS: Final = 8 << 10
 """Of all URLs of one request: a record holds them."""
 
@@ -221,11 +220,10 @@ def decide_fetches(
         ``url.not_canonical``: a path, an address, or a URL that programs read differently. ``url.not_allowed``: the
             profile does not allow one, or not without a person's approval. RequestMalformed: too many.
     """
-    if len(named) > _MOST_URLS or sum(len(each.text) for each in named) > _MOST_URL_CHARACTERS:
+    if len(named) > MOST_URLS or sum(len(each.text) for each in named) > _MOST_URL_CHARACTERS:
         raise RequestMalformed(
             "the request names too many URLs",
-            expected=f"at most {_MOST_URLS}, of {_MOST_URL_CHARACTERS} characters together",
-            found=len(named),
+            expected=f"at most {MOST_URLS}, of {_MOST_URL_CHARACTERS} characters together",
             where=named[-1].where[:200],
         )
     rules: dict[str, None] = {}
