@@ -144,6 +144,49 @@ def test_a_request_of_listed_members_goes_up_byte_for_byte(told: Told) -> None:
     assert told.upstream.received[0].json["min_p"] == 0.1
 
 
+RM = tool("rm")
+TYPES: dict[str, tuple[dict[str, object], str | None]] = {
+    "an empty text": ({"type": ""}, None),
+    "null": ({"type": None}, None),
+    "none": ({}, None),
+    "the word": ({"type": "function"}, None),
+    **{
+        repr(kind): ({"type": kind}, "request.unlisted")
+        for kind in (0, False, True, 1.5, [], ["function"], {})
+    },
+    **{
+        repr(kind): ({"type": kind}, "tool.not_allowed")
+        for kind in (
+            "Function",
+            "FUNCTION",
+            "function ",
+            " ",
+            "null",
+            "functions",
+            "web_search",
+            "\0",
+            "\u017f",
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_whatever_the_type_of_a_tool_is_one_that_is_not_listed_does_not_reach_the_model(
+    told: Told, name: str
+) -> None:
+    told.answers(whole(completion()))
+    kind, code = TYPES[name]
+    entry = {name: value for name, value in RM.items() if name != "type"} | kind
+    answer = told.ask(tools=[READ, entry])
+    if code is None:
+        assert [sent.json["tools"] for sent in told.upstream.received] == [[READ]]
+        assert record_of(told.session, answer).member("pol", "dec") == "redact"
+    else:
+        assert (answer.status, answer.code, told.upstream.received) == (403, code, [])
+        assert record_of(told.session, answer).member("pol", "dec") == "deny"
+
+
 PROVIDED = b"""
 agent_configs:
   tester:

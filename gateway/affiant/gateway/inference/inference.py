@@ -203,7 +203,7 @@ class InferenceRequest(SessionRequest):
         sink = self._decisions.of(session)
         rules = decide_model(policy, request, self._account, sink=sink)
         provided = require_listed(policy, request, sink=sink)
-        decided = decide_tools(policy, request.tools, (*rules, *provided), self._origin_of, sink=sink)
+        decided = decide_tools(policy, request, (*rules, *provided), self._origin_of, sink=sink)
         allowed = may_offer(policy, self._origin_of)
         redacted = decided.decision == "redact"
         forwarded = without_tools(body, allowed) if redacted else body

@@ -21,7 +21,7 @@ from affiant.gateway.openai.model_fallbacks import names_other_models
 from affiant.gateway.openai.named_urls import NamedURL, named_urls
 from affiant.gateway.openai.passable_responses import ResponseBound, response_bound
 from affiant.gateway.openai.strict_json import folded, inexact
-from affiant.gateway.openai.unlisted import RequestMembers, read_members
+from affiant.gateway.openai.unlisted import RequestMembers, kind_of, read_members
 from affiant.gateway.wire.errors import RequestMalformed
 from affiant.policy.canonical.errors import ToolDefinitionRefused
 from affiant.policy.canonical.tool_origin import tool_digest
@@ -217,7 +217,7 @@ def _tool(entry: object) -> Offered:
     """An entry of ``tools`` or ``tool_choice``; without a name where it names no function of the caller's."""
     if not isinstance(entry, dict):
         return _NAMELESS
-    kind = entry.get("type", "function")
+    kind = kind_of(entry, "function")
     if kind not in _FORMS:
         return Offered(None, provider=kind) if isinstance(kind, str) else _NAMELESS
     found = _function(entry.get(kind))

@@ -20,7 +20,7 @@ from affiant.gateway.openai.chat_members import FREE, PROVIDER_PLACES, PROVIDER_
 from affiant.gateway.openai.strict_json import Step, is_call, written
 from affiant.gateway.wire.errors import ToolNotAllowedError
 
-__all__ = ["ProviderTool", "RequestMembers", "read_members", "require_listed_response"]
+__all__ = ["ProviderTool", "RequestMembers", "kind_of", "read_members", "require_listed_response"]
 
 
 class ProviderTool(NamedTuple):
@@ -43,6 +43,12 @@ class RequestMembers(NamedTuple):
 
     unlisted: str | None
     provider_tools: tuple[ProviderTool, ...]
+
+
+def kind_of(value: Mapping[str, object], untyped: str | None) -> object:
+    """The ``type`` of an object of several forms; ``untyped`` where it has none: left out, null, or an empty text."""
+    kind = value.get("type")
+    return untyped if kind in (None, "") else kind
 
 
 def read_members(value: Mapping[str, object], members: ChatMembers) -> RequestMembers:
@@ -95,9 +101,7 @@ class _Walk:
         """Take in one object; the step to what of it is not listed."""
         form, kinds = place, self.table.kinds.get(place)
         if kinds is not None:
-            kind = value.get("type")
-            if kind in (None, ""):
-                kind = self.table.untyped.get(place)
+            kind = kind_of(value, self.table.untyped.get(place))
             if not isinstance(kind, str) or (kind not in kinds and place not in PROVIDER_PLACES):
                 return Step(path, "type")
             if kind not in kinds:

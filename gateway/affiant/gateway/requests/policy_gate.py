@@ -259,22 +259,23 @@ def decide_fetches(
 
 def decide_tools(
     policy: CompiledPolicy,
-    tools: Sequence[Offered],
+    request: ChatRequest,
     rules: tuple[str, ...],
     origin_of: OriginOf = own_origin,
     *,
     sink: DecisionSink = SILENT,
 ) -> RequestDecision:
-    """Whether the offered tools stay (``allow``) or some must go (``redact``).
+    """Whether the tools that ``request`` offers stay (``allow``) or some must go (``redact``).
 
     Args:
-        rules: those that fired before.
+        rules: those that fired before, of :func:`require_listed` too.
     """
+    tools, judged = request.tools, {tool.name for tool in request.members.provider_tools}
     if not tools or not policy.restricts_tools:
         return RequestDecision("allow", rules)
     decisions = []
     for tool in tools:
-        if tool.provider is not None:  # judged before (:func:`require_listed`)
+        if tool.provider is not None and tool.provider in judged:
             continue
         name, origin = tool.name or "", origin_of(tool)
         decision = policy.decide_tool(name, origin)
