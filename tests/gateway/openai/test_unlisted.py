@@ -72,6 +72,21 @@ UNLISTED = {
         {"kv_transfer_params": {"remote_host": "10.0.0.1"}},
         "kv_transfer_params",
     ),
+    "hosts among a server's extras": (
+        {"vllm_xargs": {"n": 1, "kv_transfer_params": {"remote_host": "10.0.0.1"}}},
+        "vllm_xargs.kv_transfer_params",
+    ),
+    "hosts among them as text": (
+        {"vllm_xargs": {"KV_transfer_params": "{}"}},
+        "vllm_xargs.KV_transfer_params",
+    ),
+    "code among a server's extras": (
+        {"vllm_xargs": {"logits_processors": ["os.system"]}},
+        "vllm_xargs.logits_processors",
+    ),
+    "an object among a server's extras": ({"vllm_xargs": {"x": {"y": 1}}}, "vllm_xargs.x"),
+    "an object in a list of them": ({"vllm_xargs": {"x": [1, {"y": 1}]}}, "vllm_xargs.x"),
+    "a list of extras": ({"vllm_xargs": [{"x": {}}]}, "vllm_xargs[0].x"),
     "code that a server loads": ({"logits_processors": ["os.system"]}, "logits_processors"),
 }
 
@@ -153,6 +168,12 @@ SAMPLING = """
 @pytest.mark.parametrize("name", SAMPLING)
 def test_every_sampling_member_of_vllm_llama_cpp_and_transformers_is_listed(name: str) -> None:
     assert read_members({**ASKED, name: 1}, DOCUMENTED).unlisted is None
+
+
+def test_what_vllm_documents_of_its_extras_is_listed() -> None:
+    extras = {"repetition": 1.5, "name": "x", "stops": ["a", 2, 0.5], "off": None}
+    assert read_members({**ASKED, "vllm_xargs": extras}, DOCUMENTED).unlisted is None
+    assert read_members({**ASKED, "vllm_xargs": None}, DOCUMENTED).unlisted is None
 
 
 def test_a_conversation_with_calls_and_parts_is_listed() -> None:
@@ -261,6 +282,54 @@ def test_an_event_that_is_such_an_item_never_goes_on(item: str) -> None:
     for value in ({"type": "response.output_item.done", "item": entry}, {"item": entry}, {"output": [entry]}):
         with raises_code("upstream.unlisted", "upstream.answer"):
             StreamFilter(allowed).feed(b"data: " + json.dumps(value).encode() + b"\n\n")
+
+
+LIKE_CALLS = {
+    "the caller's notes": {"metadata": {"output": [{"type": "shell", "action": {}}]}},
+    "a sound": said({"audio": {"x": {"type": "shell", "commands": ["ls"]}}}, streamed=False),
+    "a provider's fields": said(
+        {"provider_specific_fields": {"x": {"Name": "shell", "Input": "ls"}}}, streamed=True
+    ),
+    "a text": said(
+        {"content": [{"type": "text", "text": "x", "name": "f", "arguments": "{}"}]}, streamed=False
+    ),
+    "a citation": said(
+        {"annotations": [{"type": "file", "file": {"name": "f", "input": ""}}]}, streamed=False
+    ),
+    "a step of reasoning": said({"reasoning_details": [{"type": "thinking", "action": {}}]}, streamed=True),
+    "a message": said({"name": "f", "arguments": "{}"}, streamed=False),
+    "counts": {"usage": {"x": [[{"type": "shell", "actions": []}]]}},
+    "logarithms": {"choices": [{"logprobs": {"content": [{"type": "shell", "action": {}}]}}]},
+}
+
+
+@pytest.mark.parametrize("name", LIKE_CALLS)
+def test_an_object_that_is_like_a_call_passes_nowhere(name: str) -> None:
+    with raises_code("upstream.unlisted"):
+        require_listed_response(LIKE_CALLS[name], DOCUMENTED)
+
+
+def test_what_servers_hold_where_members_are_free_passes() -> None:
+    message = {
+        "content": [{"type": "text", "text": "x", "annotations": []}],
+        "audio": {"id": "a", "data": "AA==", "expires_at": 1, "transcript": "x"},
+        "provider_specific_fields": {
+            "thinking_blocks": [{"type": "thinking", "thinking": "x", "signature": "y"}]
+        },
+        "annotations": [
+            {"type": "url_citation", "url_citation": {"url": "u", "title": "t"}},
+            {"type": "file", "file": {"hash": "h", "name": "n", "content": [{"type": "text", "text": "x"}]}},
+        ],
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        "function_call": {"name": "f", "arguments": "{}"},
+    }
+    more = {
+        "usage": {"prompt_tokens_details": {"cached_tokens": 1}, "type": "tokens", "input_tokens": 1},
+        "metadata": {"type": "x", "note": "y"},
+        "error": {"type": "server_error", "message": "m", "code": None, "input": None},
+        "timings": {"name": "n", "predicted_ms": 1.5},
+    }
+    require_listed_response({**said(message, streamed=False), **more}, DOCUMENTED)
 
 
 def test_numbers_and_texts_that_no_list_has_pass_in_a_response() -> None:

@@ -9,7 +9,8 @@ list. Nothing is judged below the place :data:`FREE`: settings, numbers, counts.
 told apart by ``type``; each form has the members of its own place.
 
 Left out although a server documents them, because a request could make that server load code or connect elsewhere:
-``logits_processors``, ``kv_transfer_params`` and ``ec_transfer_params`` of vLLM. Tools that a provider runs by itself
+``logits_processors``, ``kv_transfer_params`` and ``ec_transfer_params`` of vLLM, which ``vllm_xargs`` must not hold
+either: vLLM documents only texts, numbers and lists of them there. Tools that a provider runs by itself
 (``web_search_options``) are in :data:`PROVIDER_TOOLS`, and a profile alone allows them.
 """
 
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 __all__ = [
+    "CALLED",
     "DOCUMENTED",
     "EXTENSIBLE",
     "FREE",
@@ -31,6 +33,8 @@ __all__ = [
 ]
 
 FREE: Final = "free"
+CALLED: Final = "called"
+"""The place of what a call is made with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class Table:
         kinds: place -> ``type`` -> the place of that form.
         untyped: place of several forms -> the form of what has no ``type``.
         words: place -> the texts that may be there in the place of an object.
+        scalars: place whose members are texts, numbers or lists of them, under any name -> the folded names that may
+            not be there.
     """
 
     root: str
@@ -50,6 +56,7 @@ class Table:
     kinds: Mapping[str, Mapping[str, str]]
     untyped: Mapping[str, str]
     words: Mapping[str, Collection[str]]
+    scalars: Mapping[str, Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +85,7 @@ _VLLM: Final = """
     prompt_logprobs repetition_detection repetition_penalty request_id return_assistant_tokens_mask return_prompt_text
     return_token_ids return_token_offsets return_tokens_as_token_ids skip_special_tokens spaces_between_special_tokens
     stop_token_ids structural_tag structured_outputs thinking_token_budget top_k truncate_prompt_tokens
-    truncation_side use_beam_search vllm_xargs
+    truncation_side use_beam_search
 """
 _LLAMA_CPP: Final = """
     adaptive_decay adaptive_target backend_sampling cache_prompt dry_allowed_length dry_base dry_multiplier
@@ -102,6 +109,7 @@ _REQUEST: Final = Table(
             "tool_choice": "tool_choice",
             "functions": "function",
             "function_call": "function_call",
+            "vllm_xargs": "vllm_xargs",
         },
         "message": {
             **_free("audio cache_control name reasoning reasoning_content refusal role task tool_call_id"),
@@ -163,6 +171,7 @@ _REQUEST: Final = Table(
     },
     untyped=dict.fromkeys(("tool", "listed tool", "tool_choice", "call"), "function"),
     words={"tool_choice": ("auto", "none", "required"), "function_call": ("auto", "none")},
+    scalars={"vllm_xargs": ("ectransferparams", "kvtransferparams", "logitsprocessors")},
 )
 
 _RESPONSE: Final = Table(
@@ -217,8 +226,10 @@ _RESPONSE: Final = Table(
     },
     untyped={"call": "function"},
     words={},
+    scalars={},
 )
-"""Of responses, members are listed that hold objects: a call is one. Whatever else a member holds passes."""
+"""Of responses, members are listed that hold objects: a call is one. What else a member holds passes, except an object
+that is like a call (:mod:`.unlisted`): below :data:`FREE` too."""
 
 DOCUMENTED: Final = ChatMembers(_REQUEST, _RESPONSE)
 

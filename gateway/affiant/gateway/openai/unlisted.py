@@ -14,13 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from affiant.gateway.openai.chat_members import FREE, PROVIDER_PLACES, PROVIDER_TOOLS, ChatMembers, Table
-from affiant.gateway.openai.strict_json import Step, is_call, written
+from affiant.gateway.openai.chat_members import (
+    CALLED,
+    FREE,
+    PROVIDER_PLACES,
+    PROVIDER_TOOLS,
+    ChatMembers,
+    Table,
+)
+from affiant.gateway.openai.strict_json import Step, fold, is_call, written
 from affiant.gateway.wire.errors import ToolNotAllowedError
 
 __all__ = ["ProviderTool", "RequestMembers", "kind_of", "read_members", "require_listed_response"]
+
+_NAMING: Final = ("type", "name")
+_ACTS: Final = ("action", "actions", "arguments", "commands", "input")
+"""Folded names of members that say what an item of a response is to do."""
 
 
 class ProviderTool(NamedTuple):
@@ -58,10 +69,11 @@ def read_members(value: Mapping[str, object], members: ChatMembers) -> RequestMe
 
 
 def require_listed_response(value: Mapping[str, object], members: ChatMembers) -> None:
-    """Return if every object in a response, or in one event of it, is listed.
+    """Return if every object in a response, or in one event of it, is listed, and none is like a call.
 
     A member that is not listed passes where it holds no object and is not named like a call: servers add
-    numbers and texts as they go.
+    numbers and texts as they go. Where members are free, an object must not have a type or a name together with
+    what that is called with: some client could run it.
 
     Raises:
         ``upstream.unlisted``: one is not.
@@ -82,6 +94,7 @@ class _Walk:
     providers: Mapping[str, str]
     """Member of the root -> the provider's tool that it asks for."""
     held_only: bool = False
+    """Of a response: members are listed that hold objects, and no object is like a call, wherever it is."""
     provider_tools: list[ProviderTool] = field(default_factory=list)
     left: list[tuple[object, str, Step | None]] = field(default_factory=list)
 
@@ -99,6 +112,10 @@ class _Walk:
 
     def _object(self, value: Mapping[str, object], place: str, path: Step | None) -> Step | None:
         """Take in one object; the step to what of it is not listed."""
+        if place in self.table.scalars:
+            return self._scalars(value, place, path)
+        if self.held_only and place != CALLED and (act := _act(value)) is not None:
+            return Step(path, act)
         form, kinds = place, self.table.kinds.get(place)
         if kinds is not None:
             kind = kind_of(value, self.table.untyped.get(place))
@@ -108,12 +125,21 @@ class _Walk:
                 self.provider_tools.append(ProviderTool(kind, path))
                 return None
             form = kinds[kind]
-        return None if form == FREE else self._members(value, form, path)
+        return None if form == FREE and not self.held_only else self._members(value, form, path)
+
+    def _scalars(self, value: Mapping[str, object], place: str, path: Step | None) -> Step | None:
+        for name, member in value.items():
+            held = member if isinstance(member, list) else (member,)
+            if fold(name) in self.table.scalars[place] or any(
+                isinstance(each, (dict, list)) for each in held
+            ):
+                return Step(path, name)
+        return None
 
     def _members(self, value: Mapping[str, object], place: str, path: Step | None) -> Step | None:
-        listed = self.table.members[place]
+        listed = {} if place == FREE else self.table.members[place]
         for name, member in value.items():
-            following = listed.get(name)
+            following = FREE if place == FREE else listed.get(name)
             if place == self.table.root and name in self.providers:
                 if member is not None and member is not False:
                     self.provider_tools.append(ProviderTool(self.providers[name], Step(path, name)))
@@ -121,8 +147,16 @@ class _Walk:
                 said = isinstance(member, str) and is_call(name)
                 if not self.held_only or (member and (said or isinstance(member, (dict, list)))):
                     return Step(path, name)
-            elif following != FREE and isinstance(member, (dict, list)):
+            elif (following != FREE or self.held_only) and isinstance(member, (dict, list)):
                 self.left.append((member, following, Step(path, name)))
             elif isinstance(member, str) and member not in self.table.words.get(following, (member,)):
                 return Step(path, name)
         return None
+
+
+def _act(value: Mapping[str, object]) -> str | None:
+    """The member by which an object is like a call: it says which tool, and what to do."""
+    names = {fold(name): name for name, member in value.items() if member is not None}
+    if not any(isinstance(value.get(names.get(each, "")), str) for each in _NAMING):
+        return None
+    return next((names[act] for act in _ACTS if act in names), None)
