@@ -101,6 +101,19 @@ def test_sessions_share_their_part_and_none_takes_another_ones() -> None:
     assert not {100, 101, 102} & set(table.ended)
 
 
+def test_a_connection_that_proves_itself_is_not_ended_for_the_one_that_gives_way() -> None:
+    """That one is a stranger of the same address again, which has all of its connections."""
+    table = Table(16)
+    for number in range(8):
+        table.enter(CROWD, number).prove("greedy")
+    newcomer = table.enter(CROWD, 100)
+    for number in (101, 102, 103):
+        table.enter(CROWD, number)
+    newcomer.prove("modest")
+    assert (newcomer.session, table.ended) == ("modest", [])
+    assert (table.table.proven, table.table.strangers) == (8, 4)
+
+
 def test_a_connection_that_was_ended_becomes_no_sessions() -> None:
     table = Table(16)
     gone = table.enter(CROWD, 0)

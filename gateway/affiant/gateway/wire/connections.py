@@ -112,15 +112,19 @@ class Connections:
         """``connection`` is ``session``'s, if there is room for it or a session that has more gives one up."""
         if connection.session == session or connection not in self._of_address.get(connection.address, ()):
             return
+        other = None
         if self.proven >= self._proven:
             heaviest = max(self._of_session.values(), key=len, default={})
             if len(heaviest) <= len(self._of_session.get(session, ())) + 1:
                 return
             other = next(iter(heaviest))
+        self.leave(
+            connection
+        )  # before the other is a stranger again: else it may be ended for the other's sake
+        if other is not None:
             self.leave(other)
             other.session = None
             self._enter(other)
-        self.leave(connection)
         connection.session = session
         self._of_session.setdefault(session, {})[connection] = None
 
