@@ -73,7 +73,7 @@ def test_a_part_takes_from_the_whole_and_never_more_than_its_part() -> None:
     assert (part.left, memory.left) == (4, 10)
 
 
-def test_where_strangers_lack_memory_the_oldest_slow_body_of_whoever_holds_most_gives_way() -> None:
+def test_where_strangers_lack_memory_the_oldest_slow_body_of_the_address_with_most_gives_way() -> None:
     ended: list[str] = []
     crowd = Crowd(10 * MAX_ADMISSION, within=Memory(20 * MAX_ADMISSION))
     with ExitStack() as stack:
@@ -107,6 +107,57 @@ def test_a_body_that_came_whole_does_not_give_way() -> None:
             late.take(2 * MAX_ADMISSION)
             late.take(MAX_ADMISSION)
         assert whole.held == 2 * MAX_ADMISSION
+
+
+def test_where_the_address_with_most_has_no_slow_body_another_address_gives_way() -> None:
+    crowd = Crowd(10 * MAX_ADMISSION, within=Memory(20 * MAX_ADMISSION))
+    ended: list[str] = []
+    with crowd.share("most") as whole, crowd.share("slow") as slow, crowd.share("late") as late:
+        with whole.interruptible(lambda: ended.append("most")):
+            whole.take(4 * MAX_ADMISSION)
+        with suppress(UnreachableError), slow.interruptible(lambda: ended.append("slow")):
+            slow.take(3 * MAX_ADMISSION)
+            late.take(4 * MAX_ADMISSION)
+        assert (ended, late.held, whole.held) == (["slow"], 4 * MAX_ADMISSION, 4 * MAX_ADMISSION)
+
+
+def test_a_body_whose_time_is_over_in_this_very_moment_gives_way_too() -> None:
+    """The timeout has fired and the reading has not ended yet: the newcomer used to get the gateway's own error."""
+    bodies = Bodies(memory=8 * MAX_ADMISSION, seconds=0.02)
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        pieces = [b"x" * (MAX_ADMISSION // 2)]
+
+        async def receive() -> dict:
+            if pieces:
+                return {"type": "http.request", "body": pieces.pop(), "more_body": True}
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def read() -> None:
+            with bodies.strangers.share("slow") as share:
+                await bodies.read({"headers": []}, receive, share, limit=MAX_ADMISSION)
+
+        slow = asyncio.create_task(read())
+        while bodies.strangers.left == bodies.strangers.size:
+            await asyncio.sleep(0)
+        with bodies.strangers.share("newcomer") as newcomer:
+            taken: asyncio.Future[None] = loop.create_future()
+
+            def take() -> None:
+                newcomer.take(MAX_ADMISSION)
+                taken.set_result(None)
+
+            loop.call_later(0.03, take)
+            time.sleep(0.1)  # noqa: ASYNC251 - so that both are due in one turn of the loop, the timeout first
+            async with asyncio.timeout(5):
+                await taken
+            assert newcomer.held == MAX_ADMISSION
+        with raises_code("gateway.memory"):
+            await slow
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

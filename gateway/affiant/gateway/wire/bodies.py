@@ -21,6 +21,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -103,7 +104,8 @@ class Crowd(Memory):
     """The memory of callers that are not known: no address holds more than half of it, and who is slow gives way.
 
     Where there is too little, the bodies that have not come to their end are ended, the oldest first, of the address
-    that holds most: so a body that comes at once is read, however many others have begun and stalled.
+    that holds most among those that have such a body: so a body that comes at once is read, however many others have
+    begun and stalled.
     """
 
     __slots__ = ("_arriving", "_held")
@@ -118,7 +120,8 @@ class Crowd(Memory):
         while self._held[share.whose] + size > max(self.size // 2, MAX_ADMISSION):
             self._interrupt(share.whose, but=share)
         while size > self.left:
-            self._interrupt(max(self._held, key=lambda whose: self._held[whose], default=""), but=share)
+            slow = {each.whose for each in self._arriving if each.held and each is not share}
+            self._interrupt(max(slow, key=lambda whose: self._held[whose], default=""), but=share)
         super().lend(share, size)
         self._held[share.whose] += size
 
@@ -237,7 +240,7 @@ class Bodies:
             raise _too_large(limit, found=f"{length} bytes")
         try:
             async with asyncio.timeout(self._seconds) as deadline:
-                with share.interruptible(lambda: deadline.reschedule(0)):
+                with share.interruptible(partial(_end_at_once, deadline)):
                     return await _read(receive, share, limit)
         except TimeoutError as error:
             if share.interrupted:
@@ -245,6 +248,11 @@ class Bodies:
             raise UnreachableError(
                 "the body did not come in time", expected=f"{self._seconds:g} s", code="request.timeout"
             ) from error
+
+
+def _end_at_once(deadline: asyncio.Timeout) -> None:
+    if not deadline.expired():  # else the reading is being ended already
+        deadline.reschedule(0)
 
 
 async def _read(receive: Receive, share: Share, limit: int) -> Body:
