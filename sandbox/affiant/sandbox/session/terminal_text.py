@@ -3,8 +3,12 @@
 Shown as they are: printable characters, CR, LF, TAB, and SGR (``ESC [ ... m``: colours and weight). Shown escaped:
 every other control character (C0, DEL, C1 also in UTF-8), so that no sequence clears the screen, moves the cursor,
 writes the clipboard (OSC 52) or asks the terminal for an answer; characters that change the reading direction or are
-invisible; bytes that are not UTF-8. A line that begins like one of affiant's own (``affiant:``) is marked as the
-agent's.
+invisible; bytes that are not UTF-8.
+
+No line can be made to look like one of affiant's own. ``affiant:`` gets a mark that says whose it is; anywhere in a
+line, because a terminal wraps lines; in compatibility forms (``\\ufb00``) and with invisible characters in it, too.
+A CR that no LF follows erases the line (``ESC [ K``), so that nothing is put together by overwriting.
+Letters of other scripts that look like these are not looked for.
 
 A stream comes in pieces of any length: what may be the begin of a character or of a sequence is held until the rest
 comes, at most :data:`_LONGEST_SGR` bytes. Pure.
@@ -13,13 +17,14 @@ comes, at most :data:`_LONGEST_SGR` bytes. Pure.
 >>> shown.feed(b"\\x1b[31mred\\x1b[0m \\x1b]52;c;aGk=\\x07")
 b'\\x1b[31mred\\x1b[0m \\\\x1b]52;c;aGk=\\\\x07'
 >>> TerminalText(TerminalLine()).feed(b"affiant: nothing was denied\\n")
-b'(agent) affiant: nothing was denied\\n'
+b'affiant (by the agent): nothing was denied\\n'
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
 from typing import Final
 
 __all__ = ["TerminalLine", "TerminalText"]
@@ -31,22 +36,24 @@ _SGR_BEGUN: Final = re.compile(r"\x1b(\[[0-9;:]*)?\Z")
 _LONGEST_HELD: Final = 512
 _RESET: Final = b"\x1b[0m"
 _RESETS: Final = ("\x1b[m", "\x1b[0m")
+_ERASE: Final = "\x1b[K"
 _KEPT: Final = frozenset("\r\n\t")
 _JOINERS: Final = frozenset("\u200c\u200d")
 """Invisible, and without effect on order: emoji and several scripts need them."""
+_BLANK: Final = _JOINERS | frozenset("\u115f\u1160\u2800\u3164\uffa0\U0001d159")
+"""Printable characters that show nothing; so do some of those that combine with the one before (Mn, Me)."""
 _OURS: Final = "affiant:"
-_MARK: Final = "(agent) "
+_MARK: Final = " (by the agent)"
 
 
 class TerminalLine:
-    """The line that a terminal shows now. Both of a command's outputs write it, so what begins a line is known once."""
+    """The line that a terminal shows now. Both of a command's outputs write it."""
 
     def __init__(self) -> None:
-        self._begins = True
-        """Whether the line shows nothing yet but blanks."""
-        self._held = ""
-        """The line's begin, while it may still become one of ours; and the same without SGR, in lower case."""
-        self._word = ""
+        self._last = ""
+        """The last characters of the line, as a reader takes them: shorter than the word."""
+        self._returned = ""
+        """A CR, and the colours after it, until it is known what follows."""
         self._is_coloured, self._is_ended = False, True
 
     def show(self, text: str) -> str:
@@ -60,49 +67,46 @@ class TerminalLine:
             else:
                 shown.append(self._character(text[at]))
                 at += 1
-        return self._noted("".join(shown))
-
-    def release(self) -> str:
-        """What is still held: a stream has ended."""
-        return self._noted(self._released())
+        plain = _SGR.sub("", "".join(shown))
+        if plain or self._returned:
+            self._is_ended = plain.endswith("\n") and not self._returned
+        return "".join(shown)
 
     def end(self) -> bytes:
         """What is left when both streams have ended: what follows begins a line, in the terminal's own colours."""
-        left = self.release().encode("utf-8")
+        left = self._returned.encode("ascii")
         return left + (_RESET if self._is_coloured else b"") + (b"" if self._is_ended else b"\n")
-
-    def _noted(self, shown: str) -> str:
-        if plain := _SGR.sub("", shown):
-            self._is_ended = plain.endswith("\n")
-        return shown
 
     def _coloured(self, sgr: str) -> str:
         self._is_coloured = sgr not in _RESETS
-        if not self._word:
+        if not self._returned:
             return sgr
-        self._held += sgr
-        return self._released() if len(self._held) > _LONGEST_HELD else ""
+        self._returned += sgr
+        return self._erased() if len(self._returned) > _LONGEST_HELD else ""
 
     def _character(self, char: str) -> str:
-        if char in "\r\n":
-            before, self._begins = self._released(), True
-            return before + char
-        if not self._begins or (char in " \t" and not self._word):
-            return _escaped(char)
-        self._held += _escaped(char)
-        self._word += char.lower()
-        if self._word == _OURS:
-            self._held = _MARK + self._held
-        elif _OURS.startswith(self._word):
+        if char == "\r":
+            self._returned += "" if self._returned else char
             return ""
-        return self._released()
+        if char == "\n":
+            before, self._returned, self._last = self._returned, "", ""
+            return before + char
+        before, shown = self._erased(), _escaped(char)
+        if shown in _BLANK or unicodedata.category(shown[0]) in {"Mn", "Me"}:
+            return before + shown
+        self._last += unicodedata.normalize("NFKC", shown).casefold()
+        if _OURS in self._last:
+            self._last = ""
+            return before + _MARK + shown
+        self._last = self._last[1 - len(_OURS) :]
+        return before + shown
 
-    def _released(self) -> str:
-        """The line's begin, now that it is known what it is, or is not."""
-        shown, self._held = self._held, ""
-        if self._word:
-            self._word, self._begins = "", False
-        return shown
+    def _erased(self) -> str:
+        """A CR that is held, on its way: what follows begins an empty line."""
+        if not self._returned:
+            return ""
+        returned, self._returned, self._last = self._returned, "", ""
+        return returned[0] + _ERASE + returned[1:]
 
 
 class TerminalText:
@@ -124,8 +128,7 @@ class TerminalText:
 
     def flush(self) -> bytes:
         """What is left at the end of the stream."""
-        left = self._shown(self._decoder.decode(b"", final=True), last=True)
-        return left + self._line.release().encode("utf-8")
+        return self._shown(self._decoder.decode(b"", final=True), last=True)
 
     def _shown(self, text: str, *, last: bool) -> bytes:
         text, self._begun = self._begun + text, ""
