@@ -87,8 +87,8 @@ class OpenSession:
 
 
 async def begin(opening: Opening, started: Started, attested: Attested) -> tuple[Admitted, SessionRecords]:
-    """Be admitted and begin the chain, with what ends both. Never cut in between: the gateway would hold open what
-    nothing here can close.
+    """Be admitted and begin the chain, with what ends both. The caller does not cancel this in between, because the
+    gateway would keep a session open that nothing here can close; not before a bound.
 
     Raises:
         AffiantError: the session was not admitted, or its first record was not taken.

@@ -42,6 +42,10 @@ _T = TypeVar("_T")
 _CHAIN_S: Final = 15.0
 _BUNDLE_S: Final = 40.0
 
+_ADMISSION_ENDS_WITHIN_S: Final = 2.0
+"""So long an admission that is under way may still take when it is not wanted any more. A gateway that grants it later
+has an open session until its lease ends."""
+
 _ORPHANED_CHAIN_S: Final = 2.0
 _ORPHANED_BUNDLE_S: Final = 1.0
 """When the launcher is gone: with the agent's end they stay below the five seconds of the wire specification."""
@@ -122,12 +126,14 @@ async def _interrupted(channel: ControlChannel, stack: AsyncExitStack) -> int:
     return 0
 
 
-async def _uncut(work: Coroutine[None, None, _T]) -> _T:
-    """What ``work`` returns; when the wait is cancelled ``work`` comes to its end all the same, first."""
+async def _finishing(work: Coroutine[None, None, _T], *, within_s: float) -> _T:
+    """What ``work`` returns; when the wait is cancelled ``work`` has ``within_s`` to come to its end first."""
     doing = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(doing)
     except asyncio.CancelledError:
+        await asyncio.wait({doing}, timeout=within_s)
+        doing.cancel()
         await asyncio.gather(doing, return_exceptions=True)
         raise
 
@@ -187,5 +193,5 @@ async def open_session(opening: Opening) -> OpenSession:
     await opening.progress("provisioned", {"isolation": opening.provision.backend.value})
     opening.lifecycle.to(State.ATTESTING)
     attested = await attest(opening, started)
-    admitted, records = await _uncut(begin(opening, started, attested))
+    admitted, records = await _finishing(begin(opening, started, attested), within_s=_ADMISSION_ENDS_WITHIN_S)
     return await activate(opening, started, admitted, records)

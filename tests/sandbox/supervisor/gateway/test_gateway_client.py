@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+import socket
 import ssl
+import threading
 from pathlib import Path
 
 import pytest
@@ -126,6 +128,34 @@ def test_a_gateway_that_speaks_no_tls_is_a_refusal() -> None:
         pytest.raises(GatewayUnreachable),
     ):
         asyncio.run(whole(server.port))
+
+
+def test_a_gateway_that_is_silent_does_not_hold_up_the_end_of_its_connection(leaf: Path) -> None:
+    """It reads no more, so it does not say that it closes, either."""
+    over = threading.Event()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(leaf)
+
+    def serve(listener: socket.socket) -> None:
+        taken, _ = listener.accept()
+        with context.wrap_socket(taken, server_side=True) as connection:
+            connection.recv(1)
+            over.wait(20)
+
+    async def whole(port: int) -> None:
+        client = GatewayClient(f"https://127.0.0.1:{port}", spki=spki_of(leaf), timing=TIMING)
+        with pytest.raises(GatewayUnreachable):
+            await asyncio.wait_for(client.request("GET", "/"), 10)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = threading.Thread(target=serve, args=(listener,))
+        serving.start()
+        try:
+            asyncio.run(whole(listener.getsockname()[1]))
+            assert not over.is_set()
+        finally:
+            over.set()
+            serving.join(5)
 
 
 @pytest.mark.parametrize(

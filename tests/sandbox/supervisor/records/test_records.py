@@ -23,6 +23,7 @@ from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, 
 from affiant.attestation.records.sealed_disclosures import open_sealed, recipient
 from affiant.attestation.statements.statement import KeysetStatement, parse_statement, session_statement
 from affiant.errors import UnreachableError
+from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.http.errors import RecordsUnavailable
 from affiant.sandbox.supervisor.launch.errors import AdmissionError, GatewayLost
 from affiant.sandbox.supervisor.records.records import (
@@ -245,6 +246,37 @@ def test_a_gateway_that_stays_away_stops_the_chain(tmp_path: Path) -> None:
         return (await asyncio.wait_for(asyncio.shield(records.stopped), 5)).code
 
     assert run(scenario, folder=tmp_path, wait_s=0.3) == "unreachable"
+
+
+def test_a_connection_on_which_nothing_comes_does_not_hold_the_records_up(tmp_path: Path) -> None:
+    """The first submission is never answered; the next, on another connection, is."""
+
+    async def scenario(records, gateway):
+        real, asked = gateway.submit, []
+
+        async def submit(submission):
+            asked.append(submission)
+            if len(asked) == 1:
+                await asyncio.Event().wait()
+            return await real(submission)
+
+        records._submit = submit
+        await refusal(records, acknowledged=True)
+        return len(asked), len(gateway.taken)
+
+    assert run(scenario, folder=tmp_path, wait_s=2.0) == (2, 1)
+
+
+def test_a_gateway_that_never_answers_stops_the_chain(tmp_path: Path) -> None:
+    async def scenario(records, gateway):
+        async def submit(_):
+            await asyncio.Event().wait()
+
+        records._submit = submit
+        await refusal(records)
+        return (await asyncio.wait_for(asyncio.shield(records.stopped), 5)).code
+
+    assert run(scenario, folder=tmp_path, wait_s=0.3) == GatewayUnreachable.code
 
 
 GONE = GatewayLost("gone")

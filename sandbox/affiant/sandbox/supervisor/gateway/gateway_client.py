@@ -35,6 +35,7 @@ __all__ = ["GatewayClient", "GatewayConnection", "GatewayReply", "Timing"]
 _PIECE: Final = 64 * 1024
 _NOTICED_S: Final = 5.0
 """Within so many seconds a gateway has noticed, and recorded, that an answer is read no more."""
+_CLOSED_WITHIN_S: Final = 1.0
 _PATIENCE_S: Final = 10.0
 """How long a gateway that is too busy to begin is asked again."""
 _PAUSE_S: Final = 0.25
@@ -121,10 +122,15 @@ class GatewayConnection:
                 pass
 
     async def close(self) -> None:
-        """Close; an answer that has not ended is broken off."""
+        """Close; an answer that has not ended is broken off. The peer has a second to say that it closes, too."""
         self._writer.close()
-        with contextlib.suppress(OSError, ssl.SSLError):
-            await self._writer.wait_closed()
+        try:
+            async with asyncio.timeout(_CLOSED_WITHIN_S):
+                await self._writer.wait_closed()
+        except TimeoutError:
+            self._writer.transport.abort()
+        except OSError:
+            pass
 
 
 class GatewayReply:

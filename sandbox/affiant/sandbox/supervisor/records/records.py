@@ -31,6 +31,7 @@ from affiant.attestation.records.receipt import Issued
 from affiant.attestation.records.sealed_disclosures import seal
 from affiant.attestation.schema.records import KINDS
 from affiant.errors import AffiantError, StateError, UnreachableError
+from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.http.errors import RecordsUnavailable
 from affiant.sandbox.supervisor.records.spool import Spool, SpoolEntry
 
@@ -317,14 +318,20 @@ class SessionRecords:
             await self._acknowledged(entry, head)
 
     async def _submitted(self, entry: _Entry) -> Head:
-        """Submit until there is an answer, or the gateway has been silent for too long."""
+        """Submit until there is an answer, or the gateway has been silent for too long.
+
+        An answer is waited for half as long, so that a connection on which nothing comes leaves time for another.
+        """
         attempt, deadline = 0, time.monotonic() + self._wait_s
         while True:
             try:
-                return await self._submit(Submission(entry.issued.jws, entry.openings))
-            except UnreachableError:
+                async with asyncio.timeout(self._wait_s / 2):
+                    return await self._submit(Submission(entry.issued.jws, entry.openings))
+            except (UnreachableError, TimeoutError) as error:
                 if self.lost.done() or time.monotonic() > deadline:
-                    raise
+                    if isinstance(error, UnreachableError):
+                        raise
+                    raise GatewayUnreachable("the gateway does not acknowledge a record") from error
                 await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
                 attempt += 1
 
