@@ -32,6 +32,8 @@ DOCUMENT: dict[str, Any] = {
     "typ": "affiant-verdict/1",
     "bundle": BUNDLE,
     "at": "2026-11-21T12:00:00Z",
+    "outcome": "holds in part",
+    "demand": {"level": None, "complete": False, "unmet": []},
     "tier": "none",
     "simulated": True,
     "exit_code": 40,
@@ -151,6 +153,14 @@ def resigned(key: SigningKey, **changes: Any) -> bytes:
         {"predicate": {**DOCUMENT, "exit_code": 1}},
         {"predicate": {**DOCUMENT, "exit_code": False}},
         {"predicate": {**DOCUMENT, "exit_code": "0"}},
+        *({"predicate": {**DOCUMENT, "exit_code": code}} for code in (0, 10, 20, 30)),
+        {"predicate": {**DOCUMENT, "simulated": False}},
+        {"predicate": {**DOCUMENT, "simulated": 1}},
+        {"predicate": {**DOCUMENT, "tier": "contraindicated"}},
+        {"predicate": {**DOCUMENT, "tier": "good"}},
+        {"predicate": {**DOCUMENT, "outcome": "cannot be judged"}},
+        {"predicate": {**DOCUMENT, "demand": {"unmet": ["level"]}}},
+        {"predicate": {name: DOCUMENT[name] for name in DOCUMENT if name != "demand"}},
         {"more": 1},
     ],
     ids=str,
@@ -161,6 +171,25 @@ def test_a_signed_statement_that_is_no_verdict_about_its_subject_is_refused(
     parse_signed_verdict(resigned(keys["P-256"])).verify(keys["P-256"].public)
     with raises_code("verdict.signature"):
         parse_signed_verdict(resigned(keys["P-256"], **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "exit_code"),
+    [
+        ({"tier": "affirming", "simulated": False, "outcome": "holds"}, 0),
+        ({"tier": "warning", "simulated": False}, 10),
+        ({"tier": "contraindicated", "outcome": "rejected"}, 20),
+        ({"outcome": "cannot be judged"}, 30),
+        ({"demand": {"level": "L3", "complete": True, "unmet": ["complete"]}}, 30),
+        ({"simulated": False}, 30),
+    ],
+    ids=str,
+)
+def test_the_exit_code_is_the_one_that_the_other_members_come_to(
+    keys: dict[str, SigningKey], changes: dict[str, Any], exit_code: int
+) -> None:
+    document = {**DOCUMENT, **changes, "exit_code": exit_code}
+    assert parse_signed_verdict(sign_verdict(document, keys["P-256"])).exit_code == exit_code
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[]", b"null", b"\xff", b'{"payload":"","payload":""}'])

@@ -29,7 +29,8 @@ from affiant.attestation.verdict.errors import (
     SignedVerdictMalformed,
     SignedVerdictOther,
 )
-from affiant.attestation.verdict.verdict import EXIT_CODES, EXIT_SIMULATED
+from affiant.attestation.verdict.outcome import Outcome
+from affiant.attestation.verdict.verdict import Tier, exit_code_of
 
 __all__ = ["MAX_SIGNED_VERDICT", "PREDICATE_TYPE", "SignedVerdict", "parse_signed_verdict", "sign_verdict"]
 
@@ -40,7 +41,8 @@ MAX_SIGNED_VERDICT: Final = 24 << 20
 _MAX_STATEMENT: Final = 16 << 20
 _SUBJECT: Final = "bundle"
 _TYPE: Final = "affiant-verdict/1"
-_EXIT_CODES: Final = frozenset((*EXIT_CODES.values(), EXIT_SIMULATED))
+_TIERS: Final = frozenset(map(str, Tier))
+_OUTCOMES: Final = frozenset(map(str, Outcome))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,8 @@ def parse_signed_verdict(raw: bytes) -> SignedVerdict:
     """The signed verdict in ``raw``, at most :data:`MAX_SIGNED_VERDICT` bytes. Nothing of it is verified.
 
     Raises:
-        SignedVerdictMalformed: another form, another predicate, or a subject that is not the verdict's bundle.
+        SignedVerdictMalformed: another form, another predicate, a subject that is not the verdict's bundle, or an exit
+            code that its other members do not come to.
     """
     envelope = parse_envelope(
         raw, limit=MAX_SIGNED_VERDICT, statement=_MAX_STATEMENT, error=SignedVerdictMalformed
@@ -112,11 +115,25 @@ def parse_signed_verdict(raw: bytes) -> SignedVerdict:
         case {"typ": typ, "bundle": name, "exit_code": int() as exit_code} if (
             (typ, name, said.subject) == (_TYPE, bundle, _SUBJECT)
             and not isinstance(exit_code, bool)
-            and exit_code in _EXIT_CODES
+            and exit_code == _exit_code_of(said.predicate)
         ):
             return SignedVerdict(bundle, said.predicate, exit_code, envelope)
     raise SignedVerdictMalformed(
         "what is signed is no verdict about its subject",
         where="predicate",
-        expected=f"an {_TYPE} document about the bundle that the subject names",
+        expected=f"an {_TYPE} document about the bundle that the subject names, with the exit code of its tier",
     )
+
+
+def _exit_code_of(document: Mapping[str, object]) -> int | None:
+    """What tier, platform, outcome and demand of the document come to; None: one of them is not there."""
+    match document:
+        case {
+            "tier": str(tier),
+            "simulated": bool(simulated),
+            "outcome": str(outcome),
+            "demand": {"unmet": list(unmet)},
+        } if tier in _TIERS and outcome in _OUTCOMES:
+            short = outcome == Outcome.UNJUDGED or bool(unmet)
+            return exit_code_of(Tier(tier), simulated=simulated, short=short)
+    return None
