@@ -20,6 +20,13 @@ const PLATFORMS = {
   "no evidence": "no evidence: no signer's platform is known",
   simulated: "SIMULATED: nothing here is evidence of hardware",
 };
+const SCOPE = {
+  session: "session {} alone",
+  from: "records from {}",
+  to: "records to {}",
+  request: "request body {}",
+  response: "response body {}",
+};
 /** What a session that is open or lost leaves unsaid. */
 export const NO_END = "what a session without a signed end did after its last record here is not shown";
 
@@ -53,7 +60,7 @@ export function headOf(verdict) {
   ];
 }
 
-/** What it comes to, on what platform, how sessions ended, what its reader demands and does not get: name and value. */
+/** What was asked, what it comes to, on what platform, how sessions ended, what is demanded and not reached: name and value. */
 export function bannerOf(verdict) {
   const { outcome, platform_class: platform, counts, demand } = verdict;
   const { sessions } = counts;
@@ -61,12 +68,20 @@ export function bannerOf(verdict) {
   const unmet = { level: `level ${demand.level} is not reached, but ${verdict.level ?? "none"}` };
   unmet.complete = `sessions are not complete: ${ends}`;
   const rows = [
+    ...(verdict.asked === undefined ? [] : [["asked", scopeText(verdict.asked)]]),
     ["outcome", `${outcome.toUpperCase()}: ${whyOf(verdict)}`],
     ["platform", PLATFORMS[platform]],
     ["sessions", sessions.open + sessions.lost > 0 ? `${ends}; ${NO_END}` : ends],
   ];
   if (demand.unmet.length === 0) return rows;
   return [...rows, ["demanded", `NOT REACHED: ${demand.unmet.map((name) => unmet[name]).join("; ")}`]];
+}
+
+function scopeText(asked) {
+  return Object.entries(SCOPE)
+    .filter(([name]) => name in asked)
+    .map(([name, words]) => words.replace("{}", () => `'${printable(asked[name])}'`))
+    .join("; ");
 }
 
 function whyOf({ outcome, checks }) {

@@ -18,10 +18,12 @@ export class Run {
    * @param {object} trust a parsed trust file; nothing in the bundle adds to it
    * @param {object} how `at`: seconds since 1970 that trust entries are judged at; `build`: which verifier this is; `table`:
    *   the record table; `request`, `response`: bodies to hold against the receipts; `session`: judge this one alone;
-   *   `demand`: as `parseDemand` gives it
+   *   `demand`: as `parseDemand` gives it; `since`, `until`: of a period, the auditor's own range, seconds since 1970
    */
-  constructor(trust, { at, build, table, request = null, response = null, session = null, demand = null }) {
+  constructor(trust, how) {
+    const { at, build, table, request = null, response = null, session = null, demand = null } = how;
     Object.assign(this, { trust, at, build, bodies: { "body.request": request, "body.response": response } });
+    this.range = { since: how.since ?? null, until: how.until ?? null };
     this.demand = { level: demand?.level ?? null, complete: trust.complete || (demand?.complete ?? false) };
     this.asked = { trust, table, at, request, response, onlySession: session };
     this.required = requirementsOf(trust);
@@ -72,8 +74,23 @@ export class Run {
       population: countedIn(population),
       summary: summaryOf(told),
       demand: this.demand,
+      asked: await this.scope(),
     });
     return Object.defineProperty(verdict, "records", { value: told }); // for the page; no part of the document
+  }
+
+  /** What was asked about, beside the whole bundle: only what was. */
+  async scope() {
+    const { onlySession, request, response } = this.asked;
+    const shown = (time) => (time === null ? null : showInstant(time));
+    const found = {
+      session: onlySession,
+      from: shown(this.range.since),
+      to: shown(this.range.until),
+      request: request && (await sha256Name(request)),
+      response: response && (await sha256Name(response)),
+    };
+    return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== null));
   }
 
   /** Goes on only if the session that was asked for has a keyset or a record in a bundle whose receipts are authentic. */

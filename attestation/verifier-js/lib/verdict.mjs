@@ -53,7 +53,8 @@ export function endsOf({ started, closed, open, lost }) {
 }
 
 /** The verdict document over all rows. `evidenceClass`: simulated, hardware (claimed), or null. */
-export function makeVerdict({ bundle, at, trust, build, time, evidenceClass, rows, population, demand, summary }) {
+export function makeVerdict({ rows, population, demand, asked, ...facts }) {
+  const { bundle, at, trust, build, time, evidenceClass, summary } = facts;
   const { sessions } = population;
   const levels = Object.fromEntries(Object.keys(LEVELS).map((level) => [level, levelState(rows, level, sessions)]));
   const level = highest(levels);
@@ -79,6 +80,7 @@ export function makeVerdict({ bundle, at, trust, build, time, evidenceClass, row
     levels,
     exit_code: exitCodeOf(tier, { simulated, short }),
     demand: { ...demand, unmet },
+    ...(Object.keys(asked).length === 0 ? {} : { asked }),
     requirements_off: rows.filter((row) => !row.required).map((row) => row.code).sort(),
     not_made: codes("not made"),
     not_asked: codes("not asked"),

@@ -24,13 +24,11 @@ import { timeAround } from "./witness_checks.mjs";
  *
  * @param {Uint8Array} data the archive
  * @param {object} trust a parsed trust file; nothing in the archive adds to it
- * @param {object} how as of `Run`; and `since`, `until`: the auditor's own range, seconds since 1970, from and to
- *   before, undefined where it is not bounded; both undefined: coverage is not made
+ * @param {object} how as of `Run`; `since` and `until` undefined: coverage is not made
  */
 export async function verifyPeriod(data, trust, how) {
   const run = Object.assign(new Run(trust, how), {
     period: null,
-    range: { since: how.since ?? null, until: how.until ?? null },
     exceptions: new Exceptions(),
     passed: false,
     lines: 0,

@@ -17,6 +17,7 @@ from tests.attestation.verifier_js.recorded import Recorded, asked_of, recorded
 from tests.raising import raises_code
 
 from affiant.attestation.bundle.bundle import parse_bundle
+from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.verdict.codes import CODES
 from affiant.attestation.verdict.outcome import NO_DEMAND, Demand
@@ -51,7 +52,18 @@ ATTESTED = frozenset({"test_attested_counts_only_as_far_as_the_quote_that_binds_
 LEFT_OUT = frozenset({"unwitnessed", "exceptions", "people"})
 """Members of Python's document that the second verifier's does not have, as its README says."""
 
-ALIKE = ("at", "bundle", "time", "trust", "requirements_off", "counts", "summary", "platform_class", "demand")
+ALIKE = (
+    "asked",
+    "at",
+    "bundle",
+    "time",
+    "trust",
+    "requirements_off",
+    "counts",
+    "summary",
+    "platform_class",
+    "demand",
+)
 
 
 def pinning_its_log(question: Question) -> Question:
@@ -109,7 +121,8 @@ def disagreements(ours: dict[str, Any], theirs: dict[str, Any]) -> list[object]:
     if "usage" in ours or "usage" in theirs:
         return [] if ours == theirs else [(ours, theirs)]
     assert set(ours) - set(theirs) == LEFT_OUT and set(theirs) <= set(ours)
-    found: list[object] = [(name, ours[name], theirs[name]) for name in ALIKE if ours[name] != theirs[name]]
+    both = [(name, ours.get(name), theirs.get(name)) for name in ALIKE]
+    found: list[object] = [each for each in both if each[1] != each[2]]
     if ours["time"] != theirs["time"] and anchored(ours):
         found.remove(("time", ours["time"], theirs["time"]))  # narrower by the token
     assert [row["code"] for row in ours["checks"]] == [row["code"] for row in theirs["checks"]]
@@ -306,6 +319,16 @@ def test_a_session_that_the_bundle_does_not_have_is_usage_for_both(judge_all: As
     assert unknown == {"usage": "verifier.session"}
     with raises_code("verifier.session"):
         python_says(asked[1])
+
+
+def test_both_say_what_was_asked_where_it_is_not_the_whole_bundle(judge_all: Ask) -> None:
+    asked = Question(WHOLE.bytes(), trust_bytes(), NOW, session=WHOLE.session, request=REQUEST)
+    part, whole = judge_all([asked, Question(WHOLE.bytes(), trust_bytes(), NOW)])
+    assert not disagreements(
+        python_says(pinning_its_log(asked)), dict(judge_all([pinning_its_log(asked)])[0])
+    )
+    assert part["asked"] == {"session": WHOLE.session, "request": sha256_name(REQUEST)}
+    assert "asked" not in whole
 
 
 def json_equal(one: bytes, other: bytes) -> bool:

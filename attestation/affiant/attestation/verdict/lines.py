@@ -7,15 +7,23 @@ wrapped at 100 columns.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from affiant.printable import one_line, printable
 
-__all__ = ["field", "heading", "hex_value", "one_line", "prose", "quoted", "wrapped"]
+__all__ = ["asked_text", "field", "heading", "hex_value", "one_line", "prose", "quoted", "wrapped"]
 
 _WIDTH: Final = 100
 _NAME: Final = 20
+_ASKED: Final = {
+    "session": "session {} alone",
+    "from": "records from {}",
+    "to": "records to {}",
+    "request": "request body {}",
+    "response": "response body {}",
+}
+_MAX_OTHERS: Final = 10
 
 
 def heading(text: str) -> Iterator[str]:
@@ -59,3 +67,10 @@ def quoted(text: str, *, limit: int = 100) -> str:
 def hex_value(text: str) -> str:
     """A hexadecimal value; "all zero" for one that is, so that no reader has to count digits."""
     return f"all zero ({len(text) // 2} bytes)" if text and not text.strip("0") else text or "empty"
+
+
+def asked_text(asked: Mapping[str, object]) -> str:
+    """The member ``asked`` of a verdict's document; a member that this release does not know is shown too."""
+    words = [text.format(quoted(str(asked[name]))) for name, text in _ASKED.items() if name in asked]
+    others = [f"{quoted(name)} {quoted(str(asked[name]))}" for name in asked if name not in _ASKED]
+    return "; ".join((*words, *others[:_MAX_OTHERS])) or "the whole bundle"

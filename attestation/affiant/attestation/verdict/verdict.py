@@ -282,6 +282,8 @@ class Verdict:
     """Authentic records in their order, for a report; no part of the result document."""
     demand: Demand = NO_DEMAND
     """What the reader wants reached."""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """What the reader asked about, as ``Question.about`` has it; empty: the whole bundle."""
 
     @property
     def outcome(self) -> Outcome:
@@ -437,6 +439,7 @@ class Verdict:
                 "complete": self.demand.complete,
                 "unmet": list(self.unmet),
             },
+            **({"asked": dict(self.asked)} if self.asked else {}),
             "requirements_off": sorted(check.code for check in self.checks if not check.required),
             "not_made": sorted(check.code for check in self.checks if check.state is State.NOT_MADE),
             "not_asked": sorted(check.code for check in self.checks if check.state is State.NOT_ASKED),

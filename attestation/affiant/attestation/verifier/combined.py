@@ -70,6 +70,11 @@ class CombinedVerdict:
         )
 
     @property
+    def asked(self) -> Mapping[str, str]:
+        """What was asked of each bundle."""
+        return self.judged[0].verdict.asked if self.judged else {}
+
+    @property
     def unmet(self) -> Mapping[str, str]:
         """What of the reader's demand a bundle does not reach; the first that does not."""
         found: dict[str, str] = {}

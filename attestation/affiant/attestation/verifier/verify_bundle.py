@@ -224,6 +224,7 @@ def examine_case(
         summary=summary_of(case),
         timeline=timeline_of(case.records) if case is not None and "sig.receipts" in case.established else (),
         demand=question.demanded,
+        asked=question.about,
     )
     return Examined(verdict, case)
 

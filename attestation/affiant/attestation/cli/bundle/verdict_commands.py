@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,14 +20,25 @@ __all__ = ["verdict"]
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _DOCUMENT: Final = "affiant-signed-verdict/1"
 _SHOWN: Final = {
-    "judged at": "at",
-    "trust file": "trust",
     "outcome": "outcome",
     "platform": "platform_class",
+    "demanded": "demand",
+    "judged at": "at",
+    "verifier": "tool",
+    "trust file": "trust",
+    "requirements off": "requirements_off",
+    "not made": "not_made",
     "tier": "tier",
     "level": "level",
+    "population": "counts",
+    "unwitnessed": "unwitnessed",
+    "exceptions": "exceptions",
 }
-"""Label -> member of the verdict's document; a document of another release may lack some."""
+"""Label -> member of the verdict's document: what the first lines of every verdict say (trust rules, 14)."""
+_NULL: Final = {"level": "none reached", "unwitnessed": "not known"}
+"""Member -> what null says there."""
+_WIDTH: Final = 18
+_MAX_LISTED: Final = 100
 _NOT_JUDGED: Final = 30
 """As ``affiant verify`` where nothing can be said: a signature that was held against no key."""
 
@@ -111,17 +123,51 @@ def _name_of(bundle: Path) -> str:
 
 def _lines(found: SignedVerdict, signer: str | None, *, compared: bool) -> Iterator[str]:
     """What a person reads. Everything from the verdict is quoted: it is the signer's word."""
+    from affiant.attestation.verdict.lines import asked_text, wrapped  # noqa: PLC0415 - help must stay cheap
+
     if signer is None:
-        yield "NOT VERIFIED    no key was named: anybody can have written this. Name the signer's key with --key."
+        yield f"{'NOT VERIFIED':<{_WIDTH}}without --key nothing is verified. Name the signer's public key."
     else:
-        yield f"SIGNED VERDICT  the signature holds under the key {signer}"
-    yield f"bundle          {found.bundle}" + (
-        ", the file that was given" if compared else ", not compared with a file"
-    )
+        yield f"{'SIGNED VERDICT':<{_WIDTH}}the signature holds under the key {signer}"
+    about = "the file that was given" if compared else "not compared with a file"
+    yield f"{'bundle':<{_WIDTH}}{found.bundle}, {about}"
+    asked = found.document.get("asked", {})
+    about = asked_text(asked) if isinstance(asked, dict) else _said(asked)
+    yield from wrapped(f"{'asked':<{_WIDTH}}", about)
     for label, member in _SHOWN.items():
-        value = found.document.get(member)
-        if isinstance(value, str):
-            yield f"{label:<15} {value[:200]!r}"
+        yield from wrapped(f"{label:<{_WIDTH}}", _stated(found.document, member))
     if found.document.get("simulated") is True:
-        yield "SIMULATED       the evidence is of a platform in software"
-    yield f"exit code       {found.exit_code}"
+        yield f"{'SIMULATED':<{_WIDTH}}the evidence is of a platform in software"
+    yield f"{'exit code':<{_WIDTH}}{found.exit_code}"
+
+
+def _stated(document: Mapping[str, object], member: str) -> str:
+    if member not in document:
+        return "not stated"
+    value = document[member]
+    return _NULL.get(member, "none") if value is None else _said(value)
+
+
+def _said(value: object) -> str:
+    """A member of the document: strings are quoted, lists are bounded."""
+    from affiant.attestation.verdict.lines import one_line, quoted  # noqa: PLC0415 - help must stay cheap
+
+    match value:
+        case str():
+            return quoted(value, limit=200)
+        case list():
+            more = [f"and {len(value) - _MAX_LISTED} more"] if len(value) > _MAX_LISTED else []
+            return ", ".join((*map(_inner, value[:_MAX_LISTED]), *more)) or "none"
+        case dict():
+            members = list(value.items())[:_MAX_LISTED]
+            return (
+                ", ".join(f"{one_line(name, limit=100)} {_inner(each)}" for name, each in members) or "none"
+            )
+        case None:
+            return "none"
+        case _:
+            return json.dumps(value)
+
+
+def _inner(value: object) -> str:
+    return f"({_said(value)})" if isinstance(value, dict | list) else _said(value)

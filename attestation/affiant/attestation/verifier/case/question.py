@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.errors import SessionUnknown
 from affiant.attestation.verdict.outcome import COMPLETE, NO_DEMAND, Demand
@@ -79,6 +80,18 @@ class Question:
     def demanded(self) -> Demand:
         """What the reader and the trust file demand."""
         return replace(self.demand, complete=self.demand.complete or self.trust.sessions == COMPLETE)
+
+    @property
+    def about(self) -> Mapping[str, str]:
+        """What is asked about where that is not the whole bundle: a session, a range, digests of bodies."""
+        found = {
+            "session": self.session,
+            "from": self.since and told(self.since),
+            "to": self.until and told(self.until),
+            "request": None if self.request is None else sha256_name(self.request),
+            "response": None if self.response is None else sha256_name(self.response),
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def time(self) -> str:

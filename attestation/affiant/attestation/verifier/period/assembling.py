@@ -67,6 +67,7 @@ def assembled(run: Run, *, name: str) -> Verdict:
         summary=first.counting.summary() if first is not None and run.holds("sig.receipts") else Summary(),
         timeline=run.moments,
         demand=run.asked.demanded,
+        asked=run.asked.about,
     )
 
 

@@ -1,6 +1,7 @@
-"""What stands first in every verdict: what it comes to, on what platform, how sessions ended, what its reader demands.
+"""What stands first in every verdict: what was asked, what it comes to, on what platform, how sessions ended, what its
+reader demands.
 
-The same four lines are in the text, on the page and in the second verifier.
+The same lines are in the text, on the page and in the second verifier.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from affiant.attestation.verdict.lines import asked_text
 from affiant.attestation.verdict.outcome import Outcome, Platform
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.combined import CombinedVerdict
@@ -61,6 +63,8 @@ def _look(verdict: Verdict | CombinedVerdict) -> str:
 
 def banner_rows(verdict: Verdict | CombinedVerdict) -> Iterator[tuple[str, str]]:
     """Name and value of each line."""
+    if verdict.asked:
+        yield "asked", asked_text(verdict.asked)
     yield "outcome", f"{verdict.outcome.upper()}: {_why(verdict)}"
     yield "platform", _PLATFORMS[verdict.platform]
     people = verdict.population

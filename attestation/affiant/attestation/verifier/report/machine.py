@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
+from affiant.attestation.verdict.lines import asked_text
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verdict.words import words
 from affiant.attestation.verifier.combined import CombinedVerdict
@@ -109,6 +110,7 @@ def _summary(verdict: Verdict | CombinedVerdict) -> Mapping[str, object]:
         "level": verdict.level or "",
         "simulated": verdict.simulated,
         "exit_code": verdict.exit_code,
+        **({"asked": dict(verdict.asked)} if verdict.asked else {}),
     }
 
 
@@ -166,7 +168,10 @@ def _suite(name: str, verdict: Verdict | CombinedVerdict, cases: Sequence[str], 
         f'errors="0" timestamp={quoteattr(at.removesuffix("Z"))}>'
     )
     yield "<properties>"
-    for fact, value in {"outcome": verdict.outcome, "platform_class": verdict.platform}.items():
+    facts = {"outcome": str(verdict.outcome), "platform_class": str(verdict.platform)}
+    if verdict.asked:
+        facts["asked"] = asked_text(verdict.asked)
+    for fact, value in facts.items():
         yield f'<property name="{fact}" value={_attribute(value)}/>'
     yield "</properties>"
     yield from cases
