@@ -216,7 +216,12 @@ def test_a_key_that_others_can_read_or_a_public_one_ends_before_anything_is_judg
 def test_options_that_do_not_fit_are_usage(files: Path) -> None:
     trust = ("--trust", files / "trust.json")
     assert affiant("verify", files / BUNDLE, *trust, "--signed", files / "v.json").exit_code == 2
-    assert affiant("verify", files, *trust, "--sign", files / "auditor.pem").exit_code == 2
+    folder = affiant("verify", files, *trust, "--sign", files / "auditor.pem")
+    assert folder.exit_code == 2
+    assert "one bundle file, and a folder was named" in folder.output
+    two = affiant("verify", files / BUNDLE, files / BUNDLE, *trust, "--sign", files / "auditor.pem")
+    assert two.exit_code == 2
+    assert "one bundle file, and several were named" in two.output
     for place in (BUNDLE, "auditor.pem", "trust.json"):
         before = (files / place).read_bytes()
         assert sign(files, "--signed", files / place).exit_code == 2

@@ -184,7 +184,8 @@ def verify(
         )
     one = len(bundles) == 1 and not bundles[0].is_dir()
     if sign_with is not None and not one:
-        raise click.UsageError("--sign is about one bundle, and several were named. Name one file.")
+        given = "several were named" if len(bundles) > 1 else "a folder was named"
+        raise click.UsageError(f"--sign is about one bundle file, and {given}. Name one file.")
     asked = ctx.get_parameter_source("at") is click.core.ParameterSource.COMMANDLINE
     question = Question(
         trust=read_trust_file(trust_path),
