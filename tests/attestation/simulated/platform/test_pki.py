@@ -61,7 +61,7 @@ def test_each_chain_holds_link_by_link(platform: SimulatedPlatform, role: Certif
         (CertificateRole.PCK, "/sgx/certification/v4/pckcrl?ca=platform&encoding=der"),
     ],
 )
-def test_each_certificate_names_its_issuers_list_as_intels_do_at_a_host_that_nobody_has(
+def test_each_certificate_names_its_issuers_list_as_intels_do_at_a_host_that_does_not_exist(
     platform: SimulatedPlatform, role: CertificateRole, path: str
 ) -> None:
     found = platform.certificates.of(role).extensions.get_extension_for_class(x509.CRLDistributionPoints)

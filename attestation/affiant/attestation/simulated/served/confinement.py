@@ -17,7 +17,7 @@ from affiant.errors import ConfigurationError
 __all__ = ["PLATFORM_USER", "ConfinementError", "become_user", "forbid_inspection"]
 
 PLATFORM_USER: Final = 61781
-"""Whom the platform becomes where root starts it and names no user; the other services have the numbers after it."""
+"""The user id of the platform's process where root starts it and names no user; other services have the next ids."""
 
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_NO_NEW_PRIVS: Final = 38
