@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -49,7 +49,7 @@ _CHUNK: Final = 1 << 20
 
 
 def _always() -> None:
-    """It is wanted to its end."""
+    """Go on: the walk has no reason to end early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +113,25 @@ def walk(
         ``session.input_private``: the tree is, or holds, what is private.
     """
     _require_public(os.fstat(root), "", private)
-    steps = _walk(root, "", limits.depth, exclude=exclude, private=private, refuse=refuse)
+    steps = _walk(
+        root, "", limits.depth, exclude=exclude, private=private, refuse=refuse, proceed=limits.proceed
+    )
     for count, found in enumerate(steps):
         if count >= limits.files:
             raise TreeTooLarge("too many files", expected=f"at most {limits.files}")
         limits.proceed()
-        yield replace(found, proceed=limits.proceed)
+        yield found
 
 
 def _walk(
-    parent: int, prefix: str, levels: int, *, exclude: frozenset[str], private: Inodes, refuse: Refuse | None
+    parent: int,
+    prefix: str,
+    levels: int,
+    *,
+    exclude: frozenset[str],
+    private: Inodes,
+    refuse: Refuse | None,
+    proceed: Callable[[], None],
 ) -> Iterator[Found]:
     if levels == 0:
         raise TreeTooLarge("directories nested too deep", where=escaped(prefix[:200]))
@@ -133,12 +142,18 @@ def _walk(
         if path in exclude:
             continue
         try:
-            found = _judge(parent, name, path, private)
+            found = _judge(parent, name, path, private, proceed)
             yield found
             if found.kind is Kind.DIRECTORY:
                 with open_directory(name, parent) as below:
                     yield from _walk(
-                        below, path + "/", levels - 1, exclude=exclude, private=private, refuse=refuse
+                        below,
+                        path + "/",
+                        levels - 1,
+                        exclude=exclude,
+                        private=private,
+                        refuse=refuse,
+                        proceed=proceed,
                     )
         except FileNotFoundError:  # it was removed while we looked: then it is not there
             continue
@@ -153,7 +168,7 @@ def _walk(
             refuse(path, unreadable)
 
 
-def _judge(parent: int, name: str, path: str, private: Inodes) -> Found:
+def _judge(parent: int, name: str, path: str, private: Inodes, proceed: Callable[[], None]) -> Found:
     if not name.isprintable():
         raise FileNameError("a file's name is not printable Unicode", where=escaped(path))
     facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -167,7 +182,7 @@ def _judge(parent: int, name: str, path: str, private: Inodes) -> Found:
     else:
         raise SpecialFile("a device, pipe or socket cannot be copied", where=escaped(path))
     executable = kind is Kind.FILE and bool(facts.st_mode & stat.S_IXUSR)
-    return Found(path, name, parent, kind, executable, facts.st_mtime_ns)
+    return Found(path, name, parent, kind, executable, facts.st_mtime_ns, proceed)
 
 
 def _require_public(facts: os.stat_result, path: str, private: Inodes) -> None:
