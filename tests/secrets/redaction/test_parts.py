@@ -123,14 +123,35 @@ PEM = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIDEyMzQ1Njc4OTA=\n-----
         (JWT, JWT.rpartition(b".")[2]),
         (JWE, JWE.partition(b".")[2]),
         (PEM, b"MC4CAQAwBQYDK2VwBCIEIDEyMzQ1Njc4OTA="),
-        (b"postgres://app:pa55w0rd-Qx7z@db.example.com/main", b"pa55w0rd-Qx7z"),
-        (b"https://ghx9sX2kQ7vLm4TzR1b@example.com/path", b"ghx9sX2kQ7vLm4TzR1b"),
+        (b"postgres://app:pa55w0rd-Qx7z@db.example.com/main", b"pa55w0rd-Qx7z/main"),
+        (b"postgres://app:p@55w0rd-Qx7z@db.example.com/main", b"p@55w0rd-Qx7z/main"),
+        (b"mongodb://app:pa55:w0rd-Qx7z@a.example.com:27017,b.example.com:27017/", b"pa55:w0rd-Qx7z/"),
+        (b"redis://app:pa55w0rd-Qx7z@[2001:db8::7]:6379", b"pa55w0rd-Qx7z"),
+        (b"https://ghx9sX2kQ7vLm4TzR1b@example.com/path", b"ghx9sX2kQ7vLm4TzR1b/path"),
+        (b"https://ghx9sX2kQ7vLm4TzR1b:@example.com/path", b"ghx9sX2kQ7vLm4TzR1b/path"),
+        (b"https://x:@api.example.com/?token=9sX2kQ7vLm4TzR1b", b"x/?token=9sX2kQ7vLm4TzR1b"),
         (b"https://hooks.example.com/services/T0/B0/9sX2kQ7v", b"/services/T0/B0/9sX2kQ7v"),
         (b"9sX2kQ7vLm4TzR1bYwE6", b"9sX2kQ7vLm4TzR1bYwE6"),
     ],
 )  # fmt: skip
 def test_what_is_public_of_a_value_is_known_by_its_form(value: bytes, secret: bytes) -> None:
     assert b"".join(value[span.start : span.stop] for span in secret_spans(value)) == secret
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"correct-horse-battery-staple-7",
+        b"ghp_9sX2kQ7vLm4",
+        b"postgres://application:pa55w0rd@database.example.com/",
+        b"postgres://app:pa55/w0rd-Qx7z@db.example.com/main",
+        b"https://token.example.com:8443",
+        JWT.rpartition(b".")[0] + b".c2ln",
+        PEM.replace(b"MC4CAQAwBQYDK2VwBCIEIDEyMzQ1Njc4OTA=", b"MC4CAQAwBQ=="[:11]),
+    ],
+)
+def test_where_too_little_would_be_secret_the_whole_value_is(value: bytes) -> None:
+    assert secret_spans(value) == (range(len(value)),)
 
 
 def test_the_public_head_of_a_token_may_come_back() -> None:

@@ -1,8 +1,8 @@
 """Finds parts of secrets: 12 bytes and more that a host cut out of its echo, which no whole encoding matches.
 
 Only what is secret of a value counts: not the prefix by which tokens are known, the header and the claims of a JOSE
-token, PEM's armour, or the scheme, user and host of a URL. Looked for are the bytes as they are, and as URLs, JSON,
-HTML, hexadecimal digits and base64 spell them.
+token, PEM's armour, or the scheme, user and host of a URL. Where fewer than 12 bytes would be left, all of the value
+counts. Looked for are the bytes as they are, and as URLs, JSON, HTML, hexadecimal digits and base64 spell them.
 
 A part is never replaced, because a host that echoes what it is asked would then answer guesses: the agent appends one
 character after the other to what it knows, and sees when the echo is replaced. It ends the answer instead, and the
@@ -36,22 +36,31 @@ _GRAM: Final = 6
 _STEP: Final = LEAST_PART - _GRAM + 1
 
 _PEM: Final = re.compile(rb"-----BEGIN [^\n]*-----\n(.*?)\n-----END [^\n]*-----\n?\Z", re.DOTALL)
+_HOST: Final = rb"(?:\[[0-9A-Fa-f:.]*\]|[^][/?#@:,]*)(?::[0-9]{0,5})?"
 _URL: Final = re.compile(
-    rb"[A-Za-z][A-Za-z0-9+.-]*://(?:([^/?#:@]*)(?::([^/?#@]*))?@)?[^/?#@]*(.*)\Z", re.DOTALL
+    rb"[A-Za-z][A-Za-z0-9+.-]*://(?:([^/?#:]*?)(?::([^/?#]*))?@)?%b(?:,%b)*(?=[/?#]|\Z)(.*)\Z"
+    % (_HOST, _HOST),
+    re.DOTALL,
 )
+"""RFC 3986, section 3.2, with several hosts, as database drivers list them, and with ``@`` in the password."""
 _JOSE: Final = re.compile(rb"eyJ[A-Za-z0-9_-]*\.(?:eyJ[A-Za-z0-9_-]*\.)?")
 """RFC 7515, section 3.1: header and claims are JSON objects, and so begin with ``{\"``."""
 _PREFIX: Final = re.compile(rb"AKIA|ASIA|[A-Za-z]{2,10}[0-9]{0,2}[._-](?:[A-Za-z]{1,8}[0-9]{0,2}[._-]){0,2}")
 """``ghp_``, ``github_pat_``, ``sk-proj-``, ``sk-ant-api03-``, ``dop_v1_``, ``hvs.``, ``ya29.``."""
 
 
-def secret_spans(value: bytes) -> Iterator[range]:
-    """Where ``value`` is secret, and not what anyone knows who knows its kind."""
+def secret_spans(value: bytes) -> tuple[range, ...]:
+    """Where ``value`` is secret: the places that its form alone does not give away."""
+    spans = tuple(_spans_by_form(value))
+    return spans if sum(map(len, spans)) >= LEAST_PART else (range(len(value)),)
+
+
+def _spans_by_form(value: bytes) -> Iterator[range]:
     if armour := _PEM.match(value):
         yield range(*armour.span(1))
     elif url := _URL.match(value):
-        user, password, rest = url.span(1), url.span(2), url.span(3)
-        yield range(*(password if password[0] >= 0 else user if user[0] >= 0 else rest))
+        yield range(*url.span(2 if url[2] else 1))  # with an empty password, the user is the secret
+        yield range(*url.span(3))
     else:
         head = _JOSE.match(value) or _PREFIX.match(value)
         yield range(0 if head is None else head.end(), len(value))
