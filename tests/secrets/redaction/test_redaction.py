@@ -241,6 +241,39 @@ def test_a_line_that_ends_like_an_encoding_by_chance_is_given_out_when_nothing_c
     assert stream.feed(VALUE[:12]) + stream.settle() == b"", "only a line that has ended, and a short one"
 
 
+@pytest.mark.parametrize("length", [60, 64, 76])
+def test_an_echo_in_lines_with_pauses_shows_at_most_its_first_short_line(length: int) -> None:
+    """Without this, a pause behind a short first line showed all of the token, and counted nothing."""
+    redactor = Redactor([(SecretValue(JWT), PH)])
+    for before in range(length):
+        encoded = base64.b64encode(b"\0" * before + JWT + b"\0" * 60)
+        lines = [encoded[at : at + length] + b"\n" for at in range(0, len(encoded), length)]
+        stream = RedactionStream(redactor, live=True)
+        out = b"".join(stream.feed(line) + stream.settle() + stream.settle() for line in lines)
+        whole = redactor.redact(b"".join(lines)).data
+        head, tail = whole.split(PH.encode())
+        shown = (out + stream.flush()).removeprefix(head).removesuffix(PH.encode() + tail)
+        assert stream.count == 1
+        assert len(shown) <= 8 and shown in b"".join(lines)
+
+
+@thorough(150)
+@given(PIECES, st.lists(st.integers(0, 400), max_size=6))
+def test_pauses_repeat_no_byte_and_change_no_count(pieces: list[bytes], cuts: list[int]) -> None:
+    text = b"".join(pieces).replace(b"\\", b"\n")
+    edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    stream = RedactionStream(REDACTOR, live=True)
+    out = b"".join(
+        stream.feed(text[start:end]) + stream.settle() for start, end in zip(edges, edges[1:], strict=False)
+    )
+    out += stream.flush()
+    redacted = REDACTOR.redact(text)
+    assert stream.count == redacted.replaced
+    assert len(out) - len(redacted.data) in range(8 * (stream.count + 1))
+    if stream.count == 0:
+        assert out == text
+
+
 @pytest.mark.parametrize("name", ECHOES)
 def test_a_live_stream_redacts_an_echo_that_comes_byte_by_byte(name: str) -> None:
     stream = RedactionStream(REDACTOR, live=True)

@@ -11,7 +11,8 @@ secret's first bytes, then the next: a door that must not exist.
 
 A *live* stream holds back only a tail with which an encoding begins. It gives out the same bytes, earlier, and
 its timing is such an answer: it is for text that only another person sees (the user's terminal), never for
-anything that goes to the agent.
+anything that goes to the agent. When nothing comes, it shows a short line that it holds back. Where that was the
+beginning of an encoding after all, the placeholder replaces the rest.
 
 **Parts.** An answer of a host that was sent a secret may hold a part of it (``parts``). That one is not replaced, it
 ends the stream: before a byte of the part is given out, because a part is shorter than what is held back.
@@ -107,13 +108,14 @@ class Redactor:
         return Redacted(stream.feed(data) + stream.flush(), stream.count)
 
     def decided(
-        self, data: bytes, *, final: bool, live: bool = False, parts: Unwanted | None = None
+        self, data: bytes, *, final: bool, live: bool = False, shown: int = 0, parts: Unwanted | None = None
     ) -> tuple[bytes, bytes, int]:
         """What of ``data`` may go out, redacted; what is held back, as it came; how many were replaced.
 
         Args:
             final: nothing follows ``data``: nothing is held back.
             live: hold back only what may be the beginning of an encoding (see the module's page).
+            shown: so many bytes went out before, and do not again: they are only searched.
             parts: what must not be in what goes out.
 
         Raises:
@@ -133,13 +135,13 @@ class Redactor:
                 break
             if parts is not None:
                 parts.require_none(data[done : match.start])
-            pieces += (data[done : match.start], self._replacements[match.key])
+            pieces += (data[max(done, shown) : match.start], self._replacements[match.key])
             done = match.end
             count += 1
         end = max(done, end)
         if parts is not None:
             parts.require_none(data[done:], before=end - done)
-        pieces.append(data[done:end])
+        pieces.append(data[max(done, shown) : end])
         return b"".join(pieces), data[end:], count
 
 
@@ -151,42 +153,40 @@ class RedactionStream:
         parts: what ends the stream.
     """
 
-    __slots__ = ("_held", "_live", "_parts", "_redactor", "count")
+    __slots__ = ("_held", "_live", "_parts", "_redactor", "_shown", "count")
 
     def __init__(self, redactor: Redactor, *, live: bool = False, parts: Unwanted | None = None) -> None:
         self._redactor = redactor
         self._live = live
         self._parts = parts
         self._held = b""
+        self._shown = 0  # bytes of what is held, from its beginning
         self.count = 0
 
-    def feed(self, chunk: bytes) -> bytes:
-        """The bytes that are decided now that ``chunk`` has come.
+    def feed(self, chunk: bytes, *, final: bool = False) -> bytes:
+        """The bytes that are decided now that ``chunk`` has come; all, where it is the ``final`` one.
 
         Raises:
             SecretPartialEcho: a part of a secret is in them.
         """
+        data = self._held + chunk
         out, self._held, count = self._redactor.decided(
-            self._held + chunk, final=False, live=self._live, parts=self._parts
+            data, final=final, live=self._live, shown=self._shown, parts=self._parts
         )
+        self._shown = max(self._shown - (len(data) - len(self._held)), 0)
         self.count += count
         return out
 
     def settle(self) -> bytes:
-        """What a person waits for when nothing comes: a short line that ended like the beginning of an encoding.
+        """Gives out a short line that ended like the beginning of an encoding, because nothing has come for a while.
 
-        Many lines end so by chance, now that an encoding may go on in the next line. Anything longer stays held.
+        Many lines end so by chance. What is longer stays held, and what is given out is still searched.
         """
         if not self._live or len(self._held) > _SHORT_LINE or not self._held.endswith(b"\n"):
             return b""
-        return self.flush()
+        out, self._shown = self._held[self._shown :], len(self._held)
+        return out
 
     def flush(self) -> bytes:
-        """The rest: the stream has ended.
-
-        Raises:
-            SecretPartialEcho: a part of a secret is in it.
-        """
-        out, self._held, count = self._redactor.decided(self._held, final=True, parts=self._parts)
-        self.count += count
-        return out
+        """The rest, because the stream has ended: a final :meth:`feed` of nothing."""
+        return self.feed(b"", final=True)

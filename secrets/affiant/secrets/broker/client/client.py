@@ -410,7 +410,7 @@ class RedactionSession(_Stream):
         return decided
 
     async def settle(self) -> bytes:
-        """What a person waits for: nothing has come for a while."""
+        """Gives out a short line that the broker holds back, because nothing has come for a while."""
         await write_frame(self._writer, FrameKind.BODY, b"")
         return (await self._answer())[0]
 
