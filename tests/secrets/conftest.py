@@ -55,9 +55,9 @@ def serve(certificate: Path) -> Iterator[Callable[..., UpstreamServer]]:
     """Starts upstreams; ends them with the test."""
     servers: list[UpstreamServer] = []
 
-    def start(script: Script, *, tls: Path | bool = True, read_body: bool | None = True) -> UpstreamServer:
+    def start(script: Script, *, tls: Path | bool = True, **more: object) -> UpstreamServer:
         chosen = certificate if tls is True else tls or None
-        servers.append(UpstreamServer(script, certificate=chosen, read_body=read_body).__enter__())
+        servers.append(UpstreamServer(script, certificate=chosen, **more).__enter__())
         return servers[-1]
 
     yield start

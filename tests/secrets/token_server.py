@@ -70,6 +70,10 @@ class TokenServer:
         return f"https://{TOKEN_HOST}:{self.port}{PATH}"
 
     @property
+    def connections(self) -> int:
+        return self._server.connections
+
+    @property
     def received(self) -> list[Received]:
         return self._server.received
 

@@ -52,10 +52,22 @@ def chunked(
 
 
 class UpstreamServer:
-    """Serves one script on every connection, each in its thread."""
+    """Serves one script on every connection, each in its thread.
 
-    def __init__(self, script: Script, *, certificate: Path | None, read_body: bool | None = True) -> None:
+    Args:
+        tls_after: no connection goes on before this is set.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        certificate: Path | None,
+        read_body: bool | None = True,
+        tls_after: threading.Event | None = None,
+    ) -> None:
         self._script = script
+        self._tls_after = tls_after
         self._read_body = read_body  # None: not even the head is waited for
         self._closing = threading.Event()
         self._context: ssl.SSLContext | None = None
@@ -78,6 +90,8 @@ class UpstreamServer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._closing.set()
+        if self._tls_after is not None:
+            self._tls_after.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in self._open:
@@ -103,6 +117,8 @@ class UpstreamServer:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
+            if self._tls_after is not None:
+                self._tls_after.wait(60)
             if self._context is not None:
                 connection = self._context.wrap_socket(connection, server_side=True)
             self._open.append(connection)

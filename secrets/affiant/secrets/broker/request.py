@@ -35,6 +35,7 @@ from affiant.secrets.injection.signing_surface import SigningSurface, is_signing
 from affiant.secrets.injection.surface import QuerySurface, Surface
 from affiant.secrets.names.errors import SecretNotBound
 from affiant.secrets.names.ref import SecretRef
+from affiant.secrets.names.value import SecretValue
 
 __all__ = ["PreparedRequest", "prepare_request", "uses_body"]
 
@@ -63,6 +64,7 @@ class PreparedRequest:
         content_encoding: of the body, for the search for placeholders.
         body: for the wire, where it holds values; recorded_body: the same with placeholders. None: the body follows
             as it is.
+        values: that the host gets to see in it, each with the name of its secret.
         made: of a value for this request alone, and must not come back; each with what replaces it.
     """
 
@@ -71,6 +73,7 @@ class PreparedRequest:
     content_encoding: bytes
     body: bytes | None = None
     recorded_body: bytes = b""
+    values: tuple[tuple[SecretValue, str], ...] = ()
     made: tuple[tuple[bytes, bytes], ...] = ()
 
 
@@ -122,7 +125,9 @@ def prepare_request(
         )
     if Counter((use.name, use.surface) for use in (*uses, *in_body)) != Counter(request.uses):
         raise SecretNotBound("the secrets in the request are not those that were decided")
-    session.echoes.require(request.host, (name for name, _ in request.uses))
+    names = sorted({name for name, _ in request.uses})
+    values = tuple((value, name) for name in names for value in session.sent_values(name))
+    session.echoes.require(request.host, values)
     session.uses.take(use.name for use in (*uses, *in_body))
     target, filled = _substituted(request, uses, session)
     filled_body, unfilled = None, request.headers
@@ -152,7 +157,7 @@ def prepare_request(
         raise NotAllowedError("the request is not valid HTTP/1.1", code="broker.request") from None
     encodings = [value for name, value in request.headers if name.lower() == b"content-encoding"]
     return PreparedRequest(
-        head, recorded_head or b"", b", ".join(encodings), filled_body, body or b"", sent.made
+        head, recorded_head or b"", b", ".join(encodings), filled_body, body or b"", values, sent.made
     )
 
 

@@ -95,8 +95,6 @@ class _BrokeredRequest:
                 await self._exchange(request, prepared, detector, upstream)
         except BrokerGone:
             raise
-        except SecretPartialEcho as error:
-            refusal = self._session.echoes.counted(error)
         except AffiantError as error:
             refusal = error
         except Exception as error:  # noqa: BLE001 - as in serve_stream: said without its text, which may hold a value
@@ -131,12 +129,9 @@ class _BrokeredRequest:
         upstream: Upstream,
     ) -> None:
         """Send and receive at once. Sending ends only by a refusal, or when the supervisor closes."""
-        session, names = self._session, {name for name, _ in request.uses}
-        values = [(value, name) for name in names for value in session.sent_values(name)]
-        if values:
-            await asyncio.to_thread(session.echoes.sent, request.host, values)
-        session.echoes.require(request.host, names)
-        if session is not self._held.session:  # it was restricted, and is about to be interrupted
+        if prepared.values:
+            await asyncio.to_thread(self._session.echoes.sent, request.host, prepared.values)
+        if self._session is not self._held.session:  # it was restricted, and is about to be interrupted
             raise NotAllowedError(
                 "the profile was restricted before the request was sent", code="broker.request"
             )
@@ -180,6 +175,12 @@ class _BrokeredRequest:
         return frame
 
     async def _receive(self, request: UpstreamRequest, upstream: Upstream) -> None:
+        try:
+            await self._hand_back(request, upstream)
+        except SecretPartialEcho as error:
+            raise self._session.echoes.counted(error) from None
+
+    async def _hand_back(self, request: UpstreamRequest, upstream: Upstream) -> None:
         parts = self._session.echoes.parts(request.host)
         answer = ResponseFilter(self._session.redactor, method=request.method, made=self._made, parts=parts)
         self._progress.answer = answer
@@ -194,8 +195,9 @@ class _BrokeredRequest:
                 case h11.Data():
                     await self._hand_on(answer.body(bytes(event.data)))
                 case h11.EndOfMessage():
-                    await self._hand_on(answer.end())
-                    self._progress.trailers = answer.fields(event.headers)
+                    rest, trailers = answer.end(), answer.fields(event.headers)
+                    await self._hand_on(rest)
+                    self._progress.trailers = trailers
 
     async def _hand_on(self, data: bytes) -> None:
         if data:

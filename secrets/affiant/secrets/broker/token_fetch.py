@@ -117,9 +117,10 @@ class _Fetch:
         """The answer's headers and body."""
         exchange, instants = credential.exchange, session.tokens.instants
         request = _endpoint(exchange, self._address)
-        session.echoes.require(request.host, (self._name,))
+        values = ((credential.value, self._name),)
+        session.echoes.require(request.host, values)
         async with dial(request, session) as upstream:
-            await asyncio.to_thread(session.echoes.sent, request.host, [(credential.value, self._name)])
+            await asyncio.to_thread(session.echoes.sent, request.host, values)
             self._upstream = upstream
             sent, recorded = token_request(
                 exchange,

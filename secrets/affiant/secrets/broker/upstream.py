@@ -2,7 +2,8 @@
 
 It dials the address that the supervisor checked, and looks no name up. Over TLS the certificate must hold for
 the decided host under the given roots before a byte of the request is sent (S11). Redirects are answers like any
-other. Every step has its time limit. What OpenSSL, h11 and the peer say stays out of every refusal: it may hold
+other. Every step has its time limit, and raises SecretWithdrawn once the host holds a withdrawn secret: nothing more is
+sent then, and no answer handed on. What OpenSSL, h11 and the peer say stays out of every refusal: it may hold
 what the peer chose, an echo among it.
 """
 
@@ -80,7 +81,7 @@ async def dial(request: UpstreamRequest, session: BrokerSession) -> AsyncIterato
     except OSError as error:
         raise UpstreamUnreachable("no connection", found=f"error {error.errno}") from None
     try:
-        yield Upstream(reader, writer, session)
+        yield Upstream(reader, writer, session, request.host)
     finally:
         writer.transport.abort()
 
@@ -89,11 +90,13 @@ class Upstream:
     """One exchange over one connection. Sending and receiving may be under way at once."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, session: BrokerSession
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, session: BrokerSession, host: str
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._limits = session.limits
+        self._echoes = session.echoes
+        self._host = host
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)
         self._digest = hashlib.sha256()
         self._ended = False
@@ -152,6 +155,7 @@ class Upstream:
         self.bytes_out += len(data)
 
     async def _send(self, event: h11.Event) -> None:
+        self._echoes.require(self._host)
         try:
             data = self._http.send(event)
         except h11.LocalProtocolError:
@@ -211,6 +215,7 @@ class Upstream:
                     "the host's answer is not HTTP/1.1, or its head is too long"
                 ) from None
             if isinstance(event, h11.Event):
+                self._echoes.require(self._host)
                 return event
             if event is not h11.NEED_DATA:
                 raise UpstreamMalformed("the host goes on after its answer")
