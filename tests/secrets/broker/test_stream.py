@@ -480,6 +480,10 @@ SLICING = (
     "X-ByteRange",
     "ByteRange",
     "Resource-Range",
+    "RequestRange",
+    "XRange",
+    "X-Subranges",
+    "X-IORange",
     "A-IM",
 )
 
@@ -489,12 +493,15 @@ def test_no_slice_is_asked_for_where_an_echo_could_be_sliced(harness, serve) -> 
     server = serve(echo)
     placeholder = harness.grant("TOKEN", VALUE, server.port)
     asked = [(name.encode(), b"bytes=0-3") for name in SLICING]
-    kept = (  # all but the first two are of what is uploaded or copied
+    kept = (  # all but the first four are of what is uploaded or copied
         (b"X-Arrange", b"by name"),
+        (b"Orange-Id", b"7"),
+        (b"X-Strange", b"yes"),
         (b"Accept-Ranges", b"none"),
         (b"Content-Range", b"bytes 0-3/9"),
         (b"X-Content-Range", b"bytes 0-3/9"),
         (b"X-Upload-Content-Range", b"bytes 0-3/9"),
+        (b"ContentRange", b"bytes 0-3/9"),
         (b"x-ms-source-range", b"bytes=0-3"),
     )
     harness.fetch(request_to(server.port, bearer(placeholder), *kept, *asked, uses=USE))

@@ -24,10 +24,14 @@ _MAX_POINTER: Final = 256
 AWS_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
 
 _PART: Final = re.compile(
-    r"(?!(?:.*[-_])?(?:content|source)[-_]range\Z|accept-ranges\Z)(?:a-im\Z|(?:.*[-_])?(?:byte)?ranges?(?:[-_].*)?\Z)",
+    r"(?!(?:.*[-_])?(?:content|source)[-_]?range\Z|accept-ranges\Z)(?:a-im\Z|(?:.*[-_])?"
+    r"(?!(?:(?:pre|re)?ar|de|est|(?:la)?g|o|st)ranges?(?:[-_]|\Z))[^-_]*ranges?(?:[-_].*)?\Z)",
     re.IGNORECASE,
 )
-"""Not of an answer: ``Content-Range`` (of what is uploaded), ``x-amz-copy-source-range`` (of what the host copies)."""
+"""A word that ends in ``range`` or ``ranges``, and is none such as ``orange`` or ``arrange``.
+
+Not of an answer: ``Content-Range`` (of what is uploaded), ``x-amz-copy-source-range`` (of what the host copies).
+"""
 
 _TOKEN: Final = re.compile(
     r"(?:ghp|gho|ghs|ghu|ghr|github_pat|glpat|sk|pk|rk|xox[a-z])_.{16}"
@@ -42,8 +46,8 @@ def asks_for_a_part(header: str) -> bool:
     """Whether a header of this name asks for a part of an answer, in which an echoed secret could be cut.
 
     The standard names are ``Range``, ``If-Range`` and ``A-IM`` (RFC 3229); hosts also read ``Request-Range``,
-    ``x-ms-range`` and others. One that names bytes to write (``x-ms-range`` beside ``x-ms-page-write``) counts as well:
-    the name alone decides.
+    ``x-ms-range``, ``XRange`` and others. One that names bytes to write (``x-ms-range`` beside ``x-ms-page-write``)
+    counts as well: the name alone decides.
     """
     return _PART.match(header) is not None
 
