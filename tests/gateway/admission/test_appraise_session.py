@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.gateway.conftest import Running, serving_gateway, serving_platform
+from tests.gateway.in_process import in_process
 from tests.gateway.session_client import (
     ADMISSION_TYPE,
     Draft,
@@ -29,7 +30,7 @@ from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.receipt import parse_receipt, verify_receipt
 from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.served.client import PlatformClient
-from affiant.attestation.statements.evidence import Admission, wrap_admission
+from affiant.attestation.statements.evidence import Admission, parse_evidence, wrap_admission
 from affiant.attestation.statements.manifest import (
     GatewayIdentity,
     Manifest,
@@ -250,6 +251,25 @@ def test_a_nonce_is_used_up_by_a_refusal_too(gateway: Gateway, platform: Platfor
     nonce = gateway.nonce()
     assert admit(gateway, draft(gateway, nonce=nonce, gks=b64u(bytes(32))), platform).status == 403
     assert admit(gateway, draft(gateway, nonce=nonce), platform).code == "admission.nonce"
+
+
+def test_evidence_without_a_quote_over_it_uses_up_no_nonce(platform: PlatformClient, tmp_path: Path) -> None:
+    """So the memory of used nonces is filled by nobody who has no TD, however much junk is sent."""
+    junk: tuple[Callable[[bytes], bytes], ...] = (lambda quote: b"junk", lambda quote: bytes(len(quote)))
+    with in_process(platform, tmp_path / "store") as inside:
+        inside.service.admissions.nonces._limit = 1
+        for alter in (*junk, *junk):
+            answer = admit(inside, draft(inside, alter_quote=alter), platform)
+            assert 400 <= answer.status < 500 and answer.code.startswith("quote."), answer.body
+        made = draft(inside)
+        other = replace(made, alter_quote=lambda _, quote=quote_of(draft(inside), platform): quote)
+        assert admit(inside, other, platform).code == "appraisal.report_data"
+        assert admit(inside, made, platform).status == 201
+
+
+def quote_of(made: Draft, platform: PlatformClient) -> bytes:
+    """A genuine quote, over the statement of ``made``."""
+    return parse_evidence(evidence_of(made, platform)).quote
 
 
 def test_evidence_is_admitted_once(gateway: Gateway, platform: PlatformClient) -> None:

@@ -1,10 +1,11 @@
-"""Admits sessions: takes the nonce, has the evidence appraised beside the event loop, records the start.
+"""Admits sessions: has the evidence verified beside the event loop, takes its nonce, appraises it, records the start.
 
 A nonce says itself when it was made, under a MAC that only this process can make: so nothing is kept of one that is
-out, and asking for many of them takes nothing from anyone. Which were used is remembered until they expire (ADR 0033).
+out, and asking for many of them takes nothing from anyone. Which were used is remembered until they expire; a nonce
+counts as used once a verified quote is over it, so this memory cannot be filled without a TD (ADR 0033).
 
 A session exists from the moment its ``session-start`` is durable. An attempt that fails ends in a ``refusal``
-that names its reason; nothing of the attempt is kept, except that its nonce is used up.
+that names its reason; nothing of the attempt is kept, except that its nonce is used up if the quote was genuine.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import EncodingError, b64u, from_b64u
 from affiant.attestation.statements.evidence import wrap_endorsements
 from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.tdx.verify.verify import VerifiedQuote
 from affiant.errors import NotFreshError
 from affiant.gateway.admission.appraise_session import AdmissionRequest, Appraiser, parse_admission_request
 from affiant.gateway.sessions.recorder import Recorded, Recorder, policy_members
@@ -33,7 +35,7 @@ __all__ = ["NONCE_LIFETIME_S", "Admissions", "Nonces"]
 NONCE_LIFETIME_S: Final = 120
 
 _MOST_USED: Final = 1 << 16
-"""Far more evidence than can be appraised while a nonce is valid."""
+"""Far more evidence than can be verified while a nonce is valid."""
 _PURPOSE: Final = b"affiant nonce for a session's evidence\0"
 _MAC_SIZE: Final = 16
 
@@ -144,9 +146,12 @@ class Admissions:
             raise NotFreshError(
                 "the statement's nonce is not the one that the request names", code="admission.nonce"
             )
-        self.nonces.take(nonce, now=self.clock().timestamp())
         collateral = await asyncio.to_thread(self.collateral)
-        admitted = await asyncio.to_thread(self._appraise, request, collateral)
+        verified = await asyncio.to_thread(
+            self.appraiser.verify, request, collateral=collateral, now=self.clock()
+        )
+        self.nonces.take(nonce, now=self.clock().timestamp())
+        admitted = await asyncio.to_thread(self._appraise, request, verified, collateral)
         self.sessions.require_new(admitted)
         session = self._begin(admitted)
         kept = self._keep_objects(session, collateral)
@@ -161,9 +166,12 @@ class Admissions:
             "expires": session.expires,
         }
 
-    def _appraise(self, request: AdmissionRequest, collateral: Collateral) -> Admitted:
+    def _appraise(
+        self, request: AdmissionRequest, verified: VerifiedQuote, collateral: Collateral
+    ) -> Admitted:
         return self.appraiser.appraise(
             request,
+            verified,
             collateral=collateral,
             now=self.clock(),
             random_text=lambda: b64u(self.random_bytes(16)),

@@ -61,8 +61,14 @@ class RestrictionAppraiser:
         require_same_session(request, admitted)
         restrictions = _one_more(request, admitted)
         difference = _require_restriction(request, admitted)
+        verified = self.appraiser.verify(request, collateral=collateral, now=now)
         again = self.appraiser.appraise(
-            request, collateral=collateral, now=now, random_text=random_text, restrictions=restrictions
+            request,
+            verified,
+            collateral=collateral,
+            now=now,
+            random_text=random_text,
+            restrictions=restrictions,
         )
         return replace(again, difference=difference)
 

@@ -1,15 +1,15 @@
 """Admission: is this session TD what it says, and is what it says meant for this gateway?
 
-Pure: evidence, collateral, reference values and the time are arguments. The nonce was taken before (it is used
-up whatever the outcome), and that nothing was admitted twice is decided after, by the session table. The steps:
+Pure: evidence, collateral, reference values and the time are arguments. The caller takes the nonce after step 2 (it
+is used up whatever the outcome), and that nothing was admitted twice is decided after, by the session table. The steps:
 
 1. forms: collection, statement, manifest, activation, normal form; each closed and canonical;
-2. the statement is a session's, of this gateway's class, over its nonce and its keyset, and not expired;
-3. statement, manifest and activation name each other; nothing is expired;
-4. the manifest names this gateway: its configuration and its reference values;
-5. the normal form is the one whose digest the manifest names; a signature that came with it is about this profile
+2. collateral, then the quote, under the roots of the reference values; REPORTDATA is over the statement;
+3. the statement is a session's, of this gateway's class, over its nonce and its keyset, and not expired;
+4. statement, manifest and activation name each other; nothing is expired;
+5. the manifest names this gateway: its configuration and its reference values;
+6. the normal form is the one whose digest the manifest names; a signature that came with it is about this profile
    of this file, and there is one if the configuration names profile signers;
-6. collateral, then the quote, under the roots of the reference values;
 7. appraisal: image, attributes, MRCONFIGID regenerated from the manifest, REPORTDATA from the statement, and
    RTMR3 exactly the five events of manifest and activation, followed by the restrictions that the caller knows of
    (at admission none; ``appraise_restriction``);
@@ -56,7 +56,7 @@ from affiant.attestation.statements.statement import (
     report_data,
     session_issuer,
 )
-from affiant.attestation.tdx.appraise.appraisal import Appraisal, appraise
+from affiant.attestation.tdx.appraise.appraisal import Appraisal, appraise, appraise_report_data
 from affiant.attestation.tdx.appraise.reference import ReferenceValues
 from affiant.attestation.tdx.event_log.eventlog import Event, parse_event_log
 from affiant.attestation.tdx.quote.quote import parse_quote
@@ -132,30 +132,44 @@ class Appraiser:
     cache: VerificationCache
     floor: Policy | None = None
 
+    def verify(self, request: AdmissionRequest, *, collateral: Collateral, now: datetime) -> VerifiedQuote:
+        """Step 2: the quote, which a TD under the roots made for this very statement.
+
+        Raises:
+            AffiantError: what collateral and quote refuse with, under their own codes.
+            ``appraisal.report_data``: the quote is over another statement.
+        """
+        trust = self.reference.trust_roots()
+        checked = self.cache.verify_collateral(collateral, now=now, trust=trust)
+        verified = verify_quote(parse_quote(request.evidence.quote), checked, now=now, cache=self.cache)
+        appraise_report_data(verified.quote.body, report_data(request.statement.raw))
+        return verified
+
     def appraise(
         self,
         request: AdmissionRequest,
+        verified: VerifiedQuote,
         *,
         collateral: Collateral,
         now: datetime,
         random_text: Callable[[], str],
         restrictions: tuple[Narrowing, ...] = (),
     ) -> Admitted:
-        """Steps 2 to 8, and the signed result.
+        """Steps 3 to 8, and the signed result.
 
         Args:
+            verified: what :meth:`verify` returned for ``request``.
             restrictions: of this session; the profile is then the one after the last of them.
 
         Raises:
             ``admission.mismatch``, ``admission.expired``: a contradiction, named.
-            AffiantError: what collateral, quote and appraisal refuse with, under their own codes.
+            AffiantError: what the appraisal refuses with, under its own codes.
         """
         self._check_statement(request, now)
         self._check_links(request, now)
         self._check_gateway(request.manifest)
         self._check_profile(request, restrictions)
         _check_openings(request.activation, random_text())
-        verified = self._verify(request.evidence, collateral, now)
         appraisal = self._appraise(request, verified, restrictions)
         self._check_signer(request, now)
         require_verifiable(request.policy.policy.approval.identities)
@@ -175,7 +189,7 @@ class Appraiser:
         )
 
     def _check_statement(self, request: AdmissionRequest, now: datetime) -> None:
-        statement = request.statement  # 2
+        statement = request.statement  # 3
         _same("role", statement.role, "session")
         _same("class", statement.cls, self.config.cls)
         _same("gateway keyset", statement.gks, self.keyset_digest)
@@ -187,7 +201,7 @@ class Appraiser:
         _require_after("statement", statement.not_after, now)
 
     def _check_links(self, request: AdmissionRequest, now: datetime) -> None:
-        _same("manifest", request.statement.man, request.manifest.digest)  # 3
+        _same("manifest", request.statement.man, request.manifest.digest)  # 4
         _same("activation", request.statement.act, request.activation.digest)
         _same("manifest's class", request.manifest.cls, self.config.cls)
         _require_after("activation", request.activation.expires, now)
@@ -200,13 +214,13 @@ class Appraiser:
             )
 
     def _check_gateway(self, manifest: Manifest) -> None:
-        _same("gateway configuration", manifest.gateway.config, self.config.digest)  # 4
+        _same("gateway configuration", manifest.gateway.config, self.config.digest)  # 5
         _same("log's origin", manifest.gateway.origin, self.config.origin)
         _same("reference values", manifest.gateway.reference, self.reference.digest)
         _same("gateway's class", manifest.gateway.cls, self.config.cls)
 
     def _check_profile(self, request: AdmissionRequest, restrictions: tuple[Narrowing, ...]) -> None:
-        manifest = request.manifest  # 5
+        manifest = request.manifest  # 6
         profile, file = manifest.profile_digest, manifest.file_digest
         if restrictions:
             profile, file = restrictions[-1].profile_digest, restrictions[-1].file_digest
@@ -230,13 +244,8 @@ class Appraiser:
 
     def _check_signer(self, request: AdmissionRequest, now: datetime) -> None:
         if self.config.profile_signers:  # 8
-            assert request.signature is not None, "step 5 has refused"
+            assert request.signature is not None, "step 6 has refused"
             verify_by_one_of(request.signature, self.config.profile_signers, at=now)
-
-    def _verify(self, evidence: Evidence, collateral: Collateral, now: datetime) -> VerifiedQuote:
-        trust = self.reference.trust_roots()  # 6
-        verified = self.cache.verify_collateral(collateral, now=now, trust=trust)
-        return verify_quote(parse_quote(evidence.quote), verified, now=now, cache=self.cache)
 
     def _appraise(
         self, request: AdmissionRequest, verified: VerifiedQuote, restrictions: tuple[Narrowing, ...]
