@@ -11,23 +11,29 @@ import socket
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.gateway.conftest import Running, serving_gateway
-from tests.gateway.in_process import InProcess, in_process
-from tests.gateway.session_client import Gateway, SessionClient, admission_headers, draft, evidence_of
+from tests.gateway.in_process import InProcess, asgi, in_process
+from tests.gateway.session_client import Answer, Gateway, SessionClient, admission_headers, draft, evidence_of
 
+from affiant.attestation.records.proof import PROOF_HEADER
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.evidence import Admission, wrap_admission
+from affiant.gateway.config.keyset import Keyset
 from affiant.gateway.process.server import _server, accept
 from affiant.gateway.wire.bodies import MAX_ADMISSION
 from affiant.gateway.wire.tls import make_tls_identity
+from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient
 
 WITHIN_S = 10.0
+ATTEST, JSON = "/.well-known/affiant/attest", "application/json"
 
 
 @pytest.fixture(scope="module")
@@ -104,13 +110,14 @@ def begun_admission(gateway: Gateway, nonce: str | None) -> http.client.HTTPSCon
     return connection
 
 
-def test_who_stalls_forty_bodies_stops_nobody(own: Running, platform: PlatformClient) -> None:
-    """Each is of the largest size, over a nonce of its own that the gateway gave."""
+@pytest.mark.parametrize("number", [1, 40])
+def test_who_stalls_forty_bodies_stops_nobody(own: Running, platform: PlatformClient, number: int) -> None:
+    """Each is of the largest size, over a nonce of its own that the gateway gave, or all over the same one."""
     live = SessionClient.start(own.gateway, platform)
-    nonce = own.gateway.nonce()
+    nonces = [own.gateway.nonce() for _ in range(number)]
     with ExitStack() as stack:
-        for _ in range(40):
-            stack.callback(begun_admission(own.gateway, nonce).close)
+        for each in range(40):
+            stack.callback(begun_admission(own.gateway, nonces[each % number]).close)
         require_served(own.gateway, platform, live)
 
 
@@ -139,6 +146,82 @@ def test_evidence_over_another_nonce_than_the_request_names_is_refused(
     other = admission_headers(gateway.nonce())
     assert gateway.ask("POST", "/v1/sessions", body, other).code == "admission.nonce"
     assert gateway.ask("POST", "/v1/sessions", body, admission_headers(made.nonce)).status == 201
+
+
+class Held:
+    """Work beside the event loop that takes until the test lets it end."""
+
+    def __init__(self, work: Callable[..., object]) -> None:
+        self._work = work
+        self.end = threading.Event()
+
+    def __call__(self, *arguments: str) -> object:
+        assert self.end.wait(30)
+        return self._work(*arguments)
+
+
+def flooded(inside: InProcess, held: Held, target: str, body: bytes, headers: dict[str, str]) -> list[Answer]:
+    """The answers to forty requests at once from one address; no work ends before eight of them were answered."""
+
+    async def flood() -> list[Answer]:
+        asked = [asyncio.create_task(asgi(inside.app, "POST", target, body, headers)) for _ in range(40)]
+        async with asyncio.timeout(20):
+            while sum(task.done() for task in asked) < 8:
+                await asyncio.sleep(0.01)
+        held.end.set()
+        return await asyncio.gather(*asked)
+
+    return inside.run(flood())
+
+
+def test_one_address_has_32_places_for_evidence(
+    platform: PlatformClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with in_process(platform, tmp_path / "store") as inside:
+        held = Held(inside.service.keyset.evidence_for)
+        monkeypatch.setattr(Keyset, "evidence_for", lambda _, nonce: held(nonce))
+        body = b'{"nonce": "%s"}' % (b"A" * 43)
+        answers = flooded(inside, held, ATTEST, body, {"Content-Type": JSON})
+    assert Counter(answer.status for answer in answers) == {200: 32, 429: 8}
+    assert {answer.code for answer in answers if answer.status == 429} == {"gateway.crowded"}
+
+
+def test_one_address_has_32_places_for_admissions(platform: PlatformClient, tmp_path: Path) -> None:
+    with in_process(platform, tmp_path / "store") as inside:
+        held = Held(inside.service.admissions.collateral)
+        inside.service.admissions = replace(inside.service.admissions, collateral=held)
+        made = draft(inside)
+        body = wrap_admission(Admission(evidence_of(made, platform), made.policy))
+        answers = flooded(inside, held, "/v1/sessions", body, admission_headers(made.nonce))
+    codes = Counter(answer.status if answer.status == 201 else answer.code for answer in answers)
+    assert codes == {201: 1, "admission.nonce": 31, "gateway.crowded": 8}
+
+
+def test_who_asks_for_one_session_too_many_learns_just_that(platform: PlatformClient, tmp_path: Path) -> None:
+    """A supervisor asks again where nothing was done yet: not here, where its nonce is used up."""
+    with (
+        in_process(platform, tmp_path / "store", sessions_max=1) as inside,
+        listening(inside, most=32) as gateway,
+    ):
+        SessionClient.start(gateway, platform)
+        made = draft(gateway)
+        body = wrap_admission(Admission(evidence_of(made, platform), made.policy))
+        before = inside.service.recorder.count
+
+        async def post() -> tuple[int, bytes]:
+            client = GatewayClient(gateway.url, spki=gateway.spki)
+            headers = [
+                (name.encode(), value.encode()) for name, value in admission_headers(made.nonce).items()
+            ]
+            try:
+                reply, data = await client.post("/v1/sessions", headers, body, limit=1 << 16)
+                return reply.status, data
+            finally:
+                await client.close()
+
+        status, data = asyncio.run(post())
+        assert status == 429 and b"too many open sessions" in data
+        assert inside.service.recorder.count == before + 1
 
 
 def idle(gateway: Gateway, source: str = "127.0.0.1") -> ssl.SSLSocket:
@@ -203,23 +286,29 @@ def listening(inside: InProcess, most: int) -> Iterator[Gateway]:
         inside.run(stop())
 
 
+@pytest.mark.parametrize("target", ["/v1/models", "/v1/chat/completions"])
 def test_who_opens_more_connections_than_there_are_ends_its_own(
-    platform: PlatformClient, tmp_path: Path
+    platform: PlatformClient, tmp_path: Path, target: str
 ) -> None:
     with in_process(platform, tmp_path / "store") as inside, listening(inside, most=32) as gateway:
         live = SessionClient.start(gateway, platform)
         kept = gateway.connect(timeout=60)
-        assert answer_on(kept, live) == 200
+        assert answer_on(kept, live, target) == 200
         with crowd(gateway, 100) as opened:
-            assert answer_on(kept, live) == 200, "its connection is its session's"
+            assert answer_on(kept, live, target) == 200, "its connection is its session's"
             require_served(gateway, platform, live)
             until(lambda: ended(opened) >= 92)
         kept.close()
 
 
-def answer_on(connection: http.client.HTTPSConnection, session: SessionClient) -> int:
-    """The status of a request with the session's proof on this very connection."""
-    connection.request("GET", "/v1/models", headers={"Affiant-Proof": session.proof("GET", "/v1/models")})
+def answer_on(connection: http.client.HTTPSConnection, session: SessionClient, target: str) -> int:
+    """The status of a request with the session's proof on this very connection: one that reads, or a call."""
+    if target == "/v1/models":
+        connection.request("GET", target, headers={PROOF_HEADER: session.proof("GET", target)})
+    else:
+        body = b'{"model": "affiant-dev-echo", "messages": [{"role": "user", "content": "hi"}]}'
+        proof = session.proof("POST", target, body, content_type=JSON, counted=True)
+        connection.request("POST", target, body, {"Content-Type": JSON, PROOF_HEADER: proof})
     answer = connection.getresponse()
     answer.read()
     return answer.status

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from tests.gateway.in_process import InProcess, in_process
-from tests.gateway.session_client import SessionClient, admission_headers
+from tests.gateway.session_client import SessionClient, admission_headers, admission_of, draft
 from tests.gateway.test_proofs import BODY, JSON, TARGET, proof
 
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.requests.request_run import RefusalBudget
+from affiant.gateway.wire.connections import Turns
 from affiant.gateway.wire.errors import Busy
 
 
@@ -38,6 +39,19 @@ def test_tokens_come_back_with_time_and_never_beyond_the_burst() -> None:
 def inside(platform: PlatformClient, tmp_path: Path) -> Iterator[InProcess]:
     with in_process(platform, tmp_path / "store", refusals_burst=3, refusals_per_s=0.0) as gateway:
         yield gateway
+
+
+def test_who_can_ask_again_learns_it_without_a_record_too(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    made = draft(inside)
+    body, headers = admission_of(made, platform), admission_headers(made.nonce)
+    inside.service.appraising = Turns(0, 0)
+    answers = [inside.ask("POST", "/v1/sessions", body, headers) for _ in range(5)]
+    assert [(answer.status, answer.code) for answer in answers] == [(429, "gateway.crowded")] * 5
+    assert ["affiant-receipt-id" in answer.headers for answer in answers] == [True] * 3 + [False] * 2
+    inside.service.appraising = Turns(1, 1)
+    assert inside.ask("POST", "/v1/sessions", body, headers).status == 201
 
 
 @pytest.mark.parametrize("what", ["no proof", "no admission"])

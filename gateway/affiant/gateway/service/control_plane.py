@@ -28,7 +28,7 @@ from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.store.journal import DURABLE_WITHIN_S, durable
 from affiant.gateway.wire.bodies import MAX_ADMISSION, Body, Share
 from affiant.gateway.wire.connections import peer_of, prove
-from affiant.gateway.wire.errors import JournalUnavailable, RequestMalformed
+from affiant.gateway.wire.errors import Busy, Crowded, JournalUnavailable, RequestMalformed
 from affiant.gateway.wire.http_request import (
     ClientGone,
     header,
@@ -58,6 +58,8 @@ OPENINGS_HEADER: Final = "Affiant-Openings"
 ON_BEHALF_HEADER: Final = "Affiant-On-Behalf"
 RECEIPT_ID_HEADER: Final = "Affiant-Receipt-Id"
 
+_SENT_AGAIN: Final = frozenset({Crowded.code, "gateway.memory"})
+"""Codes of a request of which nothing was done. Its caller sends it again, so it gets the code without a record too."""
 _JSON: Final = "application/json"
 _MAX_SMALL: Final = 4096
 _MAX_RECORD: Final = 64 << 10
@@ -229,7 +231,13 @@ def _add_admission(app: Routes, service: Service) -> None:
         except JournalUnavailable as error:
             return error_response(error)
         except AffiantError as error:
-            recorded = service.record_refusal(error, path="/v1/sessions", body=body)  # else reported as it is
+            try:
+                # what it raises is reported as it is
+                recorded = service.record_refusal(error, path="/v1/sessions", body=body)
+            except Busy:
+                if error.code not in _SENT_AGAIN:
+                    raise
+                return error_response(error)
             await recorded.durable
             return error_response(error, headers={RECEIPT_ID_HEADER: recorded.jti})
 

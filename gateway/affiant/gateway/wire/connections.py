@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Any, Final
 
-from affiant.gateway.wire.errors import Busy
+from affiant.gateway.wire.errors import Crowded
 
 __all__ = [
     "Connection",
@@ -210,11 +210,11 @@ class Turns:
         """Until the block ends, the turn of the request of ``scope``; its connection is kept, also while it waits.
 
         Raises:
-            Busy: too many have a place, or too many of this address.
+            Crowded: too many have a place, or too many of this address.
         """
         connection, peer = connection_of(scope), peer_of(scope)
         if self._taken.total() >= self._places or self._taken[peer] >= self._places // 2:
-            raise Busy("too many such requests at once", hint="Send it again in a moment")
+            raise Crowded("too many such requests at once", hint="Send it again in a moment")
         self._taken[peer] += 1
         try:
             with nullcontext() if connection is None else connection.keeping():

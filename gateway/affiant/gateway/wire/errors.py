@@ -14,6 +14,7 @@ from affiant.errors import (
 
 __all__ = [
     "Busy",
+    "Crowded",
     "EntryErased",
     "IndexUnavailable",
     "JournalMalformed",
@@ -122,6 +123,12 @@ class Busy(UnreachableError):
     """More of something is under way than this gateway bounds it to."""
 
     code = "gateway.busy"
+
+
+class Crowded(Busy):
+    """Too many requests of unknown callers wait; nothing was done of this one, and it can be sent again."""
+
+    code = "gateway.crowded"
 
 
 class QueueError(UnreachableError):

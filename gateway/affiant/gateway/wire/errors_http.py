@@ -33,6 +33,7 @@ STATUS: Final[Mapping[str, int]] = {
     "approval.unknown": 404,
     "decisions.unavailable": 503,
     "gateway.busy": 429,
+    "gateway.crowded": 429,
     "gateway.draining": 503,
     "gateway.error": 500,
     "gateway.memory": 503,

@@ -40,7 +40,7 @@ _PATIENCE_S: Final = 10.0
 """How long a gateway that is too busy to begin is asked again."""
 _PAUSE_S: Final = 0.25
 _ATTEMPTS: Final = 8
-_BUSY: Final = (b'"gateway.busy"', b'"gateway.memory"')
+_BUSY: Final = (b'"gateway.crowded"', b'"gateway.memory"')
 """Codes of a gateway that has done nothing of what it was asked."""
 _MAX_WHOLE: Final = 1 << 20
 """Bytes of an answer that is taken whole; a bundle comes in pieces."""
