@@ -19,6 +19,7 @@ from tests.secrets.upstream_server import answer, chunked
 
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision_log.file import DecisionsUnavailable
+from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.http.agent_http import Timeouts
 from affiant.sandbox.egress.proxy import ProxyLimits
 from affiant.sandbox.egress.record_budget import RecordLimits
@@ -800,6 +801,21 @@ def test_an_answer_ends_only_when_what_the_gateway_decided_is_noted(
     assert b"0\r\n\r\n" not in data, "the answer has no end"
     assert (b"data: [DONE]" in data) is bool(seen)
     assert bool(data) is bool(seen)
+
+
+def test_a_gateway_that_cannot_be_asked_what_it_decided_is_an_answer_and_no_second_record(
+    world: World,
+) -> None:
+    async def decided() -> None:
+        raise GatewayUnreachable("no answer")
+
+    async def scenario(box):
+        box.proxy._gateway = replace(box.proxy._gateway, decided=decided)
+        return await box.plain(chat())
+
+    reply = world.run("network_egress: denied", scenario)
+    assert (reply.status, code(reply)) == (502, "gateway.unreachable")
+    assert world.chain.kinds == []
 
 
 def test_a_gateway_that_does_not_answer_leaves_a_refusal_with_the_counter(world: World) -> None:

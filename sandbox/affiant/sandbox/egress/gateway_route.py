@@ -174,7 +174,7 @@ class GatewayRoute:
             self.memory.give_back(len(body))
         try:
             await self._account(reply, action, cseq)
-            return await self._answer(http, head, reply, counted=counted)
+            return await self._answer(http, head, reply, action, counted=counted)
         finally:
             await reply.close()
 
@@ -209,10 +209,19 @@ class GatewayRoute:
             self._waiting.discard(sending)
 
     async def _answer(
-        self, http: AgentHTTP, head: RequestHead, reply: GatewayAnswer, *, counted: bool
+        self, http: AgentHTTP, head: RequestHead, reply: GatewayAnswer, action: Action, *, counted: bool
     ) -> bool:
-        """Pass the answer on; an agent that goes away meanwhile ends it, and the gateway hears of it at once."""
+        """Pass the answer on; an agent that goes away meanwhile ends it, and the gateway hears of it at once.
+
+        What was decided is noted before the agent gets anything of the answer.
+        """
         decided = self.decided if counted else _silent
+        try:
+            await http.unless_gone(decided())
+        except UnreachableError as error:  # the counter has its record
+            return await self._unanswered(http, head, error, action, None)
+        except StateError:  # there is no decision log any more: the session ends
+            return False
         return bool(await http.unless_gone(_pass_on(Answer(http, head), reply, decided)))
 
     async def _unanswered(
@@ -236,11 +245,9 @@ async def _pass_on(
 ) -> bool:
     """Whether the answer came to its end and the connection can carry another request.
 
-    What was ``decided`` is noted before the agent gets anything of the answer; of a stream, in which calls of tools are
-    decided as they come, again before its end.
+    What was ``decided`` while a stream came, calls of tools for instance, is noted before its end.
     """
     try:
-        await decided()
         await answer.start(reply.status, reason_phrase(reply.status), reply.headers)
         async for chunk in reply.chunks():
             await answer.data(chunk)
