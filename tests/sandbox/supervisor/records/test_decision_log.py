@@ -90,6 +90,22 @@ def test_a_gateway_without_decisions_ends_the_session(tmp_path: Path) -> None:
         followed(tmp_path / "log", ask)
 
 
+@pytest.mark.parametrize(("following", "waiting"), [(0, 1), (-1, 1), (-1, 0)])
+def test_a_gateway_whose_answers_lead_nowhere_ends_the_session(
+    tmp_path: Path, following: int, waiting: int
+) -> None:
+    asked = []
+
+    async def ask(_after: int) -> Mapping[str, object]:
+        asked.append(_after)
+        assert len(asked) < 10
+        return {"lines": [], "next": following, "waiting": waiting, "denied": []}
+
+    with pytest.raises(DecisionsUnavailable, match="not of their form"):
+        followed(tmp_path / "log", ask)
+    assert set(asked) == {0}
+
+
 def test_a_gateway_that_does_not_answer_now_is_asked_again(tmp_path: Path) -> None:
     given, failing = answers([line("a")]), [GatewayUnreachable("no answer")]
 

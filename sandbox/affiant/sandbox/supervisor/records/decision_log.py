@@ -122,7 +122,10 @@ class SessionDecisions:
     def _take(self, said: Mapping[str, object]) -> bool:
         """Append the lines of one answer; whether more wait at the gateway."""
         match said:
-            case {"lines": list() as lines, "next": int() as following, "waiting": int() as waiting}:
+            case {"lines": list() as lines, "next": int() as following, "waiting": int() as waiting} if (
+                following > self._next
+                or (following == self._next and waiting <= 0)  # else it is asked for ever
+            ):
                 for line in lines:
                     self.append(self._named(line))
                 self._next = following
