@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
 import time
@@ -49,11 +50,28 @@ setattr({module}, wanted, called)
 """
 
 
-def interrupted(machine: Machine, step: str, *options: str, patch: str, module: str, mark: Path):
+def interrupted(
+    machine: Machine,
+    step: str,
+    *options: str,
+    patch: str,
+    module: str,
+    mark: Path,
+    command: tuple[str, ...] = ("echo", "ran"),
+    stdout: int = subprocess.PIPE,
+):
     """The ended launcher, and the seconds from its signal to its end."""
     script = AT_A_STEP.format(step=step, mark=str(mark), patch=patch, module=module)
-    argv = [sys.executable, "-c", script, *machine.argv("echo", "ran", options=options)[3:]]
-    done = subprocess.run(argv, capture_output=True, timeout=60, check=False, cwd="/")
+    argv = [sys.executable, "-c", script, *machine.argv(*command, options=options)[3:]]
+    done = subprocess.run(
+        argv,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+        cwd="/",
+    )
     ended = time.monotonic()
     assert mark.exists(), done.stderr.decode()
     took = ended - float(mark.read_text())
@@ -74,7 +92,7 @@ def sessions(machine: Machine) -> dict[str, dict[str, object]]:
 def check(
     machine: Machine, done: subprocess.CompletedProcess[bytes], before: set[str], *, closed: bool
 ) -> None:
-    assert (done.returncode, done.stdout) == (130, b""), done.stderr.decode()
+    assert (done.returncode, done.stdout or b"") == (130, b""), done.stderr.decode()
     lines = done.stderr.decode().splitlines()
     assert "affiant: interrupted; ending what was started" in lines
     assert not any("Traceback" in line for line in lines), done.stderr.decode()
@@ -115,6 +133,38 @@ def test_ctrl_c_leaves_no_session_or_a_closed_one_with_its_receipts(warm: Machin
         warm, step, *options, patch=PROGRESS, module="run_report", mark=tmp_path / "mark"
     )
     check(warm, done, before, closed=step in FROM_THEN_ON)
+    assert took < at_once(), done.stderr.decode()
+
+
+def test_ctrl_c_on_a_terminal_before_the_command_has_started_does_not_wait_for_its_end(
+    warm: Machine, tmp_path: Path
+):
+    """The supervisor has the command's streams by then, and closes them when the session is closed."""
+    patch = """
+from affiant.sandbox.session import supervisor_link
+real = supervisor_link.SupervisorLink.tell
+async def tell(self, message, descriptors=None):
+    await real(self, message, descriptors)
+    if message.get("op") == wanted:
+        interrupt()
+supervisor_link.SupervisorLink.tell = tell
+"""
+    before = {path.name for path in (warm.home / "sessions").iterdir()} if warm.home.exists() else set()
+    terminal, line = pty.openpty()
+    try:
+        done, took = interrupted(
+            warm,
+            "run",
+            patch=patch,
+            module="run_report",
+            mark=tmp_path / "mark",
+            command=("sleep", "20"),
+            stdout=line,
+        )
+    finally:
+        os.close(line)
+        os.close(terminal)
+    check(warm, done, before, closed=True)
     assert took < at_once(), done.stderr.decode()
 
 

@@ -13,12 +13,14 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["UserOutput", "UserStreams", "feed_input"]
+__all__ = ["POLL_MS", "UserOutput", "UserStreams", "feed_input"]
 
 _ATOMIC: Final = 4096
 """What poll(2) promises that a pipe takes at once (PIPE_BUF)."""
 
-_POLL_MS: Final = 100
+POLL_MS: Final = 100
+"""How long a thread waits before it looks whether it is still wanted."""
+_FULL_S: Final = 0.005
 
 
 class UserOutput:
@@ -81,7 +83,7 @@ def feed_input(source: int, sink: int, over: threading.Event) -> None:
     try:
         with suppress(OSError):  # the command has closed its input
             while not over.is_set():
-                if poll.poll(_POLL_MS):
+                if poll.poll(POLL_MS):
                     data = os.read(source, _ATOMIC)
                     if not data:
                         return
@@ -96,5 +98,10 @@ def _push(sink: int, data: bytes, over: threading.Event) -> None:
     poll.register(sink, select.POLLOUT)
     view = memoryview(data)
     while view and not over.is_set():
-        if poll.poll(_POLL_MS):
-            view = view[os.write(sink, view[:_ATOMIC]) :]
+        if poll.poll(POLL_MS):
+            try:
+                view = view[os.write(sink, view[:_ATOMIC]) :]
+            except (
+                BlockingIOError
+            ):  # another program made it non-blocking, and a terminal promises less than a pipe
+                over.wait(_FULL_S)
