@@ -79,6 +79,15 @@ def test_receipts_that_are_copied_are_named_where_they_were_asked_for(
     assert said(capsys, Detail.SUMMARY, Path("out.json")) == SUMMARY[:-1]
 
 
+def test_what_the_gateway_did_not_say_is_said_to_be_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    report = RunReport(Detail.SUMMARY)
+    report.step("denied", {"denied": [], "denied_more": 0, "denied_unknown": True})
+    assert capsys.readouterr().err == "affiant: what the gateway denied is not known: see the receipts\n"
+    assert report.denied_unknown
+    report.step("denied", {"denied": [], "denied_more": 0, "denied_unknown": False})
+    assert (capsys.readouterr().err, report.denied_unknown) == ("", False)
+
+
 def test_many_denials_are_a_bounded_number_of_lines(capsys: pytest.CaptureFixture[str]) -> None:
     entries = [{"kind": "host", "name": f"h{n}", "reason": "r", "count": 2} for n in range(30)]
     RunReport(Detail.SUMMARY).step("denied", {"denied": entries, "denied_more": 0})

@@ -153,6 +153,7 @@ class Denials:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, str], int] = {}
         self._more = 0
+        self._gateway_unknown = True
 
     def add(self, kind: str, name: str, reason: str, count: int = 1) -> None:
         """Count a denial; what is beyond the bound is counted without its name."""
@@ -170,13 +171,15 @@ class Denials:
                 case {"kind": str(kind), "name": str(name), "reason": str(reason), "count": int(count)}:
                     self.add(kind, name, reason, count)
         self._more += more if isinstance(more, int) else 0
+        self._gateway_unknown = False
 
     def to_json(self) -> Mapping[str, object]:
-        """Its members: ``denied``, the most frequent first, and ``denied_more``."""
+        """Its members: ``denied``, the most frequent first, ``denied_more``, and ``denied_unknown``: whether what the
+        gateway denied is missing."""
         ordered = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
         names = ("kind", "name", "reason", "count")
         denied = [dict(zip(names, (*key, count), strict=True)) for key, count in ordered]
-        return {"denied": denied, "denied_more": self._more}
+        return {"denied": denied, "denied_more": self._more, "denied_unknown": self._gateway_unknown}
 
 
 class EgressRecords:

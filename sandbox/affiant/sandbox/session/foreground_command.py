@@ -77,6 +77,8 @@ class RunOutcome:
     """Whether the broker's memory stays out of swap; None: it holds no secret."""
     denied: Sequence[Mapping[str, object]] = ()
     """What was denied: ``kind``, ``name``, ``reason`` and ``count`` of each."""
+    denied_unknown: bool = False
+    """Whether what the gateway denied is missing from that: it did not answer when the session ended."""
 
     def to_json(self) -> Mapping[str, object]:
         """The summary that ``--json`` writes."""
@@ -243,4 +245,5 @@ async def _in_session(
         changes=None if session.output is None else changes_to_json(session.output.changes),
         memory_locked=report.memory_locked,
         denied=report.denied,
+        denied_unknown=report.denied_unknown,
     )

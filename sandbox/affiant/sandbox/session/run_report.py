@@ -68,6 +68,8 @@ class RunReport:
         """Where the receipts are, once they were gathered."""
         self.denied: Sequence[Mapping[str, object]] = ()
         """What was denied: ``kind``, ``name``, ``reason`` and ``count`` of each."""
+        self.denied_unknown = False
+        """Whether what the gateway denied is missing from that."""
         self.memory_locked: bool | None = None
         """Whether the broker's memory stays out of swap; None: it holds no secret."""
 
@@ -119,6 +121,9 @@ class RunReport:
         )
         for line in _denials(self.denied, more if isinstance(more, int) else 0):
             self.note(line)
+        self.denied_unknown = detail.get("denied_unknown") is True
+        if self.denied_unknown:
+            self.note("what the gateway denied is not known: see the receipts")
 
 
 def say(line: str) -> None:
