@@ -44,6 +44,11 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "MalformedError",
         "What came for a session is not a bundle and its sealed disclosures.",
     ),
+    "session.act": (
+        "StateError",
+        "An act of the session failed by a mistake in the supervisor; the session is ended.",
+    ),
+    "session.busy": ("StateError", "The session carries out as many acts as it may at once."),
     "session.control": ("MalformedError", "A control message that is not one of the protocol's."),
     "session.environment": ("ConfigurationError", "A name that is no variable, or one that is set already."),
     "session.expired": ("NotFreshError", "The activation's time is over."),

@@ -41,7 +41,7 @@ class Link:
         self.asked: list[Mapping[str, object]] = []
         self._waiting: list[asyncio.Future[Any]] = []
 
-    async def restrict(self, members: Mapping[str, object]) -> Mapping[str, object]:
+    async def ask(self, members: Mapping[str, object]) -> Mapping[str, object]:
         self.asked.append(members)
         if self.answer is not None:
             return self.answer
@@ -87,7 +87,9 @@ def test_what_is_in_force_is_shown_and_follows_what_was_narrowed(tmp_path: Path)
             request = restriction_members(b"[]", FILE, b"s")
             answer = await asked(channel, {"op": "narrow", **request})
             assert answer == {"narrowed": {"epoch": 1, "digest": "sha384:x", "changed": True}}
-            assert link.asked == [{"policy": b64u(b"[]"), "file": FILE, "signature": b64u(b"s")}]
+            assert link.asked == [
+                {"op": "narrow", "policy": b64u(b"[]"), "file": FILE, "signature": b64u(b"s")}
+            ]
             assert InForce.from_json(await asked(channel, {"op": "show"})) == InForce("dev", b"[]", 1)
         assert told == ["narrowed 1"]
         assert not place.exists()
@@ -150,7 +152,7 @@ def test_the_longest_request_is_a_message_that_the_supervisor_takes(tmp_path: Pa
         longest = {"policy": "A" * 700_000, "file": "\0" * 100, "signature": "A" * 200_000}
         async with served(tmp_path, link) as place, connected(place) as channel:
             assert "narrowed" in await asked(channel, {"op": "narrow", **longest})
-        passed_on = canonical({"op": "narrow", "id": (1 << 31) - 1, **link.asked[0]})
+        passed_on = canonical({"id": (1 << 31) - 1, **link.asked[0]})
         messages = Messages()
         messages.feed(struct.pack(">I", len(passed_on)) + passed_on, ())
         assert messages.next() is not None
@@ -270,7 +272,7 @@ def test_a_request_that_was_half_sent_when_the_session_is_closed_leaves_the_next
         async with served(tmp_path, link) as place, connected(place) as channel:  # type: ignore[arg-type]
             large = {"op": "narrow", **restriction_members(b"", FILE, None), "policy": "A" * 700_000}
             asking = asyncio.create_task(asked(channel, large))
-            while not link._asked:
+            while not link._acts:
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.05)
             asking.cancel()

@@ -40,6 +40,8 @@ from affiant.sandbox.session_state.bundle_out import open_bundle, parse_sealed_b
 from affiant.sandbox.supervisor.launch.control import ControlChannel
 
 OPENINGS = X25519PrivateKey.generate()
+FIRST_COMMAND = 1000
+"""Above the numbers that tests give requests of their own."""
 
 
 class Refused(Exception):
@@ -66,6 +68,8 @@ class Link:
     folder: Path
     session: str
     progress: list[str] = field(default_factory=list)
+    commands: int = 0
+    """Commands so far; the next one's act has the number after :data:`FIRST_COMMAND` and these."""
 
     async def expect(self, event: str, *, within_s: float = 30) -> Mapping[str, object]:
         async with asyncio.timeout(within_s):
@@ -95,7 +99,13 @@ class Link:
             os.write(write_end, stdin)
         os.close(write_end)
         await self.channel.send(
-            {"op": "run", "argv": list(argv), "env": dict(env or {}), "cwd": None},
+            {
+                "op": "run",
+                "id": self._next_command(),
+                "argv": list(argv),
+                "env": dict(env or {}),
+                "cwd": None,
+            },
             {"stdin": read_end, "stdout": outputs[0][1], "stderr": outputs[1][1]},
         )
         for descriptor in (read_end, outputs[0][1], outputs[1][1]):
@@ -110,7 +120,13 @@ class Link:
         return Output(int(exited["code"]), stdout, stderr)
 
     async def signal(self, number: int) -> None:
-        await self.channel.send({"op": "signal", "number": number})
+        """Send a signal to the last command."""
+        last = FIRST_COMMAND + self.commands
+        await self.channel.send({"op": "signal", "id": last, "number": number})
+
+    def _next_command(self) -> int:
+        self.commands += 1
+        return FIRST_COMMAND + self.commands
 
     async def finish(self, why: str = "done") -> Story:
         await self.channel.send({"op": "finish", "why": why})

@@ -95,6 +95,7 @@ class Place:
                 await link.channel.send(
                     {
                         "op": "run",
+                        "id": 1000,
                         "argv": ["python3", "-uc", script, str(self.upstream.port)],
                         "env": {},
                         "cwd": None,

@@ -215,7 +215,7 @@ async def _asked(channel: ControlChannel, request: Mapping[str, object]) -> Mapp
         message = None
     if message is None:
         raise StateError(
-            "the session has ended meanwhile", expected="one whose command runs", code="session.not_open"
+            "the session has ended meanwhile", expected="one that is open", code="session.not_open"
         )
     message.close()
     refused = message.members.get("refused")

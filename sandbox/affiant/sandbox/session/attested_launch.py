@@ -122,20 +122,20 @@ async def launched(
                 image=Image.SESSION, mrconfigid=mrconfigid(bindings.manifest)
             )
         )
-        link = start_supervisor(home, plan, td=td, membership=services.membership, echo=echo)
+        link = start_supervisor(home, plan, progress, td=td, membership=services.membership, echo=echo)
         stack.push_async_callback(link.stop)
         launch.add(home, link.pid)
         try:
             await provision(link, home, plan, services, bindings, decisions=decisions)
             async with asyncio.timeout(_ADMITTED_WITHIN_S):
-                facts = await link.expect({"ready"}, progress)
+                facts = await link.expect({"ready"})
         except TimeoutError as error:
-            await link.end_opening(progress)
+            await link.end_opening()
             raise UnreachableError(
                 f"the session was not admitted within {_ADMITTED_WITHIN_S:g} s", code="service.silent"
             ) from error
         except asyncio.CancelledError:
-            await link.end_opening(progress)
+            await link.end_opening()
             raise
         progress("ready", facts)
         yield LaunchedSession(home, plan, copied, launch, link, facts)

@@ -1,6 +1,6 @@
 """The socket at which a running session is asked to restrict its profile: ``sessions/ID/narrow.sock``, 0600.
 
-The launcher listens while the agent's command runs. A connection carries messages of the supervisor's control socket
+The launcher listens while the session is open. A connection carries messages of the supervisor's control socket
 (``control``), without descriptors: ``show`` is answered with the profile in force, ``narrow`` is passed
 on to the supervisor, which decides. Nothing here is decided, and nothing is believed but that both ends are processes
 of one user: under root the folder is the supervisor's user's, who could put a socket of its own in this place.
@@ -96,9 +96,7 @@ class RestrictionServer:
     async def _stop(self, accepting: asyncio.Task[None]) -> None:
         """Answer what waits, then close every connection."""
         self._link.abandon(
-            StateError(
-                "the session is being closed", expected="one whose command runs", code="session.not_open"
-            )
+            StateError("the session is being closed", expected="one that is open", code="session.not_open")
         )
         tasks = [accepting, *self._connections]
         await asyncio.sleep(0)
@@ -162,7 +160,9 @@ class RestrictionServer:
         form = from_b64u(policy)
         if signature is not None:  # other characters are longer in the message than they are many
             from_b64u(signature)
-        answer = await self._link.restrict({"policy": policy, "file": file, "signature": signature})
+        answer = await self._link.ask(
+            {"op": "narrow", "policy": policy, "file": file, "signature": signature}
+        )
         if answer.get("event") != "narrowed":
             raise sent_error(answer)
         epoch, changed = answer.get("epoch"), answer.get("changed") is True
@@ -210,7 +210,7 @@ async def connected(path: Path) -> AsyncIterator[ControlChannel]:
         connection.close()
         raise StateError(
             "the session takes no requests",
-            expected="one whose command runs",
+            expected="one that is open",
             found=error.strerror,
             code="session.not_open",
         ) from error

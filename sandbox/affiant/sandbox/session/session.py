@@ -41,7 +41,7 @@ from affiant.sandbox.session.captured import Capture
 from affiant.sandbox.session.private_paths import refuse_private
 from affiant.sandbox.session.restriction_socket import InForce, RestrictionServer
 from affiant.sandbox.session.session_plan import SessionRequest, plan_session
-from affiant.sandbox.session.supervisor_link import Progress, run_message
+from affiant.sandbox.session.supervisor_link import Act, Progress, run_message
 from affiant.sandbox.session_state.interrupted import reap_leftovers
 from affiant.sandbox.session_state.recovery import Gathered, fetch_sealed, gather
 from affiant.sandbox.session_state.session_folder import (
@@ -90,10 +90,9 @@ class Session:
     def __init__(self, opened: LaunchedSession, progress: Progress) -> None:
         self._opened = opened
         self._progress = progress
-        self._used = False
+        self._closed = False
         self._why: Why = "done"
-        self._command_runs = False
-        self._early_signals: list[int] = []
+        self._runs: set[Act] = set()
         self._gathered: Gathered | None = None
         self._exit_code_told: int | None = None
         self._kept = False
@@ -138,7 +137,8 @@ class Session:
         async with launched(place, plan, progress, random_bytes=secrets.token_bytes, echo=echo) as opened:
             session = cls(opened, progress)
             try:
-                yield session
+                async with session._restrictions():
+                    yield session
             except BaseException as first:  # closed whatever happened in the block, and raised again
                 with suppress(AffiantError):  # what happened first is what the caller must hear
                     await session._close("killed", because=first if isinstance(first, AffiantError) else None)
@@ -196,14 +196,14 @@ class Session:
             timeout_s: after that, SIGTERM, and five seconds later the end.
 
         Raises:
-            ``session.not_open``: the session has run its command, or is closed.
+            ``session.not_open``: the session is closed.
             ``session.supervisor_lost``: as named. StateError: the supervisor's error, under its code.
         """
-        if self._used:
+        if self._closed:
             raise StateError(
                 "a session runs one command", expected="a session for each", code="session.not_open"
             )
-        self._used = True
+        self._closed = True
         with ExitStack() as stack:
             if stdin is None:
                 stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -214,12 +214,14 @@ class Session:
             place = self._opened.plan.place if cwd is None else cwd
             with suppress(OSError):  # a full disk will be noticed where it matters
                 await asyncio.to_thread(self._opened.launch.note_command, self._opened.home)
-            await self._opened.link.tell(run_message(argv, env or {}, place), streams)
+            act = stack.enter_context(self._opened.link.act())
+            self._runs.add(act)
+            stack.callback(self._runs.discard, act)
+            await act.tell(run_message(argv, env or {}, place), streams)
             captures = [capture for capture in (out, err) if capture is not None]
             for capture in captures:
                 capture.close_writing()
-            async with self._restrictions():
-                code, timed_out = await self._exit_code(timeout_s)
+            code, timed_out = await self._exit_code(act, timeout_s)
             return CommandResult(
                 exit_code=code,
                 stdout=b"" if out is None else await out.result(),
@@ -229,49 +231,41 @@ class Session:
             )
 
     def _restrictions(self) -> AbstractAsyncContextManager[None]:
-        """Listen for ``affiant session narrow`` while the command runs."""
+        """Listen for ``affiant session narrow`` while the session is open."""
         opened = self._opened
         in_force = InForce(opened.plan.request.agent, opened.plan.profile.normal_form, 0)
         server = RestrictionServer(opened.link, in_force, self._progress)
         return server.listening(opened.home.session(self.id) / RESTRICTION_SOCKET)
 
     async def signal(self, number: int) -> None:
-        """Send a signal to the command; one that comes before the command has started waits for it."""
-        if self._command_runs:
-            await self._opened.link.tell({"op": "signal", "number": int(number)})
-        else:
-            self._early_signals.append(int(number))
+        """Send a signal to every command; one that comes before a command has started waits for it."""
+        for act in tuple(self._runs):
+            await act.tell({"op": "signal", "number": int(number)})
 
     async def kill(self) -> None:
-        """End the command at once; the session will be closed as ``killed``."""
+        """End every command at once; the session will be closed as ``killed``."""
         self._why = "killed"
         await self.signal(signal.SIGKILL)
 
-    async def _exit_code(self, timeout_s: float | None) -> tuple[int, bool]:
-        waiting = asyncio.ensure_future(self._exited())
+    async def _exit_code(self, act: Act, timeout_s: float | None) -> tuple[int, bool]:
+        waiting = asyncio.ensure_future(self._exited(act))
         try:
             for limit, number in ((timeout_s, signal.SIGTERM), (_TERM_GRACE_S, signal.SIGKILL)):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(limit):
                         return await asyncio.shield(waiting), number is signal.SIGKILL
-                await (self.kill() if number is signal.SIGKILL else self.signal(number))
+                await act.tell({"op": "signal", "number": int(number)})
             return await waiting, True
         finally:
             waiting.cancel()
-            await asyncio.wait({waiting})  # the control socket has one reader at a time
 
-    async def _exited(self) -> int:
+    async def _exited(self, act: Act) -> int:
         """The command's exit code, once it has started and ended."""
-        while True:
-            message = await self._opened.link.expect({"started", "exited"}, self._progress)
-            if message["event"] == "exited":
-                code = message.get("code")
-                self._exit_code_told = code if isinstance(code, int) else None
-                return EXIT_LOST if self._exit_code_told is None else self._exit_code_told
-            self._command_runs = True
+        while (message := await act.next()).get("event") != "exited":
             self._progress("started", {})
-            for number in self._early_signals:
-                await self.signal(number)
+        code = message.get("code")
+        self._exit_code_told = code if isinstance(code, int) else None
+        return EXIT_LOST if self._exit_code_told is None else self._exit_code_told
 
     async def _close(self, why: Why, *, because: AffiantError | None = None) -> None:
         """Close the session, take its changes and its bundle: each, whatever became of the others.
@@ -282,7 +276,7 @@ class Session:
         Raises:
             AffiantError: the first of what went wrong here.
         """
-        self._used = True
+        self._closed = True
         wrong: list[AffiantError] = []
         try:
             await self._finish(why)
@@ -319,7 +313,7 @@ class Session:
         try:
             async with asyncio.timeout(_FINISHED_WITHIN_S):
                 await self._opened.link.tell({"op": "finish", "why": why})
-                await self._opened.link.expect({"finished"}, self._progress)
+                await self._opened.link.expect({"finished"})
         except TimeoutError as error:
             raise UnreachableError(
                 f"the session was not closed within {_FINISHED_WITHIN_S:g} s; its supervisor was ended",

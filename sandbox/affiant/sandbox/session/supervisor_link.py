@@ -2,11 +2,12 @@
 
 ::
 
-    launcher -> provision, run, signal, narrow, finish  supervisor -> progress, ready, started, exited, finished,
-                                                                      narrowed, narrow-refused, refused (then it ends)
+    launcher -> provision, finish                supervisor -> progress, ready, finished, refused (then it ends)
+    launcher -> run, signal, resize, narrow      supervisor -> started, exited, narrowed, narrow-refused, rejected
 
-One waiter at a time: a session is provisioned, then runs commands one after the other, then finishes. Requests to
-restrict the profile are answered beside that: the reader hands each answer to its request.
+The requests of the second line are *acts*. Each carries an ``id`` that this side chooses, and every event about it
+carries that ``id``. Any number of acts can be under way at once. ``rejected`` ends an act with an error, and the
+session goes on.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from affiant.attestation.release.boot import Image
@@ -26,7 +27,7 @@ from affiant.sandbox.processes.service_process import ServiceProcess, ServiceSpe
 from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
 
-__all__ = ["Progress", "SupervisorLink", "start_supervisor"]
+__all__ = ["Act", "Progress", "SupervisorLink", "run_message", "start_supervisor"]
 
 Progress = Callable[[str, Mapping[str, object]], None]
 """Receives what a session is doing: a step's name, and what else is known."""
@@ -37,8 +38,18 @@ _ATTESTED: Final = "attested"
 """The supervisor's last step before it asks the gateway for admission."""
 
 
+def _unheard(step: str, detail: Mapping[str, object]) -> None:
+    """No progress is shown."""
+
+
 def start_supervisor(
-    home: Home, plan: SessionPlan, *, td: int | None, membership: int, echo: bool
+    home: Home,
+    plan: SessionPlan,
+    progress: Progress,
+    *,
+    td: int | None,
+    membership: int,
+    echo: bool,
 ) -> SupervisorLink:
     """Start the supervisor of ``plan`` with its TD's descriptor; ours is closed. None: in the TD that we run in.
 
@@ -79,18 +90,60 @@ def start_supervisor(
     finally:
         if td is not None:
             os.close(td)
-    return SupervisorLink(ControlChannel(ours), service)
+    return SupervisorLink(ControlChannel(ours), service, progress)
+
+
+class Act:
+    """One request to the supervisor, by its number, and the events about it in their order."""
+
+    __slots__ = ("_events", "_link", "number")
+
+    def __init__(self, link: SupervisorLink, number: int) -> None:
+        self.number = number
+        self._link = link
+        self._events: asyncio.Queue[Mapping[str, object] | AffiantError] = asyncio.Queue()
+
+    async def tell(self, message: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
+        """Send a message about this act."""
+        await self._link.tell({**message, "id": self.number}, descriptors)
+
+    async def next(self) -> Mapping[str, object]:
+        """The next event.
+
+        Raises:
+            StateError: the supervisor rejected the act, or the session has ended; under the error's own code.
+        """
+        event = await self._events.get()
+        if isinstance(event, AffiantError):
+            self._events.put_nowait(event)  # whoever asks again hears it again
+            raise event
+        if event.get("event") == "rejected":
+            raise sent_error(event)
+        return event
+
+    def put(self, event: Mapping[str, object] | AffiantError) -> None:
+        """Take an event, or why there will be no more."""
+        self._events.put_nowait(event)
 
 
 class SupervisorLink:
-    """A running supervisor, by its control socket. :meth:`stop` it, whatever happened."""
+    """A running supervisor, by its control socket. :meth:`stop` it, whatever happened.
 
-    def __init__(self, control: ControlChannel, service: ServiceProcess) -> None:
+    Args:
+        progress: receives what the supervisor reports beside its answers.
+    """
+
+    def __init__(
+        self, control: ControlChannel, service: ServiceProcess, progress: Progress = _unheard
+    ) -> None:
         self._control = control
         self._service = service
+        self._progress = progress
         self._may_be_admitted = False
-        self._asked: dict[int, asyncio.Future[Mapping[str, object]]] = {}
+        self._acts: dict[int, Act] = {}
         self._number = 0
+        self._own = Act(self, -1)
+        self._reading: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int:
@@ -102,66 +155,84 @@ class SupervisorLink:
         with suppress(ConnectionError):
             await self._control.send(message, descriptors)
 
-    async def restrict(self, members: Mapping[str, object]) -> Mapping[str, object]:
-        """Ask for the profile to be restricted; the event that answers. A task must be waiting in :meth:`expect`.
+    @contextmanager
+    def act(self) -> Iterator[Act]:
+        """An act with a number of its own, for the length of the block."""
+        act = Act(self, self._number)
+        self._number += 1
+        self._acts[act.number] = act
+        self._listen()
+        try:
+            yield act
+        finally:
+            del self._acts[act.number]
+
+    async def ask(
+        self, message: Mapping[str, object], descriptors: Mapping[str, int] | None = None
+    ) -> Mapping[str, object]:
+        """The event that answers an act of one question.
 
         Raises:
-            AffiantError: the session has ended instead.
+            AffiantError: the supervisor rejected it, or the session has ended.
         """
-        number, self._number = self._number, self._number + 1
-        answer: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
-        try:
-            await self.tell({"op": "narrow", "id": number, **members})
-            return await answer
-        finally:
-            del self._asked[number]
+        with self.act() as act:
+            await act.tell(message, descriptors)
+            return await act.next()
 
     def abandon(self, reason: AffiantError) -> None:
-        """Requests to restrict the profile are answered no more."""
-        for answer in self._asked.values():
-            if not answer.done():
-                answer.set_exception(reason)
-                answer.exception()  # the asking task may end before it looks
+        """No act is answered any more."""
+        for act in self._acts.values():
+            act.put(reason)
 
-    async def expect(self, events: Collection[str], progress: Progress) -> Mapping[str, object]:
-        """The next event of a kind in ``events``; progress on the way is passed on, anything else passed over.
+    async def expect(self, events: Collection[str]) -> Mapping[str, object]:
+        """The next event about the session itself of a kind in ``events``.
 
         Raises:
             StateError: the supervisor's error, under its own code.
             ``session.supervisor_lost``: it is gone without a word.
         """
-        try:
-            return await self._expected(events, progress)
-        except AffiantError as ended:
-            self.abandon(ended)
-            raise
-
-    async def _expected(self, events: Collection[str], progress: Progress) -> Mapping[str, object]:
+        self._listen()
         while True:
-            received = await self._control.receive()
-            if received is None:
-                raise await self._lost()
-            received.close()
-            message = received.members
-            event = message.get("event")
-            if event in events:
+            message = await self._own.next()
+            if message.get("event") in events:
                 return message
-            if event == "progress":
-                detail = message.get("detail")
-                self._may_be_admitted |= message.get("step") == _ATTESTED
-                progress(str(message.get("step")), detail if isinstance(detail, dict) else {})
-            elif event == "refused":
-                raise sent_error(message)
-            elif event in ("narrowed", "narrow-refused"):
-                number = message.get("id")
-                answer = self._asked.get(number) if isinstance(number, int) else None
-                if answer is not None and not answer.done():
-                    answer.set_result(message)
-            elif not isinstance(event, str):
-                raise MalformedError("a message without an event", code="session.control")
 
-    async def end_opening(self, progress: Progress) -> None:
+    def _listen(self) -> None:
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        """Hand out what comes, until the supervisor has ended; then say so to everyone who waits."""
+        try:
+            while (received := await self._control.receive()) is not None:
+                received.close()
+                self._take(received.members)
+            ended: AffiantError = await self._lost()
+        except AffiantError as error:
+            ended = error
+        self.abandon(ended)
+        self._own.put(ended)
+
+    def _take(self, message: Mapping[str, object]) -> None:
+        """Hand out one event.
+
+        Raises:
+            AffiantError: the supervisor ended the session, or this is no event.
+        """
+        event, number, detail = (message.get(name) for name in ("event", "id", "detail"))
+        if not isinstance(event, str):
+            raise MalformedError("a message without an event", code="session.control")
+        if event == "refused":
+            raise sent_error(message)
+        if event == "progress":
+            self._may_be_admitted |= message.get("step") == _ATTESTED
+            self._progress(str(message.get("step")), detail if isinstance(detail, dict) else {})
+        elif number is None:
+            self._own.put(message)
+        elif isinstance(number, int) and number in self._acts:
+            self._acts[number].put(message)
+
+    async def end_opening(self) -> None:
         """End a session that is being opened: the supervisor closes what was admitted, and says when that is done.
 
         Where it does not answer in time it is killed. Before it asks for admission, there is no session to close.
@@ -169,12 +240,12 @@ class SupervisorLink:
         with suppress(AffiantError, TimeoutError):
             async with asyncio.timeout(_OPENING_ENDS_WITHIN_S):
                 await self.tell({"op": "finish", "why": "killed"})
-                await self.expect({"finished"}, progress)
+                await self.expect({"finished"})
                 return
         if self._may_be_admitted and not self._service.ended:
             with suppress(AffiantError, TimeoutError):
                 async with asyncio.timeout(_LEAVES_WITHIN_S):
-                    await self.expect({"finished"}, progress)
+                    await self.expect({"finished"})
                     return
         await self._service.stop(grace_s=0)
 
@@ -188,6 +259,9 @@ class SupervisorLink:
 
     async def stop(self) -> None:
         """Close the control socket, give the supervisor its time to leave, then kill what is left. Idempotent."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
         self._control.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVES_WITHIN_S):
@@ -195,6 +269,13 @@ class SupervisorLink:
         await self._service.stop(grace_s=0)
 
 
-def run_message(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Mapping[str, object]:
-    """The request to run a command; its standard streams come with it."""
-    return {"op": "run", "argv": list(argv), "env": dict(env), "cwd": cwd}
+def run_message(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str | None, terminal: tuple[int, int] | None = None
+) -> Mapping[str, object]:
+    """The request to run a command; its standard streams come with it.
+
+    Args:
+        terminal: rows and columns of the terminal that the command gets; None: it gets pipes.
+    """
+    size = None if terminal is None else list(terminal)
+    return {"op": "run", "argv": list(argv), "env": dict(env), "cwd": cwd, "terminal": size}

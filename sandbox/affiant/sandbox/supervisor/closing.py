@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Collection
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -29,7 +30,7 @@ from affiant.sandbox.supervisor.launch.errors import GatewayLost
 
 if TYPE_CHECKING:  # both come after this module
     from affiant.sandbox.supervisor.activating import OpenSession
-    from affiant.sandbox.supervisor.serving import Ending
+    from affiant.sandbox.supervisor.acts import Ending
 
 __all__ = ["BUNDLE", "account_for_decisions", "close_session", "end_agent", "fetch_bundle"]
 
@@ -41,15 +42,20 @@ _RETRY_S: Final = 0.2
 _DECISIONS_S: Final = 3.0
 
 
-async def end_agent(session: OpenSession, running: asyncio.Task[None] | None) -> None:
-    """Steps 1 and 2: afterwards nothing of the agent's runs, and nothing can go out."""
+async def end_agent(session: OpenSession, acts: Collection[asyncio.Task[None]]) -> None:
+    """Steps 1 and 2: afterwards nothing of the agent's runs, and nothing can go out.
+
+    Args:
+        acts: those under way.
+    """
     with suppress(AffiantError, TimeoutError):  # a runner that is gone has ended the sandbox by that
         async with asyncio.timeout(_AGENT_S):
             await session.runner.kill()
-    if running is not None:
-        await asyncio.wait({running}, timeout=_AGENT_S)
-        running.cancel()
-        await asyncio.wait({running}, timeout=_AGENT_S)
+    if acts:
+        await asyncio.wait(acts, timeout=_AGENT_S)
+        for act in acts:
+            act.cancel()
+        await asyncio.wait(acts, timeout=_AGENT_S)
     await session.proxy.stop()
     with suppress(AffiantError, TimeoutError):
         async with asyncio.timeout(_AGENT_S):

@@ -12,7 +12,7 @@ import hashlib
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
@@ -56,6 +56,8 @@ class AgentRun:
     services: RunServices
     command: Command
     user: UserStreams
+    tell_started: Callable[[], Awaitable[None]]
+    """Called once the command runs."""
     started: asyncio.Event = field(default_factory=asyncio.Event)
     _over: threading.Event = field(default_factory=threading.Event)
     _delivered: int | None = None
@@ -147,6 +149,7 @@ class AgentRun:
             for output in outputs:
                 output.close_write_end()
             self.started.set()
+            await self.tell_started()
             copies = [asyncio.create_task(output.copy()) for output in outputs]
             stack.push_async_callback(_end_all, copies)
             code = await self.services.runner.wait()

@@ -1,40 +1,36 @@
 """An open session at the launcher's service, and everything whose loss ends it.
 
-The launcher runs a command, sends signals, passes on requests to restrict the profile, and says finish. The session
-ends too when the launcher's socket closes, when records can no longer be kept, when the gateway is gone, when the
-agent has caused too many records, when the broker is gone, when a decision log that was asked for cannot be written,
-when the sandbox is lost, when a restriction that began fails, and when its profile's or the activation's time is
-over. Whatever it is, :meth:`Serving.until_over` returns an :class:`Ending`; ending the agent and closing the chain
-are ``closing``'s.
+The launcher asks for acts (``acts``): commands to run, requests to restrict the profile. It sends signals to
+commands, and says finish. The session ends too when the launcher's socket closes, when records can no longer be kept,
+when the gateway is gone, when the agent has caused too many records, when the broker is gone, when a decision log that
+was asked for cannot be written, when the sandbox is lost, when a restriction that began fails, and when its profile's
+or the activation's time is over. Whatever it is, :meth:`Serving.until_over` returns an :class:`Ending`; ending the
+agent and closing the chain are ``closing``'s.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from affiant.errors import AffiantError, MalformedError, NotFreshError, StateError
 from affiant.policy.decision.limit_errors import WallSpent
 from affiant.policy.decision.limit_words import most_words
 from affiant.policy.model.limits import Bound
-from affiant.sandbox.isolation.plan.plan import Command
 from affiant.sandbox.supervisor.activating import OpenSession
-from affiant.sandbox.supervisor.command_execution import AgentRun, RunServices
+from affiant.sandbox.supervisor.acts import Act, Acts, Ending, Handler
+from affiant.sandbox.supervisor.commands import Commands
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message
-from affiant.sandbox.supervisor.launch.environment import agent_environment
 from affiant.sandbox.supervisor.launch.errors import BrokerLost, RestrictionError
 from affiant.sandbox.supervisor.launch.restriction_request import (
     parse_restriction_request,
     refused_answer,
-    restriction_id,
 )
-from affiant.sandbox.supervisor.launch.user_streams import UserStreams
 from affiant.sandbox.supervisor.starting import Surroundings
 
-__all__ = ["Ending", "Serving"]
+__all__ = ["Serving"]
 
 _WHY: Final = frozenset({"done", "killed"})
 _RESTRICTIONS_AT_ONCE: Final = 4
@@ -44,16 +40,6 @@ _BEFORE_EXPIRY_S: Final = 5.0
 """So long before the activation's time is over the agent is stopped: its last records must still be taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """Why a session ends: what the close record says, and a refusal if it did not end as asked."""
-
-    why: str
-    refusal: AffiantError | None = None
-    orphaned: bool = False
-    """Whether there is no launcher any more to wait for the end."""
-
-
 class Serving:
     """Serves one launcher."""
 
@@ -61,16 +47,18 @@ class Serving:
         self._session = session
         self._channel = channel
         self._around = around
-        self._run: AgentRun | None = None
-        self._running: asyncio.Task[None] | None = None
         self._failed: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._restricting: set[asyncio.Task[None]] = set()
         self._since = asyncio.get_running_loop().time()
+        self._acts = Acts(self._tell, self._fail)
+        commands = Commands(session, around.random_bytes)
+        self._handlers: Mapping[str, Handler] = {"run": commands.run, "narrow": self._restricted}
+        self._notices: Mapping[str, Callable[[Mapping[str, object]], None]] = commands.notices
 
     @property
-    def running(self) -> asyncio.Task[None] | None:
-        """The command that runs, or ran."""
-        return self._running
+    def acts(self) -> tuple[asyncio.Task[None], ...]:
+        """The acts under way."""
+        return self._acts.tasks
 
     async def until_over(self) -> Ending:
         """Serve until the session is to end."""
@@ -105,22 +93,22 @@ class Serving:
 
     async def _launcher(self) -> Ending:
         while (message := await self._received()) is not None:
-            match message.members.get("op"):
-                case "run":
-                    self._start(message)
-                case "signal":
-                    self._signal(message)
-                case "narrow":
-                    self._restrict(message)
-                case "finish":
+            asked = str(message.members.get("op"))
+            try:
+                if asked == "finish":
+                    message.close()
                     why = message.members.get("why")
                     return Ending(why if isinstance(why, str) and why in _WHY else "killed")
-                case other:
+                if asked in self._handlers:
+                    self._acts.begin(message, self._handlers[asked])
+                elif asked in self._notices:
                     message.close()
-                    refusal = MalformedError(
-                        "unknown operation", found=ascii(str(other)[:40]), code="session.control"
-                    )
-                    return Ending("killed", refusal)
+                    self._notices[asked](message.members)
+                else:
+                    message.close()
+                    raise MalformedError("unknown operation", found=ascii(asked[:40]), code="session.control")
+            except MalformedError as error:
+                return Ending("killed", error)
         return Ending("killed", orphaned=True)
 
     async def _received(self) -> Message | None:
@@ -131,80 +119,13 @@ class Serving:
             await asyncio.get_running_loop().create_future()
             raise AssertionError("nothing resolves that future") from error
 
-    def _start(self, message: Message) -> None:
-        descriptors = message.descriptors
-        if self._running is not None or not {"stdout", "stderr"} <= set(descriptors):
-            message.close()
-            self._fail(
-                Ending(
-                    "killed",
-                    MalformedError("a session runs one command, with its streams", code="session.control"),
-                )
-            )
-            return
-        user = UserStreams(descriptors.get("stdin"), descriptors["stdout"], descriptors["stderr"])
-        session = self._session
-        services = RunServices(
-            session.runner, session.broker, session.records, session.provision.backend.value
-        )
-        try:
-            self._run = AgentRun(services, self._command(message.members), user)
-        except AffiantError as error:
-            user.close()
-            self._fail(Ending("killed", error))
-            return
-        self._running = asyncio.create_task(self._run_command(self._run))
-
-    async def _run_command(self, run: AgentRun) -> None:
-        telling = asyncio.create_task(self._tell_start(run))
-        try:
-            code = await run.run()
-        except AffiantError as error:
-            await asyncio.to_thread(run.user.close)
-            self._fail(Ending("killed", error))
-            return
-        finally:
-            telling.cancel()
-        await self._tell({"event": "exited", "code": code})
-
-    def _command(self, members: Mapping[str, object]) -> Command:
-        argv, env, cwd = members.get("argv"), members.get("env"), members.get("cwd")
-        texts = isinstance(argv, list) and all(isinstance(word, str) for word in argv)
-        if not texts or not isinstance(argv, list) or not isinstance(env, Mapping):
-            raise MalformedError(
-                "not a command", expected="argv, env and cwd", where="run", code="session.control"
-            )
-        random = self._around.random_bytes
-        environment = agent_environment(
-            proxy_url=self._session.proxy_url,
-            placeholders={
-                variable: value
-                for variables in self._session.placeholders.values()
-                for variable, value in variables.items()
-            },
-            traceparent=f"00-{random(16).hex()}-{random(8).hex()}-01",
-            with_runtime=self._session.provision.runtime is not None,
-            user={str(name): str(value) for name, value in env.items()},
-        )
-        return Command(tuple(argv), environment, cwd if isinstance(cwd, str) else "/")
-
-    async def _tell_start(self, run: AgentRun) -> None:
-        await run.started.wait()
-        await self._tell({"event": "started"})
-
-    def _restrict(self, message: Message) -> None:
-        """Have the profile restricted beside everything else; the answer names the request's number."""
-        message.close()
-        try:
-            number = restriction_id(message.members)
-        except AffiantError as error:
-            self._fail(Ending("killed", error))
-            return
-        task = asyncio.create_task(self._restricted(number, message.members))
+    async def _restricted(self, act: Act) -> Ending | None:
+        """Have the profile restricted."""
+        act.message.close()
+        task = asyncio.current_task()
+        assert task is not None
         self._restricting.add(task)
         task.add_done_callback(self._restricting.discard)
-
-    async def _restricted(self, number: int, members: Mapping[str, object]) -> None:
         try:
             if len(self._restricting) > _RESTRICTIONS_AT_ONCE:
                 raise StateError(
@@ -212,27 +133,22 @@ class Serving:
                     expected=_RESTRICTIONS_AT_ONCE,
                     code="session.narrowing_busy",
                 )
-            result = await self._session.restrictor.restrict(parse_restriction_request(members))
+            result = await self._session.restrictor.restrict(parse_restriction_request(act.message.members))
         except RestrictionError as failed:
-            await self._not_restricted(number, failed)
+            return await self._not_restricted(act.number, failed)
         except AffiantError as refusal:
-            await self._tell(refused_answer(number, refusal))
+            await self._tell(refused_answer(act.number, refusal))
         except Exception as error:  # noqa: BLE001 - a mistake of ours: what is in force now is not known for sure
             name = type(error).__name__
-            await self._not_restricted(
-                number, RestrictionError("the profile could not be restricted", found=name)
-            )
+            mistake = RestrictionError("the profile could not be restricted", found=name)
+            return await self._not_restricted(act.number, mistake)
         else:
-            await self._tell(result.to_json(number))
+            await self._tell(result.to_json(act.number))
+        return None
 
-    async def _not_restricted(self, number: int, failed: RestrictionError) -> None:
+    async def _not_restricted(self, number: int, failed: RestrictionError) -> Ending:
         await self._tell(refused_answer(number, failed))
-        self._fail(Ending("policy", failed))
-
-    def _signal(self, message: Message) -> None:
-        number = message.members.get("number")
-        if self._run is not None and isinstance(number, int):
-            self._run.signal(number)
+        return Ending("policy", failed)
 
     async def _tell(self, event: Mapping[str, object]) -> None:
         with suppress(OSError):  # the launcher is gone: noticed by the one who reads

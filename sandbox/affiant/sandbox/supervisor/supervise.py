@@ -33,7 +33,7 @@ from affiant.sandbox.supervisor.starting import Opening, Surroundings, start
 
 if TYPE_CHECKING:
     from affiant.sandbox.supervisor.activating import OpenSession
-    from affiant.sandbox.supervisor.serving import Ending
+    from affiant.sandbox.supervisor.acts import Ending
 
 __all__ = ["open_session", "supervise"]
 
@@ -91,7 +91,7 @@ async def _session(
             ending = await serving.until_over()
         finally:
             lifecycle.to(State.STOPPING)
-            await end_agent(session, serving.running)
+            await end_agent(session, serving.acts)
         await _close(channel, session, ending)
         lifecycle.to(State.TERMINATED)
     return 0

@@ -18,12 +18,10 @@ __all__ = [
     "RestrictionResult",
     "parse_restriction_request",
     "refused_answer",
-    "restriction_id",
 ]
 
 _MEMBERS: Final = frozenset({"op", "id", "policy", "file", "signature"})
 _FILE: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
-_MAX_ID: Final = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +55,6 @@ class RestrictionResult:
             "digest": self.profile_digest,
             "changed": self.changed,
         }
-
-
-def restriction_id(members: Mapping[str, object]) -> int:
-    """The request's number, by which it is answered.
-
-    Raises:
-        ``session.control``: it has none.
-    """
-    number = members.get("id")
-    if type(number) is not int or not 0 <= number < _MAX_ID:
-        raise MalformedError("a request without a number", where="id", code="session.control")
-    return number
 
 
 def parse_restriction_request(members: Mapping[str, object]) -> RestrictionRequest:

@@ -1,0 +1,98 @@
+"""The session's commands: any number, several at once, each under the number of the act that started it.
+
+A command that cannot be executed is an exit code (126, 127), and one whose request is wrong is rejected: the session
+goes on. A command that cannot be recorded, or whose sandbox or broker is gone, ends the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from affiant.errors import AffiantError, MalformedError
+from affiant.sandbox.isolation.plan.plan import Command
+from affiant.sandbox.supervisor.activating import OpenSession
+from affiant.sandbox.supervisor.acts import Act, Ending
+from affiant.sandbox.supervisor.command_execution import AgentRun, RunServices
+from affiant.sandbox.supervisor.launch.control import Message
+from affiant.sandbox.supervisor.launch.environment import agent_environment
+from affiant.sandbox.supervisor.launch.user_streams import UserStreams
+
+__all__ = ["Commands"]
+
+
+class Commands:
+    """Starts and signals commands.
+
+    Args:
+        random_bytes: for the trace context of each command.
+    """
+
+    def __init__(self, session: OpenSession, random_bytes: Callable[[int], bytes]) -> None:
+        self._session = session
+        self._random_bytes = random_bytes
+        self._services = RunServices(
+            session.runner, session.broker, session.records, session.provision.backend.value
+        )
+        self._runs: dict[int, AgentRun] = {}
+        self.notices: Mapping[str, Callable[[Mapping[str, object]], None]] = {"signal": self.signal}
+        """What is told about a command that runs, by operation; it has no answer."""
+
+    async def run(self, act: Act) -> Ending | None:
+        """Run a command to its end: events ``started`` and ``exited``."""
+        try:
+            command = self._command(act.message.members)
+            user = _streams(act.message)
+        except AffiantError:
+            act.message.close()
+            raise
+        run = AgentRun(self._services, command, user, lambda: act.tell("started"))
+        self._runs[act.number] = run
+        try:
+            code = await run.run()
+        except AffiantError as error:
+            await asyncio.to_thread(user.close)
+            return Ending("killed", error)
+        finally:
+            del self._runs[act.number]
+        await act.tell("exited", {"code": code})
+        return None
+
+    def signal(self, members: Mapping[str, object]) -> None:
+        """Send a signal to a command; one that has ended gets none."""
+        number, run = members.get("number"), self._named(members)
+        if run is not None and isinstance(number, int):
+            run.signal(number)
+
+    def _named(self, members: Mapping[str, object]) -> AgentRun | None:
+        number = members.get("id")
+        return self._runs.get(number) if isinstance(number, int) else None
+
+    def _command(self, members: Mapping[str, object]) -> Command:
+        argv, env, cwd = members.get("argv"), members.get("env"), members.get("cwd")
+        texts = isinstance(argv, list) and all(isinstance(word, str) for word in argv)
+        if not texts or not isinstance(argv, list) or not isinstance(env, Mapping):
+            raise MalformedError(
+                "not a command", expected="argv, env and cwd", where="run", code="session.control"
+            )
+        random = self._random_bytes
+        environment = agent_environment(
+            proxy_url=self._session.proxy_url,
+            placeholders={
+                variable: value
+                for variables in self._session.placeholders.values()
+                for variable, value in variables.items()
+            },
+            traceparent=f"00-{random(16).hex()}-{random(8).hex()}-01",
+            with_runtime=self._session.provision.runtime is not None,
+            user={str(name): str(value) for name, value in env.items()},
+        )
+        return Command(tuple(argv), environment, cwd if isinstance(cwd, str) else "/")
+
+
+def _streams(message: Message) -> UserStreams:
+    """The user's own descriptors, from now on owned by the streams."""
+    descriptors = message.descriptors
+    if not {"stdout", "stderr"} <= set(descriptors):
+        raise MalformedError("a command comes with its streams", where="fds", code="session.control")
+    return UserStreams(descriptors.get("stdin"), descriptors["stdout"], descriptors["stderr"])
