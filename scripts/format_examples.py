@@ -17,9 +17,10 @@ sys.path.insert(0, str(ROOT / "tests" / "attestation"))
 
 from story import NOW, REQUEST, Story, leaf_of, trust_bytes  # noqa: E402
 
-from affiant.attestation.encoding.binary_text import b64u, from_b64u  # noqa: E402
+from affiant.attestation.encoding.binary_text import b64u, from_b64u, sha256_name  # noqa: E402
 from affiant.attestation.encoding.canonical import canonical  # noqa: E402
 from affiant.attestation.records.proof import Request, issue_proof  # noqa: E402
+from affiant.attestation.records.task_label import make_task_label  # noqa: E402
 from affiant.attestation.statements.manifest import initdata, mrconfigid, session_events  # noqa: E402
 from affiant.attestation.statements.restriction import Narrowing  # noqa: E402
 from affiant.attestation.statements.statement import report_data  # noqa: E402
@@ -96,6 +97,7 @@ def sections(story: Story) -> Iterator[tuple[str, str, bytes]]:
         "Base64url of these bytes is the disclosure; its SHA-256 is in `_sd`.",
         from_b64u(inference.disclosures[0]),
     )
+    yield from _acts()
     proof = issue_proof(
         story.session_signer,
         Request.of("POST", "/v1/chat/completions", REQUEST, content_type="application/json"),
@@ -128,6 +130,43 @@ def sections(story: Story) -> Iterator[tuple[str, str, bytes]]:
         f"The whole is {len(story.session_evidence)} bytes; `evd` is its SHA-256.",
         (canonical(labels)),
     )
+
+
+def _acts() -> Iterator[tuple[str, str, bytes]]:
+    """What a supervisor writes of files and ports: in a chain of its own, which no bundle has."""
+    story = Story(random_bytes=Seeded(b"affiant format examples, acts")).tell()
+    label = make_task_label(
+        {"workflow": "nightly", "task": "summarise", "attempt": 1}, random_bytes=Seeded(b"task")
+    )
+    yield (
+        "Task label",
+        "`task` of the activation, `tsk` of `session-start`.",
+        canonical({"_sd": [*label.digests]}),
+    )
+    moved = story.by_supervisor(
+        "file",
+        "file",
+        {"mov": {"dir": "in"}},
+        {"mov": {"path": "/workspace", "dig": sha256_name(b"a tree"), "n": 2, "len": 4096}},
+    )
+    yield "Files, payload", "Signed and acknowledged before the first byte moves.", canonical(moved.payload)
+    failed = story.by_supervisor(
+        "file-failed",
+        "file",
+        {"mov": {"dir": "in"}, "ph": "failed", "par": [moved.payload["jti"]]},
+        {"mov": {"n": 1, "len": 1024}},
+    )
+    yield "Files that did not all move, payload", "Names the record that began it.", canonical(failed.payload)
+    opened = story.by_supervisor("port", "port", {"prt": {}, "ph": "opened"}, {"prt": {"num": 8080}})
+    yield "Port, payload", "Signed and acknowledged before anybody can connect.", canonical(opened.payload)
+    closed = story.by_supervisor(
+        "port-closed",
+        "port",
+        {"prt": {}, "ph": "closed", "par": [opened.payload["jti"]]},
+        {"prt": {"num": 8080, "in": 310, "out": 2048}},
+    )
+    yield "Port that was closed, payload", "Hides how many bytes went in and out.", canonical(closed.payload)
+    yield "Disclosure of a path", "Of the files above.", from_b64u(moved.disclosures[0])
 
 
 def _shown(raw: bytes) -> str:

@@ -24,6 +24,7 @@ from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.chain import ChainSigner
 from affiant.attestation.records.receipt import Issued
 from affiant.attestation.records.session_summary import session_counts, session_root
+from affiant.attestation.records.task_label import TaskLabel
 from affiant.attestation.release.boot import Image, boot_events, boot_registers
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.statements.ear import ear_digest, issue_ear
@@ -143,6 +144,7 @@ class Story:
     policy: bytes = POLICY
     policy_digest: str = POLICY_DIGEST
     expires: timedelta = timedelta(hours=1)
+    task: TaskLabel | None = None
     gateway_not_after: timedelta = timedelta(days=1)
     gateway_mrconfigid: bytes | None = None
     session_mrconfigid: bytes | None = None
@@ -246,6 +248,7 @@ class Story:
             expires=int((NOW + self.expires).timestamp()),
             starter={"iss": "local", "method": "uid", "sub": link("uid")},
             openings=None,
+            task=None if self.task is None else self.task.digests,
         )
         self.session_signer = self._key()
         chn = self._id()
@@ -376,9 +379,14 @@ class Story:
                 "ini": {"iss": "local", "method": "uid"},
                 "iso": self.iso,
                 "rfs": self.rootfs,
+                **({} if self.task is None else {"tsk": {"_sd": list(self.task.digests)}}),
             },
             {"agt": {"id": "code_implementer"}, "pol": {"id": "code_implementer"}},
         )
+        if self.task is not None:
+            start = self.gateway_records[-1]
+            shown = (*start.disclosures, *self.task.disclosures)
+            self.gateway_records[-1] = replace(start, disclosures=shown)
         own = self.session_statement.keyset_digest
         self.by_supervisor("session-boot", "boot", {"ks": own, "gks": keyset, "bld": BUILD}, of_session=False)
         begun = self.by_supervisor(

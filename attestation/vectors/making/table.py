@@ -33,10 +33,13 @@ LEAF = {
     "gap": 17,
     "hold": 18,
     "exec": 19,
+    "file": 20,
+    "port": 21,
 }
 OF_SESSION = frozenset(LEAF) - {"boot", "epoch", "end", "erasure", "gap", "hold"}
 """Kinds that carry ``agt``, ``_sd_alg`` and the payload's own digest."""
 DIGESTS = {"agt": 3, "pol": 2, "req": 3, "res": 4, "mdl": 1, "fet": 1, "act": 5, "use": 2, "ini": 1, "sec": 2}
+DIGESTS |= {"mov": 4, "prt": 3, "tsk": 4}
 """Member -> digests that its object always carries; ``sec``: each of its elements."""
 
 

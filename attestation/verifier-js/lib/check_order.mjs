@@ -25,12 +25,12 @@ import { checkKeysets, checkKinds, checkReceipts } from "./receipt_checks.mjs";
 import {
   checkCounter,
   checkDecisions,
-  checkIntents,
   checkOrder,
   checkSealed,
   checkStart,
   checkSupervisor,
 } from "./session_checks.mjs";
+import { checkIntents } from "./session_intents.mjs";
 import { checkClose } from "./session_close.mjs";
 import { checkBracket, checkQuorum } from "./witness_checks.mjs";
 

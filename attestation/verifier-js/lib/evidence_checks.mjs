@@ -163,14 +163,16 @@ function agentOf(record, supervisor) {
   return agent;
 }
 
-/** Input, starter and build are those of the activation and the manifest. */
+/** Input, starter, task label and build are those of the activation and the manifest. */
 function demandActivated({ activation, manifest }, start, boot) {
   const { starter } = activation;
+  const labelOf = (object) => object?._sd.join(" "); // always as many digests, sorted
   const facts = [
     ["input", start.member("inp") ?? null, activation.inp],
     ["starter's issuer", start.member("ini", "iss"), starter.iss],
     ["starter's method", start.member("ini", "method"), starter.method],
     ["starter", start.disclosed.get("ini.sub") ?? starter.sub, starter.sub],
+    ["task label", labelOf(start.member("tsk")), labelOf(activation.task)],
     ["supervisor's build", boot.member("bld"), manifest.supervisor],
   ];
   for (const [what, found, expected] of facts) {

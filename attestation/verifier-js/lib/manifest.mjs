@@ -12,6 +12,8 @@ const CLASS = { enum: ["hardware", "simulated"] };
 const SHORT = { text: 256 };
 /** The date and number of a release of gVisor. */
 export const RELEASE = { pattern: "20[0-9]{6}\\.[0-9]{1,4}" };
+/** The task label: salted digests, the same in the activation and in the start record. */
+const TASK = { object: {}, sd: 4 };
 const MANIFEST = {
   object: {
     typ: { const: "affiant-manifest/1" },
@@ -43,7 +45,7 @@ const ACTIVATION = {
     starter: { object: { iss: SHORT, method: { text: 32 }, sub: LINK } },
     openings: { nullable: LINK },
   },
-  optional: { rel: RELEASE },
+  optional: { rel: RELEASE, task: TASK },
 };
 const STRENGTH = { none: 0, "bwrap-landlock": 1, gvisor: 2, vm: 3 };
 const FLOORS = { namespace: 1, "userspace-kernel": 2 };

@@ -1,5 +1,6 @@
 // A verdict's opening: what happened, in sentences, and what is not proven, each with what to do about it.
 
+import { TASK_LABEL } from "./summary.mjs";
 import { WORDS } from "./words.mjs";
 
 const SHOWN = 5;
@@ -12,6 +13,7 @@ export function sentencesOf({ summary, counts }) {
   const { sessions } = counts;
   const names = (what) => namesIn(summary, what);
   const between = `from ${clock(began)} to ${clock(ended)} by the signers' clocks`;
+  const label = TASK_LABEL.filter((what) => uses[what] !== undefined).map((what) => `${what} ${names(what)}`);
   const used = Object.entries(WORDS.uses)
     .filter(([what]) => uses[what] !== undefined)
     .map(([what, [one, several]]) => {
@@ -20,6 +22,7 @@ export function sentencesOf({ summary, counts }) {
   const refused = namesIn(summary, "refused", { counted: true });
   return [
     opening(sessions.started, names, between),
+    ...(label.length > 0 ? [`Task label: ${label.join(", ")}.`] : []),
     used.length > 0 ? `Used: ${used.join("; ")}.` : "No use of a model, host, secret or tool is recorded.",
     refused === "" ? "Nothing was refused." : `Refused: ${refused}.`,
     ...endings(summary, sessions),

@@ -2,6 +2,10 @@
 
 import { memberShape } from "./shapes.mjs";
 
+/** Values of `ph` of what begins; and of what ends it, and names it in `par`. */
+export const BEGINS = ["intent", "opened"];
+export const ENDS = ["outcome", "closed", "failed", "aborted"];
+
 /** The table as given: kinds, the common members, and those of a session's records. */
 export class RecordTable {
   constructor(document) {

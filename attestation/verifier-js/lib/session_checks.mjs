@@ -1,8 +1,8 @@
 // L1, the sessions: both signers' accounts agree and leave nothing out (trust rules, 7).
 
-import { bothSides, bySeq, theOnly } from "./case.mjs";
+import { bothSides, theOnly } from "./case.mjs";
 import { goneOf } from "./erasure_checks.mjs";
-import { broken, demandSessions, isEnded, joined, orderOf, sameValue, tailIsOpen, warning } from "./session_words.mjs";
+import { broken, demandSessions, isEnded, joined, orderOf, tailIsOpen, warning } from "./session_words.mjs";
 import { held } from "./verdict.mjs";
 
 const SHOWN = 3;
@@ -55,12 +55,6 @@ export function checkSealed(subject) {
     }
   }
   return held("nothing after close or expiry");
-}
-
-/** `session.intents`: an outcome names its one intent, of its own signer; one without outcome is a warning. */
-export function checkIntents(subject) {
-  subject.need("session.start");
-  return joined(subject.sessions.map((session) => judgeIntents(subject, session)), "every outcome follows its intent");
 }
 
 /** `session.decisions`: nothing denied was done, nothing rewritten unsaid; what was not inspected is a warning. */
@@ -141,64 +135,6 @@ function isCounted(record) {
 
 function isCount(value) {
   return typeof value === "number";
-}
-
-function judgeIntents(subject, session) {
-  const gone = goneOf(subject, session);
-  const own = judgeIntentsOf(session.supervisor.records, gone.supervisor.length);
-  const gateways = judgeIntentsOf(session.gateway, gone.gateway.length);
-  return own ?? gateways;
-}
-
-function judgeIntentsOf(records, erased) {
-  const intents = new Map();
-  const done = new Set();
-  const unknown = new Set();
-  for (const record of [...records].sort(bySeq)) {
-    const phase = record.member("ph");
-    if (phase === "intent" || record.kind === "secret") intents.set(record.jti, record);
-    if (phase !== "outcome") continue;
-    const named = record.member("par") ?? [];
-    for (const jti of named) if (!intents.has(jti)) unknown.add(jti);
-    // Of an intent that is erased nothing more is known.
-    const excused = unknown.size <= erased && named.some((jti) => unknown.has(jti));
-    for (const jti of excused ? named : intentsOf(record, intents, done)) done.add(jti);
-  }
-  const open = [...intents.keys()].filter((jti) => !done.has(jti));
-  if (open.length > 0) return warning(`${open.length} intents without outcome`, open);
-  return unknown.size > 0 ? warning(`${unknown.size} outcomes whose intents may be erased ones`) : null;
-}
-
-function intentsOf(record, intents, done) {
-  const named = new Set(record.member("par") ?? []);
-  for (const jti of named) {
-    if (!intents.has(jti)) throw broken("intent", "an outcome that names no intent before it", record.jti);
-    if (done.has(jti)) throw broken("intent", "a second outcome of one intent", record.jti);
-  }
-  const parents = [...named].map((jti) => intents.get(jti));
-  const kinds = parents.map((parent) => parent.kind);
-  if (["exec", "tool"].includes(record.kind) && !kinds.includes(record.kind)) {
-    throw broken("intent", "an outcome without its intent", record.jti);
-  }
-  const announced = parents.filter((parent) => parent.kind === "secret");
-  if (!sameValue(versionsOf([record]), versionsOf(announced))) {
-    throw broken("intent", "the secrets that were used are not those of its intents", record.jti);
-  }
-  if (isUnsafe(record) && !kinds.some((kind) => kind === "egress" || kind === "secret")) {
-    throw broken("intent", "an unsafe request without its intent", record.jti);
-  }
-  return named;
-}
-
-function versionsOf(records) {
-  return records.flatMap((record) => (record.member("sec") ?? []).map((use) => use.ver)).sort();
-}
-
-/** An egress outcome, opened, of a method that changes things (RFC 9110, section 9.2.1). */
-function isUnsafe(record) {
-  const target = record.disclosed.get("act.tgt");
-  if (record.kind !== "egress" || typeof target !== "string" || !target.includes(" ")) return false;
-  return !["GET", "HEAD", "OPTIONS"].includes(target.split(" ", 1)[0]);
 }
 
 function judgeDecisions(session) {

@@ -1,6 +1,13 @@
 // Who ran which agent under which profile, what it used, what was refused and how it ended, by count.
 
-const USES = ["user", "known_by", "agent", "profile", "model", "host", "secret", "tool", "command", "refused", "end"];
+import { ENDS } from "./record_table.mjs";
+
+/** What a session belongs to, where its starter says so. */
+export const TASK_LABEL = ["workflow", "task", "attempt", "parent"];
+const USES = [
+  ...["user", "known_by", "agent", "profile", ...TASK_LABEL],
+  ...["model", "host", "secret", "tool", "command", "file", "port", "refused", "end"],
+];
 /** A gateway's record has a digest in a name's place: the gateway is not told names. */
 const COMMITMENT = /^[A-Za-z0-9_-]{43}$/;
 const MAX_EACH = 100;
@@ -35,10 +42,16 @@ export function summaryOf(records) {
 /** What one record says was used, refused or ended: pairs of one of `USES` and a name. */
 function usesOf(record) {
   const { kind } = record;
-  const first = record.member("ph") !== "outcome";
+  const begins = !ENDS.includes(record.member("ph"));
   if (kind === "session-start") {
     const named = namesIn(record, { user: "ini.sub", agent: "agt.id" }).filter(([, name]) => !COMMITMENT.test(name));
-    return [use("known_by", record.member("ini", "method")), use("profile", record.member("pol", "dig")), ...named];
+    const label = TASK_LABEL.filter((what) => record.disclosed.has(`tsk.${what}`));
+    return [
+      use("known_by", record.member("ini", "method")),
+      use("profile", record.member("pol", "dig")),
+      ...named,
+      ...label.map((what) => use(what, record.disclosed.get(`tsk.${what}`))),
+    ];
   }
   if (kind === "session-close") return [use("end", record.member("why"))];
   if (kind === "inference") return [use("model", record.member("mdl", "id"))];
@@ -48,11 +61,13 @@ function usesOf(record) {
   }
   if (kind === "egress" && record.member("ph") !== "intent") return [use("host", hostOf(hidden(record, "act.tgt")))];
   if (kind === "secret") return [use("secret", hidden(record, "act.name") || hidden(record, "sec[0].ref") || undefined)];
-  if (kind === "tool" && first) return [use("tool", hidden(record, "act.name") || undefined)];
-  if (kind === "exec" && first) {
+  if (kind === "tool" && begins) return [use("tool", hidden(record, "act.name") || undefined)];
+  if (kind === "exec" && begins) {
     const named = namesIn(record, { user: "agt.user", agent: "agt.id" });
     return [use("command", hidden(record, "act.name") || undefined), ...named];
   }
+  if (kind === "file" && begins) return [use("file", record.member("mov", "dir"))];
+  if (kind === "port" && begins) return [use("port", record.disclosed.get("prt.num"))];
   return [];
 }
 

@@ -24,7 +24,10 @@ export function titleOf(record) {
 
 /** `[name, value]` of what a reader asks for first; names and values are the record's, and hostile. */
 export function factsOf(record) {
-  const shown = ["rsn", "mdl.id", "act.name", "act.tgt", "act.end", "res.st", "res.end", "sec[0].ref", "agt.id", "why"];
+  const shown = [
+    ...["rsn", "tsk.workflow", "tsk.task", "mdl.id", "act.name", "act.tgt", "act.end", "mov.dir", "mov.path", "mov.n"],
+    ...["prt.num", "res.st", "res.end", "sec[0].ref", "agt.id", "why"],
+  ];
   const valueOf = (path) => record.member(...path.split(".")) ?? record.disclosed.get(path);
   const isPlain = ([, value]) => typeof value === "string" || typeof value === "number";
   return shown.map((path) => [path, valueOf(path)]).filter(isPlain);

@@ -21,6 +21,8 @@ export const WORDS = Object.freeze({
     gap: "disclosed what a crash left unaccounted",
     hold: "recorded a legal hold",
     exec: "ran a command",
+    file: "is about to move files",
+    port: "port of the agent",
   },
   uses: {
     command: ["command", "commands"],
@@ -28,6 +30,8 @@ export const WORDS = Object.freeze({
     host: ["host", "hosts"],
     secret: ["secret", "secrets"],
     tool: ["tool", "tools"],
+    file: ["file operation", "file operations"],
+    port: ["port", "ports"],
   },
   ends: {
     done: "ended in order",

@@ -157,8 +157,8 @@ def judged(judge_all: Ask) -> list[tuple[Recorded, dict[str, Any], dict[str, Any
     """Every bundle of the verifier's own tests, under its own trust file with the log pinned: both verdicts."""
     bundles = asked_of("test_verify_bundle")
     how: dict[str, Any] = {"judging": bundles, "asking": pinning_its_log, "without": ATTESTED}
-    others = ("test_log_checks", "test_witness_checks", "test_object_checks", "test_model_checks")
-    modules = [bundles, *map(asked_of, others)]
+    others = ("log", "witness", "object", "model", "session")
+    modules = [bundles, *(asked_of(f"test_{name}_checks") for name in others)]
     cases = [case for module in modules for case in recorded(module, **how)]
     answers = judge_all([case.question for case in cases])
     return [(case, as_json(case.verdict), dict(answer)) for case, answer in zip(cases, answers, strict=True)]

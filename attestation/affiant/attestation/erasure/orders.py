@@ -34,18 +34,10 @@ _TYPES: Final = {"erasure": "affiant-erasure+jwt", "hold": "affiant-hold+jwt"}
 MAX_ORDER: Final = 2048
 """Characters of ``aut``, as the table of records says."""
 CONTENT_KINDS: Final = frozenset(
-    {
-        "inference",
-        "refusal",
-        "tool",
-        "secret",
-        "egress",
-        "approval",
-        "snapshot",
-        "fork",
-        "handoff",
-        "exec",
-    }
+    (
+        *("inference", "refusal", "tool", "secret", "egress", "approval", "snapshot", "fork", "handoff"),
+        *("exec", "file", "port"),
+    )
 )
 """Kinds whose records can go altogether (level 2). The others hold chains and sessions together, and stay."""
 

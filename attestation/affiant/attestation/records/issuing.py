@@ -38,7 +38,8 @@ def issue_receipt(
 
     Args:
         members: the kind's clear members, and optionally ``agt``, ``peer``, ``par``, ``lim``, ``eat_nonce``.
-            Objects that hide something may be given without ``_sd``.
+            Objects that hide something may be given without ``_sd``. One with it, and without hidden values, keeps
+            it: others made those digests, and hold their disclosures.
         hidden: path of the object (``req``, ``sec[0]``, ``""`` for the payload) -> its hidden values.
 
     Raises:
@@ -64,6 +65,8 @@ def issue_receipt(
     disclosures: list[str] = []
     unused = dict(hidden)
     for path, node, node_shape in objects_with_digests(payload, shape):
+        if "_sd" in node and path not in unused:
+            continue
         node["_sd"], made = conceal(node_shape, unused.pop(path, {}), random_bytes=random_bytes)
         disclosures += made
     if unused:

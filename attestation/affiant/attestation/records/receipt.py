@@ -106,6 +106,11 @@ class VerifiedReceipt:
             value = value.get(name)
         return value
 
+    def shown(self, path: str) -> object:
+        """The member at ``path`` (``mov.dir``), clear or disclosed; None: neither."""
+        clear = self.member(*path.split("."))
+        return self.disclosed.get(path) if clear is None else clear
+
 
 @dataclass(frozen=True, slots=True)
 class Issued:

@@ -31,11 +31,14 @@ from affiant.attestation.schema.shapes import (
 )
 
 __all__ = [
+    "BEGINS",
     "CONCEALING",
+    "ENDS",
     "ISOLATIONS",
     "KINDS",
     "PROFILES",
     "RELEASE",
+    "TASK",
     "Kind",
     "common_members",
     "objects_with_digests",
@@ -53,6 +56,12 @@ RELEASE: Final = Pattern(r"20[0-9]{6}\.[0-9]{1,4}", "the date and number of a re
 
 ISOLATIONS: Final = ("gvisor", "bwrap-landlock", "vm", "none")
 """Effective inner isolation, strongest of the process kinds first; ``vm`` is a whole virtual machine."""
+
+BEGINS: Final = frozenset(("intent", "opened"))
+"""Values of ``ph`` of what begins: a later record of :data:`ENDS` names it in ``par``."""
+ENDS: Final = frozenset(("outcome", "closed", "failed", "aborted"))
+TASK: Final = Obj({}, sd=4, hidden={"workflow": Text(), "task": Text(), "attempt": Int(), "parent": Text()})
+"""What a session belongs to: salted by its starter, with the same digests in the activation and the start record."""
 
 _ID: Final = Pattern(r"[A-Za-z0-9_-]{22}", "22 characters of base64url (16 bytes)")
 _LINK: Final = Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url (32 bytes)")
@@ -106,7 +115,7 @@ _MDL: Final = Obj(
 _FET: Final = Obj({}, sd=1, hidden={"tgt": Array(Text(2048), least=1, most=32)})
 """What the request asks the upstream to fetch: each a method and an address."""
 _ACT: Final = Obj(
-    {"typ": Enum(("tool", "secret", "egress", "approval", "exec", "inference", "session"))},
+    {"typ": Enum(("tool", "secret", "egress", "approval", "exec", "inference", "session", "file", "port"))},
     {"end": Enum(("complete", "refused", "failed", "aborted"))},
     sd=5,
     hidden={"name": Text(), "arg": _SHA256, "out": _SHA256, "tgt": Text(2048), "spki": _SHA256},
@@ -124,6 +133,15 @@ _UP: Final = Array(
 )
 _SNP: Final = Obj({"dig": _SHA256, "kind": Text(32), "carrier": Text(32)})
 _PHASE: Final = Enum(("intent", "outcome"))
+_MOV: Final = Obj(
+    {"dir": Enum(("in", "out", "removed"))},
+    sd=4,
+    # ``path``: in the sandbox. ``dig``: of the tree. ``n``: its files. ``len``: their bytes.
+    hidden={"path": Text(2048), "dig": _SHA256, "n": Int(), "len": Int()},
+)
+"""What one call moves into or out of the sandbox, or removes there."""
+_PRT: Final = Obj({}, sd=3, hidden={"num": Int(1, 65535), "in": Int(), "out": Int()})
+"""A port of the agent's that is reached through the supervisor; bytes ``in`` to the agent and ``out`` of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +176,9 @@ CONCEALING: Final[Mapping[str, Obj]] = {
     "fet": _FET,
     "act": _ACT,
     "use": _USE,
+    "mov": _MOV,
+    "prt": _PRT,
+    "tsk": TASK,
 }
 """The members that hold hidden values in objects of one shape."""
 
@@ -220,10 +241,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             "iso": Enum(ISOLATIONS),
             "rfs": Pattern("host-usr|sha256:[0-9a-f]{64}", "`host-usr` or a SHA-256 name"),
         },
-        {
-            "inp": _SHA256,
-            "rel": RELEASE,
-        },
+        {"inp": _SHA256, "rel": RELEASE, "tsk": TASK},
     ),
     "session-close": _kind(
         12,
@@ -247,17 +265,13 @@ KINDS: Final[Mapping[str, Kind]] = {
     "policy": _kind(16, "session", {"pol": _POL, "old": _SHA384, "dif": _SHA256}),
     "gap": _kind(17, "gateway session", {"lst": _HEAD, "src": Const("untrusted-store")}, of_session=False),
     "hold": _kind(
-        18,
-        "gateway",
-        {
-            "tgt": _TARGET,
-            "basis": Text(),
-            "aut": Text(2048),
-        },
-        {"rel": _LINK},
-        of_session=False,
+        18, "gateway", {"tgt": _TARGET, "basis": Text(), "aut": Text(2048)}, {"rel": _LINK}, of_session=False
     ),
     "exec": _kind(19, "session", {"act": _ACT, "iso": Enum(ISOLATIONS), "ph": _PHASE}),
+    # Itself an intent, acknowledged before the first byte moves. It stands for the whole call, unless a second record
+    # names it in ``par`` and says that the call failed or was aborted, and how much had moved by then.
+    "file": _kind(20, "session", {"mov": _MOV}, {"ph": Enum(("failed", "aborted"))}),
+    "port": _kind(21, "session", {"prt": _PRT, "ph": Enum(("opened", "closed"))}),
 }
 """Kind -> row. Members of every record, and ``agt`` and ``peer`` of a session's, are added by :func:`shape_of`."""
 

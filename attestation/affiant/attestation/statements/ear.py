@@ -52,14 +52,8 @@ _LINK: Final = Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url")
 _TIER: Final = Enum(("affirming", "warning", "contraindicated", "none"))
 _VERIFIER: Final = Obj({"developer": Const("https://affiant.dev"), "build": Text()})
 _CLAIMS: Final = (
-    "instance-identity",
-    "configuration",
-    "executables",
-    "file-system",
-    "hardware",
-    "runtime-opaque",
-    "storage-opaque",
-    "sourced-data",
+    *("instance-identity", "configuration", "executables", "file-system"),
+    *("hardware", "runtime-opaque", "storage-opaque", "sourced-data"),
 )
 """draft-ietf-rats-ar4si, section 2.3."""
 _FACTS: Final[Mapping[str, Shape]] = {

@@ -21,7 +21,7 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u_sha256, sha256_name
 from affiant.attestation.encoding.canonical import canonical, parse_canonical
-from affiant.attestation.schema.records import ISOLATIONS, RELEASE
+from affiant.attestation.schema.records import ISOLATIONS, RELEASE, TASK
 from affiant.attestation.schema.shapes import (
     Array,
     Const,
@@ -97,7 +97,7 @@ _ACTIVATION: Final = Obj(
         "starter": Obj({"iss": Text(), "method": Text(32), "sub": _LINK}),
         "openings": Nullable(_LINK),
     },
-    {"rel": RELEASE},
+    {"rel": RELEASE, "task": TASK},
 )
 
 _POLICY_REGO: Final = """package agent_policy
@@ -170,6 +170,8 @@ class Activation:
     """X25519 public key (43 characters) of whoever started the session: disclosures are sealed to it."""
     release: str | None = None
     """Which release isolates: gVisor's, if that is what isolates and it says its release."""
+    task: tuple[str, ...] | None = None
+    """Salted digests of the task label: :func:`~affiant.attestation.records.task_label.make_task_label`."""
 
     @property
     def digest(self) -> str:
@@ -222,6 +224,7 @@ def make_activation(
     starter: Mapping[str, str],
     openings: str | None,
     release: str | None = None,
+    task: Sequence[str] | None = None,
 ) -> Activation:
     """An activation from its parts, checked like one that was read."""
     return parse_activation(
@@ -237,6 +240,7 @@ def make_activation(
                 "starter": starter,
                 "openings": openings,
                 **({} if release is None else {"rel": release}),
+                **({} if task is None else {"task": {"_sd": list(task)}}),
             }
         )
     )
@@ -316,6 +320,7 @@ def parse_activation(raw: bytes) -> Activation:
         starter=value["starter"],
         openings=value["openings"],
         release=value.get("rel"),
+        task=tuple(value["task"]["_sd"]) if "task" in value else None,
     )
 
 

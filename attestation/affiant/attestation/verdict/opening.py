@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from affiant.attestation.verdict.lines import quoted
-from affiant.attestation.verdict.summary import Summary
+from affiant.attestation.verdict.summary import TASK_LABEL, Summary
 from affiant.attestation.verdict.verdict import Check, Population, State, Tier
 from affiant.attestation.verdict.words import words
 from affiant.printable import shown_time
@@ -45,6 +45,9 @@ def sentences(summary: Summary, population: Population) -> Iterator[str]:
             f"{population.started} sessions {between}: users {users}; agents {agents}; "
             f"profiles {_names(summary, 'profile') or 'unknown'}."
         )
+    label = [f"{what} {_names(summary, what)}" for what in TASK_LABEL if summary.uses.get(what)]
+    if label:
+        yield f"Task label: {', '.join(label)}."
     used = [
         f"{one if len(summary.uses[what]) == 1 else several} {_names(summary, what, counted=True)}"
         for what, (one, several) in words("uses").items()

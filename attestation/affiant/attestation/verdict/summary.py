@@ -12,23 +12,22 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from affiant.attestation.records.receipt import VerifiedReceipt
+from affiant.attestation.schema.records import ENDS
 
-__all__ = ["USES", "Counting", "Summary", "Use", "is_commitment", "uses_of"]
+__all__ = ["TASK_LABEL", "USES", "Counting", "Summary", "Use", "is_commitment", "uses_of"]
 
-USES: Final = (
-    "user",
-    "known_by",
-    "agent",
-    "profile",
-    "model",
-    "host",
-    "secret",
-    "tool",
-    "command",
-    "refused",
-    "end",
-)
+TASK_LABEL: Final = ("workflow", "task", "attempt", "parent")
+"""What a session belongs to, where its starter says so."""
+_USED: Final = ("model", "host", "secret", "tool", "command", "file", "port")
+USES: Final = ("user", "known_by", "agent", "profile", *TASK_LABEL, *_USED, "refused", "end")
 """What is counted, in the order of the result document."""
+_BEGUN: Final[Mapping[str, tuple[str, str]]] = {
+    "tool": ("tool", "act.name"),
+    "exec": ("command", "act.name"),
+    "file": ("file", "mov.dir"),
+    "port": ("port", "prt.num"),
+}
+"""Acts that are counted where they begin: kind -> what it is counted as, and the member that names it."""
 _MAX_EACH: Final = 100
 _COMMITMENT: Final = re.compile("[A-Za-z0-9_-]{43}")
 _END_OF_AUTHORITY: Final = re.compile("[/?#]")
@@ -47,11 +46,7 @@ def uses_of(record: VerifiedReceipt) -> Iterator[Use]:
     """What one authentic record says; a name that is hidden and not disclosed is left out, but for its own sign."""
     hidden, kind = record.disclosed, record.kind
     if kind == "session-start":
-        yield Use("known_by", _bounded(record.member("ini", "method")))
-        yield Use("profile", _bounded(record.member("pol", "dig")))
-        for what, member in (("user", "ini.sub"), ("agent", "agt.id")):
-            if (name := hidden.text(member)) is not None and not is_commitment(name):
-                yield Use(what, _bounded(name))
+        yield from _of_start(record)
     elif kind == "session-close":
         yield Use("end", _bounded(record.member("why")))
     elif kind == "inference":
@@ -63,13 +58,27 @@ def uses_of(record: VerifiedReceipt) -> Iterator[Use]:
         yield Use("host", _bounded(_host(hidden.text("act.tgt"))))
     elif kind == "secret":
         yield Use("secret", _bounded(hidden.text("act.name") or hidden.text("sec[0].ref") or _UNDISCLOSED))
-    elif kind == "tool" and record.member("ph") != "outcome":
-        yield Use("tool", _bounded(hidden.text("act.name") or _UNDISCLOSED))
-    elif kind == "exec" and record.member("ph") != "outcome":
-        yield Use("command", _bounded(hidden.text("act.name") or _UNDISCLOSED))
-        for what, member in (("user", "agt.user"), ("agent", "agt.id")):
-            if (name := hidden.text(member)) is not None:
-                yield Use(what, _bounded(name))
+    elif kind in _BEGUN and record.member("ph") not in ENDS:
+        what, name = _BEGUN[kind]
+        yield Use(what, _bounded(record.shown(name) or None))
+        if kind == "exec":
+            yield from _named(record, {"user": "agt.user", "agent": "agt.id"})
+
+
+def _of_start(record: VerifiedReceipt) -> Iterator[Use]:
+    yield Use("known_by", _bounded(record.member("ini", "method")))
+    yield Use("profile", _bounded(record.member("pol", "dig")))
+    for use in _named(record, {"user": "ini.sub", "agent": "agt.id"}):
+        if not is_commitment(use.name):
+            yield use
+    yield from _named(record, {what: f"tsk.{what}" for what in TASK_LABEL})
+
+
+def _named(record: VerifiedReceipt, members: Mapping[str, str]) -> Iterator[Use]:
+    """What is disclosed of ``members``: what -> path."""
+    for what, path in members.items():
+        if (name := record.disclosed.get(path)) is not None:
+            yield Use(what, _bounded(name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,21 +25,8 @@ MAX_FACTS: Final = 40
 
 _COMMON: Final = frozenset(
     (
-        *(
-            "eat_profile",
-            "iss",
-            "jti",
-            "iat",
-            "kind",
-            "cls",
-            "role",
-            "chn",
-            "seq",
-            "prev",
-            "evd",
-            "eat_nonce",
-        ),
-        *("trc", "par", "lim", "ext", "_sd", "_sd_alg", "agt", "peer", "att"),
+        *("eat_profile", "iss", "jti", "iat", "kind", "cls", "role", "chn", "seq", "prev", "evd"),
+        *("eat_nonce", "trc", "par", "lim", "ext", "_sd", "_sd_alg", "agt", "peer", "att"),
     )
 )
 

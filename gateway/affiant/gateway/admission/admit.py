@@ -214,6 +214,8 @@ class Admissions:
             members["inp"] = activation.input_digest
         if activation.release is not None:
             members["rel"] = activation.release
+        if activation.task is not None:
+            members["tsk"] = {"_sd": list(activation.task)}
         return self.recorder.session_record(
             session,
             "session-start",

@@ -354,15 +354,17 @@ def check_peer_bound(case: Case) -> Finding:
 
 
 def _start_bound(session: Session, start: VerifiedReceipt, boot: VerifiedReceipt) -> None:
-    """Input, starter and build are those of the activation and the manifest."""
+    """Input, starter, task label and build are those of the activation and the manifest."""
     assert session.activation is not None
     assert session.manifest is not None
+    task = None if session.activation.task is None else list(session.activation.task)
     starter = session.activation.starter
     facts = {
         "input": (start.member("inp"), session.activation.input_digest),
         "starter's issuer": (start.member("ini", "iss"), starter["iss"]),
         "starter's method": (start.member("ini", "method"), starter["method"]),
         "starter": (start.disclosed.get("ini.sub") or starter["sub"], starter["sub"]),
+        "task label": (start.member("tsk", "_sd"), task),
         "supervisor's build": (boot.member("bld"), session.manifest.supervisor),
     }
     for what, (found, expected) in facts.items():

@@ -8,6 +8,7 @@ from typing import Any, Final
 from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.records.session_summary import session_counts, session_root
+from affiant.attestation.schema.records import BEGINS, ENDS
 from affiant.attestation.verdict.errors import NotMade, SessionBroken
 from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case, Gone, Session
@@ -28,6 +29,12 @@ __all__ = [
 
 
 _SHOWN: Final = 3
+_ALIKE: Final[Mapping[str, tuple[str, ...]]] = {
+    "exec": ("act.name", "act.arg"),
+    "file": ("mov.dir", "mov.path"),
+    "port": ("prt.num",),
+}
+"""Acts of which each outcome has one intent, of its own kind -> what both say alike, where both show it."""
 
 
 class StartBroken(SessionBroken):
@@ -73,7 +80,7 @@ class DecisionMismatch(SessionBroken):
 
 
 class IntentMismatch(SessionBroken):
-    """An outcome without its intent, or two outcomes of one."""
+    """An outcome without its intent, two outcomes of one, one that its intent contradicts, or a port opened twice."""
 
     code = "session.intent"
 
@@ -424,22 +431,34 @@ def _examine_intents(records: Sequence[VerifiedReceipt], erased: int) -> Finding
     intents: dict[str, VerifiedReceipt] = {}
     done: set[str] = set()
     unknown: set[str] = set()
+    ports: dict[object, str] = {}
     for record in sorted(records, key=lambda item: item.seq):
-        phase = record.member("ph")
-        if phase == "intent" or record.kind == "secret":
+        if _is_intent(record):
             intents[record.jti] = record
-        if phase == "outcome":
+        if record.shown("mov.n") == 0 and record.shown("mov.len"):
+            raise IntentMismatch("bytes of no file", where=record.jti)
+        if record.member("ph") == "opened" and (number := record.shown("prt.num")) is not None:
+            if not erased and number in ports and ports[number] not in done:
+                raise IntentMismatch("a port that was open already", where=record.jti)
+            ports[number] = record.jti
+        if record.member("ph") in ENDS:
             unknown |= {jti for jti in _named(record) if jti not in intents}
             if len(unknown) <= erased and _named(record) & unknown:
                 done |= _named(record)  # of an intent that is erased nothing more is known
                 continue
             done |= _intents_of(record, intents, done)
-    open_ones = tuple(jti for jti in intents if jti not in done)
+    open_ones = tuple(jti for jti, intent in intents.items() if intent.kind != "file" and jti not in done)
     if open_ones:
         return Finding(f"{len(open_ones)} intents without outcome", Tier.WARNING, open_ones)
     if unknown:
         return Finding(f"{len(unknown)} outcomes whose intents may be erased ones", Tier.WARNING)
     return None
+
+
+def _is_intent(record: VerifiedReceipt) -> bool:
+    """Whether something begins here. A file's record stands for the whole call, unless an outcome follows."""
+    phase = record.member("ph")
+    return phase in BEGINS or record.kind == "secret" or (record.kind == "file" and phase is None)
 
 
 def _named(record: VerifiedReceipt) -> set[str]:
@@ -450,12 +469,14 @@ def _named(record: VerifiedReceipt) -> set[str]:
 def _intents_of(record: VerifiedReceipt, intents: dict[str, VerifiedReceipt], done: set[str]) -> set[str]:
     named = _named(record)
     for jti in named:
-        if jti not in intents:
+        if jti not in intents or intents[jti].chn != record.chn:
             raise IntentMismatch("an outcome that names no intent before it", where=record.jti)
         if jti in done:
             raise IntentMismatch("a second outcome of one intent", where=record.jti)
     kinds = {intents[jti].kind for jti in named}
-    if record.kind in ("exec", "tool") and record.kind not in kinds:
+    if record.kind in _ALIKE or kinds & _ALIKE.keys():
+        _demand_own_intent(record, [intents[jti] for jti in named])
+    if record.kind == "tool" and "tool" not in kinds:
         raise IntentMismatch("an outcome without its intent", where=record.jti)
     uses = [intents[jti] for jti in named if intents[jti].kind == "secret"]
     if _versions([record]) != _versions(uses):
@@ -463,6 +484,20 @@ def _intents_of(record: VerifiedReceipt, intents: dict[str, VerifiedReceipt], do
     if _is_unsafe(record) and not kinds & {"egress", "secret"}:
         raise IntentMismatch("an unsafe request without its intent", where=record.jti)
     return named
+
+
+def _demand_own_intent(record: VerifiedReceipt, named: Sequence[VerifiedReceipt]) -> None:
+    """The outcome of a command, of files or of a port has one intent, of its own kind, and speaks of the same."""
+    if [intent.kind for intent in named] != [record.kind]:
+        raise IntentMismatch("an outcome without its intent", where=record.jti)
+    for path in _ALIKE[record.kind]:
+        before, after = named[0].shown(path), record.shown(path)
+        if before is not None and after is not None and before != after:
+            raise IntentMismatch(f"an outcome of another {path} than its intent", where=record.jti)
+    for path in ("mov.n", "mov.len"):
+        begun, moved = named[0].shown(path), record.shown(path)
+        if isinstance(begun, int) and isinstance(moved, int) and moved > begun:
+            raise IntentMismatch("more was moved than was begun", where=record.jti)
 
 
 def _versions(records: Sequence[VerifiedReceipt]) -> list[str]:

@@ -147,6 +147,7 @@ async def admit(
 
 
 def _check_start(record: VerifiedReceipt, launch: Launch, identity: SessionIdentity) -> None:
+    task = launch.activation.task
     facts: tuple[tuple[str, object, object], ...] = (
         ("kind", "session-start", record.kind),
         ("session", launch.activation.session, record.member("agt", "ses")),
@@ -156,6 +157,7 @@ def _check_start(record: VerifiedReceipt, launch: Launch, identity: SessionIdent
         ("manifest", launch.manifest.digest, record.member("man", "man")),
         ("activation", launch.activation.digest, record.member("man", "act")),
         ("release of the isolation", launch.activation.release, record.member("rel")),
+        ("task label", None if task is None else list(task), record.member("tsk", "_sd")),
     )
     for what, expected, found in facts:
         if expected != found:

@@ -1,0 +1,50 @@
+"""Salts a session's task label: the workflow, task, attempt and parent that its starter says it belongs to.
+
+The digests are in the activation, which the session's quote binds, and the gateway repeats them in the start record.
+The gateway learns no value. The starter keeps the disclosures, and puts them behind the start record for readers who
+may see the label; each of the four can be shown alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from affiant.attestation.records.issuing import conceal
+from affiant.attestation.schema.records import TASK
+from affiant.attestation.schema.shapes import ShapeMismatch
+
+__all__ = ["TaskLabel", "make_task_label"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLabel:
+    """A salted label.
+
+    Args:
+        digests: four, sorted, decoys among them: ``task`` of the activation, ``tsk`` of the start record.
+        disclosures: of those members that have a value; whoever has one can read its value.
+    """
+
+    digests: tuple[str, ...]
+    disclosures: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"TaskLabel(digests={self.digests!r})"
+
+
+def make_task_label(values: Mapping[str, object], *, random_bytes: Callable[[int], bytes]) -> TaskLabel:
+    """Salt ``values``.
+
+    Args:
+        values: ``workflow``, ``task``, ``parent``: text of at most 256 characters; ``attempt``: a number from 0. At
+            least one of them.
+        random_bytes: the operating system's generator.
+
+    Raises:
+        ShapeMismatch: another member, another form, or no member.
+    """
+    if not values:
+        raise ShapeMismatch("a task label without a member", expected=", ".join(TASK.hidden))
+    digests, disclosures = conceal(TASK, values, random_bytes=random_bytes)
+    return TaskLabel(tuple(digests), tuple(disclosures))
