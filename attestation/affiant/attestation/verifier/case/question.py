@@ -86,8 +86,8 @@ class Question:
         """What is asked about where that is not the whole bundle: a session, a range, digests of bodies."""
         found = {
             "session": self.session,
-            "from": self.since and told(self.since),
-            "to": self.until and told(self.until),
+            "from": None if self.since is None else told(self.since),
+            "to": None if self.until is None else told(self.until),
             "request": None if self.request is None else sha256_name(self.request),
             "response": None if self.response is None else sha256_name(self.response),
         }
