@@ -8,11 +8,13 @@ import os
 import platform
 import select
 import socket
+import subprocess
 import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -44,6 +46,31 @@ def backend(request) -> BackendName:
 
 
 GVISOR = next(item for item in backend_parameters() if item.values[0] is BackendName.GVISOR)
+
+
+@cache
+def no_memory_cgroup() -> str | None:
+    """Why this machine gives no memory cgroup of version 1; None: it does. Nothing of ours is asked."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines() if platform.system() == "Linux" else ():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "memory":
+            place = Path(f"/sys/fs/cgroup/memory{path}", f"tests-{os.getpid()}")
+            try:
+                place.mkdir()
+                (place / "memory.limit_in_bytes").write_text("67108864")
+                place.rmdir()
+            except OSError as error:
+                return f"no memory cgroup can be made at {place.parent}: {error.strerror}"
+            return None
+    return "no hierarchy of cgroups version 1 has the memory controller"
+
+
+def skip_without_upper_layer(folder: Path) -> None:
+    """Skip where no overlay can write to ``folder``: the kernel takes no overlay as the upper layer of another."""
+    asked = ["stat", "--file-system", "--format=%T", str(folder)]
+    kind = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    if kind == "overlayfs":
+        pytest.skip(f"{folder} lies on an overlay, which cannot be the upper layer of another")
 
 
 @dataclass

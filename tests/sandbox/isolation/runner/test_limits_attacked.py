@@ -1,13 +1,22 @@
 """What an agent tries that wants more memory or more disk than it has, and what it can read of where its files lie."""
 
+import asyncio
 import time
+from pathlib import Path
 
 import pytest
 from tests.raising import raises_code
-from tests.sandbox.isolation.conftest import run
+from tests.sandbox.isolation.conftest import (
+    ENV,
+    communicate,
+    no_memory_cgroup,
+    run,
+    sandbox,
+)
 
 from affiant.sandbox.isolation.plan.errors import LimitExceeded
-from affiant.sandbox.isolation.plan.plan import Limits
+from affiant.sandbox.isolation.plan.leftover_record import read_record
+from affiant.sandbox.isolation.plan.plan import Command, Limits, plan_sandbox
 
 MIB = 1 << 20
 WRITABLE = [("/w", "read-write")]
@@ -59,6 +68,28 @@ def test_memory_that_nobody_maps_counts_or_cannot_be_had(backend, tmp_path, prog
     else:
         assert "held" not in result.output, result.output
         assert "no anonymous files" in result.output or "no shared segments" in result.output
+
+
+MAPPED = "import time; held = bytearray(b'x') * (400 << 20); print('held', flush=True); time.sleep(30)"
+"""400 MiB that are mapped: under gVisor, a file of its kernel's that is mapped nowhere else."""
+
+
+@pytest.mark.skipif(no_memory_cgroup() is not None, reason=str(no_memory_cgroup()))
+@pytest.mark.parametrize("program", [UNMAPPED, SHARED, MAPPED], ids=["unmapped", "shared", "mapped"])
+def test_where_a_cgroup_can_be_had_the_kernel_counts_all_memory_and_keeps_the_limit(
+    backend, tmp_path, program
+):
+    limits = Limits(memory_bytes=128 * MIB)
+
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", (), limits=limits)) as (client, _, _):
+            group = Path(read_record(tmp_path).memory)
+            assert int((group / "memory.limit_in_bytes").read_text()) == limits.memory_bytes
+            await communicate(client, Command(("python3", "-c", program), ENV))
+
+    with pytest.raises(LimitExceeded, match="memory") as ended:
+        asyncio.run(go())
+    assert "the kernel ended a process" in ended.value.found
 
 
 MANY = """

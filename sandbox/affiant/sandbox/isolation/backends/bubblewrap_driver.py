@@ -71,7 +71,7 @@ class BubblewrapDriver:
 
     def _step_down(self) -> None:
         """In the child: into the enclosure, then without root, which clears the parent-death signal."""
-        self.enclosure.enter()
+        self.enclosure.enter_counted()
         if self.user is not None:
             os.setgroups([])
             os.setresgid(self.user.gid, self.user.gid, self.user.gid)

@@ -10,8 +10,8 @@ Without root the same happens inside a user namespace in which the runner is roo
 
 Where the machine lets this user make one, the sandbox has a memory cgroup too (cgroups(7), version 1 or 2): one below
 or beside the runner's own, with one limit. The kernel then counts all of its memory, mapped or not, and keeps the
-limit at once. No cgroup that was there before is changed. A cgroup outlives its processes: the runner removes it, and
-after a killed runner whoever cleans up does.
+limit at once. No cgroup that was there before is changed. A cgroup outlives its processes. The runner removes its own;
+if the runner was killed, the next command does (:mod:`affiant.sandbox.isolation.runner.reconcile`).
 This file talks to the kernel; it is only ever used in a process with one thread.
 """
 
@@ -23,7 +23,7 @@ import resource
 import secrets
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +54,18 @@ _PRIVATE_SIZE: Final = "size=268435456,mode=0711"
 
 _GROUP_NAME: Final = re.compile(r"affiant-[0-9a-f]{16}\Z")
 _REMOVAL_SECONDS: Final = 2.0
+_NO_LIMIT: Final = {
+    "memory.max": ["max"],
+    "memory.high": ["max"],
+    "memory.swap.max": ["max"],
+    "pids.max": ["max"],
+    "cpu.max": ["max"],
+    "cpuset.cpus": [],
+    "io.max": [],
+}
+"""File of a cgroup -> its first word where that limits nothing."""
+_LARGEST_CHARGE: Final = 8 * resource.getpagesize()
+"""Bytes that the kernel charges at once, at most, before it ends a process (mmzone.h, PAGE_ALLOC_COSTLY_ORDER)."""
 
 
 @dataclass(slots=True)
@@ -72,13 +84,19 @@ class MemoryGroup:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the kernel has ended one of its processes for want of memory within the limit."""
-        name = "memory.events" if self._version == 2 else "memory.oom_control"
+        """Whether the kernel has ended one of its processes because the cgroup had reached its own limit.
+
+        The kernel also ends processes when the machine, or a cgroup further up, has no memory left.
+        """
         with suppress(OSError):
-            for line in self._read(name).splitlines():
-                field, _, value = line.partition(b" ")
-                if field == b"oom_kill":
-                    return int(value) > 0
+            if self._version == 2:
+                events = self._counts("memory.events.local")
+                return events.get("oom_kill", 0) > 0 and events.get("oom", 0) > 0
+            if self._counts("memory.oom_control").get("oom_kill", 0) > 0:
+                most, limit = (
+                    int(self._read(name)) for name in ("memory.max_usage_in_bytes", "memory.limit_in_bytes")
+                )
+                return most > limit - _LARGEST_CHARGE
         return False
 
     def remove(self) -> None:
@@ -101,6 +119,10 @@ class MemoryGroup:
             os.close(fd)
         self._parent = -1
 
+    def _counts(self, name: str) -> dict[str, int]:
+        lines = (line.split() for line in self._read(name).decode().splitlines())
+        return {field: int(value) for field, value in lines}
+
     def _read(self, name: str) -> bytes:
         fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
         try:
@@ -109,10 +131,17 @@ class MemoryGroup:
             os.close(fd)
 
 
-def make_memory_group(limit: int) -> MemoryGroup | None:
-    """A memory cgroup with ``limit`` bytes and no swap; None: this user may make none on this machine."""
+def make_memory_group(limit: int, *, record: Callable[[str], None]) -> MemoryGroup | None:
+    """A memory cgroup with ``limit`` bytes and no swap; None: this user may make none on this machine.
+
+    Args:
+        record: called with the path of each cgroup before it is made: so no end of the runner leaves an unknown one.
+    """
     for version, parent in _places_of_groups():
+        if not str(parent).isprintable():  # not UTF-8: no record can name it
+            continue
         name = f"affiant-{secrets.token_hex(8)}"
+        record(str(parent / name))
         try:
             (parent / name).mkdir(mode=0o700)
         except OSError:
@@ -175,11 +204,29 @@ def _limited(parent: Path, name: str, version: int, limit: int) -> MemoryGroup:
 
 
 def _places_of_groups() -> Iterator[tuple[int, Path]]:
-    """Where a cgroup could be made: below the runner's own, and beside it (version 2 has no processes inside)."""
+    """Where a cgroup could be made: below the runner's own; in version 2 also beside it, if its own has no limit.
+
+    In version 2 a cgroup with processes has no children with limits. What runs beside the runner's own cgroup escapes
+    the limits of that one (``MemoryMax=`` and ``TasksMax=`` of a systemd unit), but none further up.
+    """
     for version, own in _own_groups():
         yield version, own
-        if version == 2 and not own.is_mount():
+        if version == 2 and not own.is_mount() and _is_unlimited(own):
             yield version, own.parent
+
+
+def _is_unlimited(group: Path) -> bool:
+    """Whether no controller limits the cgroup of version 2 itself (cgroups, cgroup-v2.rst)."""
+    for name, word in _NO_LIMIT.items():
+        try:
+            said = (group / name).read_text().split()
+        except FileNotFoundError:  # that controller is not on for it
+            continue
+        except OSError:
+            return False
+        if said[:1] != word:
+            return False
+    return True
 
 
 def _own_groups() -> Iterator[tuple[int, Path]]:
@@ -194,20 +241,17 @@ def _own_groups() -> Iterator[tuple[int, Path]]:
 def _mounts_of_groups() -> Iterator[tuple[int, Path, str]]:
     """Version, mount point, and which part of the hierarchy is mounted there (proc(5), mountinfo)."""
     found = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        fields, _, source = line.partition(" - ")
-        kind, _, options = source.split(" ", 2)
-        root, mounted = fields.split(" ")[3:5]
-        if kind == "cgroup2":
-            found.append((2, Path(mounted), root))
-        elif kind == "cgroup" and "memory" in options.split(","):
-            found.append((1, Path(mounted), root))
+    for mount in linux.mount_table():
+        if mount.kind == "cgroup2":
+            found.append((2, Path(mount.at), mount.root))
+        elif mount.kind == "cgroup" and "memory" in mount.options:
+            found.append((1, Path(mount.at), mount.root))
     yield from sorted(found, reverse=True)
 
 
 def _own_path(version: int) -> str | None:
     """This process's place in the hierarchy (cgroups(7), /proc/pid/cgroup)."""
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+    for line in os.fsdecode(Path("/proc/self/cgroup").read_bytes()).rstrip("\n").split("\n"):
         number, controllers, path = line.split(":", 2)
         if (version == 2 and number == "0") or (version == 1 and "memory" in controllers.split(",")):
             return path
@@ -234,10 +278,14 @@ class Enclosure:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         linux.die_with_parent()
-        if self.memory is not None:
-            self.memory.join()
         linux.setns(self.network, linux.CLONE_NEWNET)
         linux.setns(self.mounts, linux.CLONE_NEWNS)
+
+    def enter_counted(self) -> None:
+        """As :meth:`enter`, for a command of the sandbox: its memory counts against the limit."""
+        if self.memory is not None:
+            self.memory.join()
+        self.enter()
 
     def kill(self) -> None:
         """SIGKILL to everything in the process namespace; returns before the kernel is done. Idempotent."""

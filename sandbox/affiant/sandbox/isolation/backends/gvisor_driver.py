@@ -48,7 +48,7 @@ class GVisorDriver:
                 stdout=stdio.stdout,
                 stderr=stdio.stderr,
                 env={},
-                preexec_fn=self.enclosure.enter,  # noqa: PLW1509 - the runner has one thread
+                preexec_fn=self.enclosure.enter_counted,  # noqa: PLW1509 - the runner has one thread
                 start_new_session=True,
             )
         except (OSError, subprocess.SubprocessError) as error:

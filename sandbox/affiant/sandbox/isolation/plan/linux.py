@@ -9,17 +9,20 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import re
 import signal
 import socket
 import struct
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = [
     "CLONE_NEWNET",
     "CLONE_NEWNS",
     "CLONE_NEWPID",
     "CLONE_NEWUSER",
+    "Mounted",
     "bind_mount",
     "die_with_parent",
     "landlock_version",
@@ -27,6 +30,7 @@ __all__ = [
     "make_mounts_slave",
     "make_read_only",
     "mount",
+    "mount_table",
     "process_start_time",
     "setns",
     "unmount",
@@ -64,7 +68,20 @@ _SIOCGIFFLAGS: Final = 0x8913
 _SIOCSIFFLAGS: Final = 0x8914
 _IFF_UP: Final = 0x1
 
+_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
+
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Mounted(NamedTuple):
+    """One mount of this process's mount namespace."""
+
+    root: str
+    """What of the file system is shown, as a path in it."""
+    at: str
+    kind: str
+    options: tuple[str, ...]
+    """Those of the file system."""
 
 
 def _checked(result: int, what: str) -> int:
@@ -114,6 +131,23 @@ def make_read_only(target: str) -> None:
         ctypes.c_size_t(len(attributes)),
     )
     _checked(result, f"read-only mount of {target}")
+
+
+def mount_table() -> Iterator[Mounted]:
+    """The mounts that this process sees (proc_pid_mountinfo(5)).
+
+    Paths are bytes to the kernel: what is not UTF-8 is surrogates here, as everywhere in Python (PEP 383).
+    """
+    for line in Path("/proc/self/mountinfo").read_bytes().rstrip(b"\n").split(b"\n"):
+        fields, _, source = os.fsdecode(line).partition(" - ")
+        root, at = (_unescaped(field) for field in fields.split(" ")[3:5])
+        kind, _, options = source.split(" ", 2)
+        yield Mounted(root, at, kind, tuple(options.split(",")))
+
+
+def _unescaped(field: str) -> str:
+    """The kernel writes space, tab, newline and backslash as three octal digits."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), field)
 
 
 def make_mounts_slave() -> None:

@@ -18,6 +18,7 @@ import socket
 import stat
 import time
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -113,8 +114,13 @@ class Sandbox:
         """How the command ended; None while it has not."""
         return self._outcome
 
-    def prepare(self, plan: SandboxPlan, ca_bundle: bytes) -> tuple[Endpoint, socket.socket]:
+    def prepare(
+        self, plan: SandboxPlan, ca_bundle: bytes, *, record: Callable[[str], None]
+    ) -> tuple[Endpoint, socket.socket]:
         """Make everything that the command needs; return where the proxy listens, and its socket.
+
+        Args:
+            record: called with the path of the memory cgroup before it is made.
 
         Raises:
             AffiantError: the plan does not fit the settings, or the machine refused a step.
@@ -132,7 +138,7 @@ class Sandbox:
         gvisor = self.settings.backend is BackendName.GVISOR
         owner = file_owner(self.settings.backend, plan.session) if os.geteuid() == 0 else None
         _keep_to(plan.limits.cpus, session=plan.session)
-        self._memory = make_memory_group(plan.limits.memory_bytes)
+        self._memory = make_memory_group(plan.limits.memory_bytes, record=record)
         isolate_runner()
         self._prepared = self._show(plan, ca_bundle, owner)
         self._enclosure = start_init(own_network=gvisor, hide_network_settings=gvisor)
@@ -214,6 +220,8 @@ class Sandbox:
 
     def _watch_memory(self, limits: Limits) -> None:
         self._require_memory(limits)
+        if self._memory is not None:  # the kernel keeps the limit
+            return
         now = time.monotonic()
         if now >= self._memory_due:
             self._memory_due = now + _MEMORY_SECONDS

@@ -142,7 +142,9 @@ class Runner:
         (ca_bundle,) = _exactly(descriptors, 1)
         plan = plan_from_json(members.get("plan"))
         self._record()
-        endpoint, listener = self.sandbox.prepare(plan, _read_all(ca_bundle))
+        endpoint, listener = self.sandbox.prepare(
+            plan, _read_all(ca_bundle), record=lambda path: self._record(memory=path)
+        )
         memory = self.sandbox.enclosure.memory
         self._record(init=self.sandbox.enclosure.init, memory=None if memory is None else str(memory.path))
         facts = {

@@ -2,8 +2,8 @@
 
 Memory is what the machine would get back if the sandbox ended: the processes' own pages and their shared ones.
 Under gVisor all memory of the agent is one anonymous file of the sandbox's kernel, much of it mapped nowhere, so
-such files count by their size on the machine. Read twice a second; where there is a memory cgroup, the kernel keeps
-the limit itself, and what is read here is only whether it had to.
+such files count by their size on the machine. Read twice a second, and only where there is no memory cgroup: with one,
+the kernel keeps the limit itself.
 
 Files are what lies in the session's own directories, and what lies in no directory any more but is still open. They
 are read every two seconds, or less often where that takes long; and at once when the file system has lost half of
@@ -67,7 +67,7 @@ def check_memory(used: int, limits: Limits) -> None:
 
 
 def memory_exceeded(limits: Limits, *, found: str) -> LimitExceeded:
-    """The refusal of more memory than the plan allows."""
+    """The error of a sandbox that used more memory than the plan allows."""
     return LimitExceeded(
         "the sandbox used more memory than its limit and was ended",
         where="memory",
@@ -117,7 +117,7 @@ def measure_unlinked(namespace: str, devices: Collection[int]) -> int:
 
 
 def free_bytes(folder: Path) -> int:
-    """What the file system of ``folder`` has left: whoever writes to it, it gets less."""
+    """Bytes that are free on the file system of ``folder``, which other programs use too."""
     facts = os.statvfs(folder)
     return facts.f_bfree * facts.f_frsize
 
