@@ -60,6 +60,37 @@ def test_a_start_that_fails_is_no_more_than_its_reason(capsys: pytest.CaptureFix
     assert capsys.readouterr().err == ""
 
 
+WEAKER = ("sandbox-prepared", {"isolation": "bwrap-landlock", "memory": "watchdog", "paths": "shown"})
+WHOLE = ("sandbox-prepared", {"isolation": "bwrap-landlock", "memory": "cgroup", "paths": "hidden"})
+
+
+@pytest.mark.parametrize(
+    ("detail", "prepared", "lines"),
+    [
+        (Detail.SUMMARY, WEAKER, 2),
+        (Detail.STEPS, WEAKER, 2),
+        (Detail.QUIET, WEAKER, 0),
+        (Detail.SUMMARY, WHOLE, 0),
+        (Detail.STEPS, WHOLE, 0),
+    ],
+)
+def test_a_limit_that_this_machine_keeps_less_well_is_said_once_the_session_is_ready(
+    capsys: pytest.CaptureFixture[str], detail: Detail, prepared: tuple[str, dict[str, object]], lines: int
+) -> None:
+    def said_with(*steps: tuple[str, dict[str, object]]) -> list[str]:
+        report = RunReport(detail)
+        for step, members in steps:
+            report.step(step, members)
+        return capsys.readouterr().err.splitlines()
+
+    more = [line for line in said_with(prepared, ("ready", {})) if "admitted" not in line]
+    assert len(more) == lines
+    if lines:
+        assert "no memory cgroup" in more[0] and "/proc/self/mountinfo" in more[1]
+    if detail is Detail.SUMMARY:
+        assert said_with(prepared) == []
+
+
 def test_quiet_says_what_changes_the_session_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, Detail.QUIET) == ALWAYS
 

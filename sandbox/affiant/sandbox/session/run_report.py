@@ -40,6 +40,14 @@ _NOT_LOCKED: Final = (
     "Allow it with 'ulimit -l unlimited' (systemd: LimitMEMLOCK=infinity, containers: --ulimit memlock=-1), "
     "or turn swap off"
 )
+_WATCHED: Final = (
+    "no memory cgroup can be made here: the memory limit is checked twice a second, "
+    "and the agent can exceed it in between"
+)
+_PATHS_SHOWN: Final = (
+    "no overlay can be mounted here: the agent can read the path of this session's folder "
+    "in /proc/self/mountinfo"
+)
 
 
 class Detail(enum.IntEnum):
@@ -88,6 +96,8 @@ class RunReport:
                 self.memory_locked = detail.get("memory_locked") is True
                 if not self.memory_locked:
                     say(_NOT_LOCKED)
+            case "sandbox-prepared":
+                self._say_once_ready(*_weaker(detail))
         self._show(step, detail)
         if isinstance(changes := detail.get("changes"), Changes):
             for line in skipped_lines(changes, rest="see --json"):
@@ -107,10 +117,17 @@ class RunReport:
         if self._detail >= Detail.STEPS or (self._detail is Detail.SUMMARY and step == "bundled"):
             say(line)
         elif self._detail is Detail.SUMMARY and step in _OF_READY:
-            self._until_ready.append(line)  # a start that is refused is one line, of why
+            self._say_once_ready(line)
         elif self._detail is Detail.SUMMARY and step == "ready":
             for held in self._until_ready:
                 say(held)
+
+    def _say_once_ready(self, *lines: str) -> None:
+        if self._detail >= Detail.STEPS:
+            for line in lines:
+                say(line)
+        elif self._detail is Detail.SUMMARY:
+            self._until_ready += lines  # a start that is refused is one line, of why
 
     def _deny(self, detail: Mapping[str, object]) -> None:
         entries, more = detail.get("denied"), detail.get("denied_more")
@@ -131,6 +148,14 @@ def say(line: str) -> None:
     with suppress(OSError):  # our own lines are not read any more: the session goes on
         sys.stderr.write(f"affiant: {line}\n")
         sys.stderr.flush()
+
+
+def _weaker(detail: Mapping[str, object]) -> Iterator[str]:
+    """What this machine does not give the sandbox, and what that means."""
+    if detail.get("memory") == "watchdog":
+        yield _WATCHED
+    if detail.get("paths") == "shown":
+        yield _PATHS_SHOWN
 
 
 def _denials(entries: Sequence[Mapping[str, object]], more: int) -> Iterator[str]:

@@ -302,5 +302,6 @@ async def _sandbox(opening: Opening, started: Started, certificates: SessionCA) 
             found=socket.release,
             code="session.provision_mismatch",
         )
-    await opening.progress("sandbox-prepared", {"isolation": socket.backend})
+    facts = {"isolation": socket.backend, "memory": socket.memory, "paths": socket.paths}
+    await opening.progress("sandbox-prepared", facts)
     return socket

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.sandbox.isolation.conftest import skip_without_upper_layer
 
 pytestmark = [
     pytest.mark.root,
@@ -32,6 +33,11 @@ plan = plan_sandbox("s", [FileGrant(path, Access(access)) for path, access in en
 items = mounts.show_session(plan, session_dir=session, at=at, owner=Owner(7, 8), hidden=hidden)
 shown = {item.target: item for item in items}
 (root,) = mounts.show_image((Shown("/usr", str(image)),), at=at)
+(session / "rootfs/usr/bin").mkdir(parents=True)
+(session / "rootfs/usr/bin/sh").write_text("of the image")
+(at / "second").mkdir()
+parts = (Shown("/usr", str(session / "rootfs/usr")), Shown("/bin/sh", str(session / "rootfs/usr/bin/sh")))
+unpacked = mounts.show_image(parts, at=at / "second", session_dir=session if hidden else None)
 
 def write(path):
     try:
@@ -44,8 +50,10 @@ print(json.dumps({
     "written": {target: write(item.source) for target, item in shown.items()},
     "hole": write(shown["/w"].source + "/a/hole"),
     "hole_again": write(shown["/w/a"].source + "/hole"),
-    "image": [write(root.source), write(root.source + "/inner")],
-    "table": Path("/proc/self/mountinfo").read_text().count(str(session)),
+    "image": [write(root.source), write(root.source + "/inner"), write(unpacked[0].source)],
+    "unpacked": [Path(unpacked[0].source, "bin/sh").read_text(), Path(unpacked[1].source).read_text()],
+    "show": [mounts.paths_show(session, at=at), mounts.paths_show(Path("/elsewhere/another"), at=at)],
+    "table": Path("/proc/self/mountinfo").read_text().count("/session/"),
     "owner": [os.stat(shown["/w"].source).st_uid, os.stat(session / "files/1/a").st_gid],
     "left": [path.name for path in (mounts.remove_overlays(session, at=at), *session.glob("isolation/*"))[1:]],
 }))
@@ -54,6 +62,8 @@ print(json.dumps({
 
 @pytest.mark.parametrize("way", ["hidden", "bound"])
 def test_read_only_and_carved_out_hold_for_root_of_the_machine(tmp_path, way):
+    if way == "hidden":
+        skip_without_upper_layer(tmp_path)
     for name in ("session", "at", "image/inner"):
         (tmp_path / name).mkdir(parents=True)
     arguments = [*(str(tmp_path / name) for name in ("session", "at", "image")), way]
@@ -64,7 +74,9 @@ def test_read_only_and_carved_out_hold_for_root_of_the_machine(tmp_path, way):
     facts = json.loads(done.stdout)
     assert facts["written"] == {"/r": "EROFS", "/w": "ok", "/r/out": "ok", "/w/a": "ok"}
     assert (facts["hole"], facts["hole_again"]) == ("EROFS", "EROFS")
-    assert facts["image"] == ["EROFS", "EROFS"]
+    assert facts["image"] == ["EROFS", "EROFS", "EROFS"]
+    assert facts["unpacked"] == ["of the image", "of the image"]
+    assert facts["show"] == [way == "bound", False]
     assert facts["owner"] == [7, 8]
     assert (facts["table"] == 0) == (way == "hidden")
     assert facts["left"] == []

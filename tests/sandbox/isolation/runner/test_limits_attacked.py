@@ -1,6 +1,10 @@
 """What an agent tries that wants more memory or more disk than it has, and what it can read of where its files lie."""
 
 import asyncio
+import os
+import re
+import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -12,11 +16,13 @@ from tests.sandbox.isolation.conftest import (
     no_memory_cgroup,
     run,
     sandbox,
+    skip_without_upper_layer,
 )
 
 from affiant.sandbox.isolation.plan.errors import LimitExceeded
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import read_record
-from affiant.sandbox.isolation.plan.plan import Command, Limits, plan_sandbox
+from affiant.sandbox.isolation.plan.plan import Command, DirectoryRoot, Limits, plan_sandbox
 
 MIB = 1 << 20
 WRITABLE = [("/w", "read-write")]
@@ -82,7 +88,8 @@ def test_where_a_cgroup_can_be_had_the_kernel_counts_all_memory_and_keeps_the_li
     limits = Limits(memory_bytes=128 * MIB)
 
     async def go():
-        async with sandbox(tmp_path, backend, plan_sandbox("s", (), limits=limits)) as (client, _, _):
+        async with sandbox(tmp_path, backend, plan_sandbox("s", (), limits=limits)) as (client, proxy, _):
+            assert proxy.memory == "cgroup"
             group = Path(read_record(tmp_path).memory)
             assert int((group / "memory.limit_in_bytes").read_text()) == limits.memory_bytes
             await communicate(client, Command(("python3", "-c", program), ENV))
@@ -162,9 +169,71 @@ def test_files_that_are_there_already_count_before_the_command_runs(backend, tmp
 
 @pytest.mark.parametrize("name", ["mountinfo", "mounts", "mountstats"])
 def test_no_path_of_the_state_folder_shows_inside(backend, tmp_path, name):
+    if backend is BackendName.BUBBLEWRAP:
+        skip_without_upper_layer(tmp_path)
     files = [("/w", "read-write"), ("/w/.git", "none"), ("/w/a/b", "none"), ("/r", "read-only")]
     shown = run(
         tmp_path, backend, "sh", "-c", f"cat /proc/self/{name}; cat /proc/1/{name}", files=files
     ).output
     for part in (tmp_path.name, str(tmp_path.parent), "files/0", "session-0"):
         assert part not in shown, shown
+
+
+def linked_copy(source, target):
+    """One file in two places where that can be: nothing here writes to it."""
+    try:
+        os.link(source, target, follow_symlinks=True)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def image_with_python(at):
+    """An unpacked image in which bubblewrap can start a command: the machine's Python, a shell and cat."""
+    library = Path("/usr/lib/python3.11")
+    (at / "usr/bin").mkdir(parents=True)
+    shutil.copytree(
+        library,
+        at / library.relative_to("/"),
+        copy_function=linked_copy,
+        ignore=shutil.ignore_patterns("dist-packages", "test", "__pycache__", "config-*", "site-packages"),
+    )
+    programs = ["/usr/bin/python3.11", "/usr/bin/dash", "/usr/bin/cat"]
+    dynamic = [str(path) for path in library.glob("lib-dynload/_ctypes*.so")]
+    said = subprocess.run(["ldd", *programs, *dynamic], capture_output=True, text=True, check=True).stdout
+    for name in {*programs, *re.findall(r"(/\S+\.so\S*)(?= \()", said)}:
+        place = at / "usr" / name.lstrip("/").removeprefix("usr/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.exists():
+            linked_copy(os.path.realpath(name), place)
+    (at / "usr/bin/python3").symlink_to("python3.11")
+    (at / "usr/bin/sh").symlink_to("dash")
+    for name in ("bin", "lib", "lib64"):
+        (at / name).symlink_to(f"usr/{name}")
+    (at / "opt/tool").mkdir(parents=True)
+    (at / "opt/tool/readme").write_text("of the image\n")
+    return at
+
+
+@pytest.mark.skipif(
+    not Path("/usr/bin/python3.11").exists(), reason="the test's image is of Debian 12's Python"
+)
+def test_no_path_of_the_state_folder_shows_inside_of_an_image(backend, tmp_path):
+    """``--rootfs`` with an archive unpacks it below the session's folder, which the agent's mounts are then made of."""
+    image = DirectoryRoot(str(image_with_python(tmp_path / "rootfs")))
+    plan = plan_sandbox("s", (), rootfs=image)
+    inside = (
+        "cat /opt/tool/readme; (: > /usr/x); (: > /opt/tool/x); cat /proc/self/mountinfo /proc/self/mounts"
+    )
+
+    async def go():
+        async with sandbox(tmp_path, backend, plan, rootfs=image) as (client, proxy, _):
+            assert proxy.paths == "hidden"
+            return await communicate(client, Command(("sh", "-c", inside), ENV))
+
+    _, shown = asyncio.run(go())
+    assert shown.startswith("of the image\n")
+    assert shown.count("Read-only file system") + shown.count("Permission denied") == 2
+    for part in (tmp_path.name, "rootfs", "files/0", "session-0"):
+        assert part not in shown.replace("rootfs / rootfs", ""), shown
+    assert not (tmp_path / "rootfs/usr/x").exists()
+    assert not list((tmp_path / "isolation").iterdir())

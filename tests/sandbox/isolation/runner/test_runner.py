@@ -358,6 +358,22 @@ def test_killing_the_runner_kills_the_sandbox(backend, tmp_path):
     assert reap_leftovers(tmp_path.parent) == (tmp_path.name,)
     assert reap_leftovers(tmp_path.parent) == ()
     assert machine_state() == before
+    assert list((tmp_path / "isolation").iterdir()) == []
+
+
+def test_a_start_that_fails_halfway_leaves_nothing(backend, tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "1").symlink_to("/etc")
+    grants = [FileGrant("/v", Access.READ_WRITE), FileGrant("/w", Access.READ_WRITE)]
+
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", grants)):
+            pytest.fail("the machine's /etc was mounted")
+
+    with pytest.raises(SandboxFailed, match="no link on the way"):
+        asyncio.run(go())
+    assert read_record(tmp_path) is None
+    assert list((tmp_path / "isolation").iterdir()) == []
 
 
 def test_a_closed_control_socket_ends_everything_within_five_seconds(backend, tmp_path):

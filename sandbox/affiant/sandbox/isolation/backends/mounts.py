@@ -10,8 +10,9 @@ remount what only that kernel holds to be read-only.
 
 Where an agent can read its mount table (``/proc/self/mountinfo``, under bubblewrap), a bind mount would show the path
 of the session's folder on its file system. So the session's directories are shown there through overlays of one layer
-each: what is written goes straight into them, and the table shows the overlay's root. Where the kernel or the file
-system gives no overlay, they are bound, and the path shows.
+each: what is written goes straight into them, and the table shows the overlay's root. An image that was unpacked into
+the session's folder is shown through a read-only overlay. Where the kernel or the file system gives no overlay, they
+are bound, and the path shows.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -33,14 +35,17 @@ from affiant.sandbox.isolation.plan.linux import (
     bind_mount,
     make_read_only,
     mount,
+    mount_table,
     unmount,
 )
 from affiant.sandbox.isolation.plan.plan import Bind, SandboxPlan, covers
 from affiant.sandbox.isolation.plan.rootfs import Shown
 
-__all__ = ["remove_overlays", "show_image", "show_session"]
+__all__ = ["paths_show", "remove_overlays", "show_image", "show_session"]
 
 _OVERLAY: Final = "overlay-"
+_LEVELS: Final = 4
+"""Of what is removed: ``overlay-0/work/work/index``."""
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -107,33 +112,56 @@ def _overlay(upper: int, session_dir: Path, place: Path) -> bool:
         opened.callback(os.close, work)
         layers = {"lowerdir": lower, "upperdir": upper, "workdir": work}
         options = ",".join(f"{name}=/proc/self/fd/{fd}" for name, fd in layers.items())
-        own = "userxattr" if _in_user_namespace() else "index=off"
         try:
-            mount("affiant", str(_made(place)), "overlay", MS_NOSUID | MS_NODEV, f"{options},{own}")
+            mount("affiant", str(_made(place)), "overlay", MS_NOSUID | MS_NODEV, f"{options},{_own_option()}")
         except OSError:
             place.rmdir()
             return False
     return True
 
 
-def _in_user_namespace() -> bool:
-    """Whether this process is root over a user namespace of its own alone (user_namespaces(7))."""
-    return Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]
+def _own_option() -> str:
+    """In a user namespace of its own, root may not read the attributes that overlays keep otherwise."""
+    alone = Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]
+    return "userxattr" if alone else "index=off"
 
 
-def remove_overlays(session_dir: Path, *, at: Path) -> None:
-    """Unmount the overlays, and remove what the kernel made for them in the session's folder. Idempotent."""
-    for place in sorted(at.glob(f"{_OVERLAY}*")):
+def remove_overlays(session_dir: Path, *, at: Path | None) -> None:
+    """Unmount the overlays, and remove what the kernel made for them in the session's folder. Idempotent.
+
+    Args:
+        at: where they are mounted; None: the runner is gone, and its mounts with it.
+    """
+    for place in () if at is None else sorted(at.glob(f"{_OVERLAY}*")):
         with suppress(OSError):
             unmount(str(place))
-        with suppress(OSError, SandboxFailed):
-            folder = _open_beneath(session_dir, FOLDER, owner=None)
-            try:
-                for name in ("work/work", "work/index", "work", "lower", ""):
-                    with suppress(FileNotFoundError):
-                        os.rmdir(f"{place.name}/{name}".rstrip("/"), dir_fd=folder)
-            finally:
-                os.close(folder)
+    with suppress(OSError, SandboxFailed):
+        folder = _open_beneath(session_dir, FOLDER, owner=None)
+        try:
+            for name in os.listdir(folder):
+                if name.startswith(_OVERLAY):
+                    _remove_empty(folder, name, _LEVELS)
+        finally:
+            os.close(folder)
+
+
+def _remove_empty(parent: int, name: str, levels: int) -> None:
+    """Remove a directory that holds nothing but empty directories; no file, and no link is followed."""
+    with suppress(OSError):  # the kernel's own has mode 000, and is empty
+        fd = os.open(name, _DIRECTORY, dir_fd=parent)
+        try:
+            for below in os.listdir(fd) if levels > 1 else ():
+                _remove_empty(fd, below, levels - 1)
+        finally:
+            os.close(fd)
+    with suppress(OSError):
+        os.rmdir(name, dir_fd=parent)
+
+
+def paths_show(session_dir: Path, *, at: Path) -> bool:
+    """Whether the table of mounts, which the agent can read, names the session's folder for what is below ``at``."""
+    places = (mounted.root.split("/") for mounted in mount_table() if Path(mounted.at).is_relative_to(at))
+    return any(session_dir.name in place for place in places)
 
 
 def _made(place: Path) -> Path:
@@ -151,10 +179,14 @@ def _cover(place: Path, hole: str) -> None:
         os.close(fd)
 
 
-def show_image(shown: Sequence[Shown], *, at: Path) -> tuple[Shown, ...]:
-    """The root's own parts, mounted below ``at``: the user that starts the sandbox may not reach them by name."""
+def show_image(shown: Sequence[Shown], *, at: Path, session_dir: Path | None = None) -> tuple[Shown, ...]:
+    """The root's own parts, mounted below ``at``: the user that starts the sandbox may not reach them by name.
+
+    Args:
+        session_dir: the folder whose path no mount may show; None: every path may show.
+    """
     moved = []
-    for number, item in enumerate(shown):
+    for number, item in enumerate(_through_overlay(shown, session_dir, at)):
         place = at / f"root-{number}"
         if Path(item.source).is_dir():
             place.mkdir(mode=0o755)
@@ -164,6 +196,41 @@ def show_image(shown: Sequence[Shown], *, at: Path) -> tuple[Shown, ...]:
         make_read_only(str(place))
         moved.append(Shown(item.target, str(place), item.writable))
     return tuple(moved)
+
+
+def _through_overlay(shown: Sequence[Shown], session_dir: Path | None, at: Path) -> Iterator[Shown]:
+    """``shown``, with what lies in the session's folder taken from a read-only overlay over the image there."""
+    overlays: dict[str, Path | None] = {}
+    for item in shown:
+        source = Path(item.source).resolve()
+        if session_dir is None or session_dir not in source.parents:
+            yield item
+            continue
+        image, *inner = source.relative_to(session_dir).parts
+        if image not in overlays:
+            place = at / f"{_OVERLAY}{image}"
+            overlays[image] = place if _lower_overlay(session_dir, image, at / "empty", place) else None
+        overlay = overlays[image]
+        yield item if overlay is None else replace(item, source=str(overlay.joinpath(*inner)))
+
+
+def _lower_overlay(session_dir: Path, image: str, empty: Path, place: Path) -> bool:
+    """Mount the directory ``image`` of the session at ``place``, read-only; whether the kernel gives that.
+
+    An overlay without an upper layer has two lower ones at least.
+    """
+    with ExitStack() as opened:
+        top, bottom = os.open(_made(empty), _DIRECTORY), _open_beneath(session_dir, image, owner=None)
+        opened.callback(os.close, top)
+        opened.callback(os.close, bottom)
+        layers = ":".join(f"/proc/self/fd/{fd}" for fd in (top, bottom))
+        try:
+            flags = MS_RDONLY | MS_NOSUID | MS_NODEV
+            mount("affiant", str(_made(place)), "overlay", flags, f"lowerdir={layers},{_own_option()}")
+        except OSError:
+            place.rmdir()
+            return False
+    return True
 
 
 def _open_beneath(base: Path, relative: str, *, owner: Owner | None) -> int:

@@ -49,6 +49,10 @@ class ProxySocket:
     endpoint: Endpoint
     listener: socket.socket
     backend: str
+    memory: str
+    """What keeps the memory limit: ``cgroup``, or ``watchdog``."""
+    paths: str
+    """Whether the agent can read where the session's folder lies: ``hidden``, or ``shown``."""
     release: str | None = None
     """Of gVisor, where that isolates and says it."""
 
@@ -116,6 +120,8 @@ class RunnerClient:
             endpoint=Endpoint(str(facts["host"]), _integer(facts, "port")),
             listener=socket.socket(fileno=descriptors[0]),
             backend=str(facts["backend"]),
+            memory=str(facts["memory"]),
+            paths=str(facts["paths"]),
             release=None if facts["release"] is None else str(facts["release"]),
         )
 

@@ -38,7 +38,12 @@ from affiant.sandbox.isolation.backends.enclosure import (
 )
 from affiant.sandbox.isolation.backends.gvisor import dated_release, runsc_program, runsc_release
 from affiant.sandbox.isolation.backends.gvisor_driver import GVisorDriver
-from affiant.sandbox.isolation.backends.mounts import remove_overlays, show_image, show_session
+from affiant.sandbox.isolation.backends.mounts import (
+    paths_show,
+    remove_overlays,
+    show_image,
+    show_session,
+)
 from affiant.sandbox.isolation.backends.seccomp import seccomp_program
 from affiant.sandbox.isolation.plan.driver import Driver, Prepared, Stdio
 from affiant.sandbox.isolation.plan.errors import StepError
@@ -88,6 +93,8 @@ class Sandbox:
     _driver: Driver | None = None
     release: str | None = None
     """Of gVisor, once prepared, where that isolates and says it."""
+    paths_show: bool = False
+    """Whether the agent can read where the session's folder lies; known once prepared."""
     _prepared: Prepared | None = None
     _memory: MemoryGroup | None = None
     _memory_due: float = 0.0
@@ -165,13 +172,14 @@ class Sandbox:
         root, shown_at = PRIVATE / "root", _SHOWN_AT
         root.mkdir(mode=0o755)
         shown_at.mkdir(mode=0o711)
-        image = show_image(build_root(plan, at=root, ca_bundle=ca_bundle), at=shown_at)
+        session_dir = self.settings.session_dir
         hidden = (
             self.settings.backend is BackendName.BUBBLEWRAP
         )  # gVisor's own kernel shows no path of this machine
-        session = show_session(
-            plan, session_dir=self.settings.session_dir, at=shown_at, owner=owner, hidden=hidden
-        )
+        parts = build_root(plan, at=root, ca_bundle=ca_bundle)
+        image = show_image(parts, at=shown_at, session_dir=session_dir if hidden else None)
+        session = show_session(plan, session_dir=session_dir, at=shown_at, owner=owner, hidden=hidden)
+        self.paths_show = hidden and paths_show(session_dir, at=shown_at)
         return Prepared(plan, (*image, *session), root)
 
     def start(self, command: Command, stdio: Stdio) -> None:
@@ -302,8 +310,7 @@ class Sandbox:
         if self._memory is not None:
             self._memory.remove()
             self._memory = None
-        if self._prepared is not None:
-            remove_overlays(self.settings.session_dir, at=_SHOWN_AT)
+        remove_overlays(self.settings.session_dir, at=_SHOWN_AT)
         self.state = State.CLEANED
 
     def _keep_log(self) -> None:

@@ -1,5 +1,5 @@
 """Ends what a killed launcher left behind. What a dead *runner* left, the kernel has already ended, but a memory
-cgroup.
+cgroup and the overlays' empty directories.
 
 The next command calls :func:`reap_leftovers`. A runner whose owner is gone is killed; its namespaces, mounts,
 interfaces and processes end with it (see :mod:`enclosure`). Sessions that live are not touched.
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from affiant.sandbox.isolation.backends.enclosure import remove_memory_group
+from affiant.sandbox.isolation.backends.mounts import remove_overlays
 from affiant.sandbox.isolation.plan.leftover_record import (
     ProcessName,
     RunnerRecord,
@@ -41,6 +42,7 @@ def reap_leftovers(sessions_dir: Path) -> tuple[str, ...]:
                     _wait_until_gone(process)
             if record.memory is not None:
                 remove_memory_group(record.memory)
+            remove_overlays(session_dir, at=None)
             remove_record(session_dir)
             reaped.append(session_dir.name)
     return tuple(reaped)

@@ -152,6 +152,8 @@ class Runner:
             "port": endpoint.port,
             "backend": self.sandbox.settings.backend.value,
             "release": self.sandbox.release,
+            "memory": "watchdog" if memory is None else "cgroup",
+            "paths": "shown" if self.sandbox.paths_show else "hidden",
         }
         return Reply(facts, (listener.detach(),))
 
