@@ -15,7 +15,8 @@ from affiant.sandbox.isolation.plan.driver import Prepared, Stdio
 from affiant.sandbox.isolation.plan.errors import StepError
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import Command, HostUsr, Limits, plan_sandbox
-from affiant.sandbox.isolation.runner.lifecycle import Sandbox
+from affiant.sandbox.isolation.runner import lifecycle
+from affiant.sandbox.isolation.runner.lifecycle import Sandbox, State
 from affiant.sandbox.isolation.runner.runner_settings import Settings
 
 LIMIT = 64 << 20
@@ -210,6 +211,36 @@ def test_with_a_memory_cgroup_no_watchdog_measures_memory(tmp_path: Path) -> Non
     counted = Sandbox(settings)
     counted._memory = Kept()  # type: ignore[assignment]
     counted._watch_memory(Limits())
+
+
+def test_the_files_that_were_counted_before_the_command_started_are_not_counted_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+    monkeypatch.setattr(lifecycle, "measure_files", lambda folder: looks.append(folder) or 0)
+    (tmp_path / "files").mkdir()
+    sandbox = Sandbox(Settings(tmp_path, BackendName.BUBBLEWRAP, HostUsr(), None), State.PREPARED)
+    sandbox._prepared = Prepared(plan_sandbox("s", ()), (), tmp_path)
+    sandbox._memory = Kept()  # type: ignore[assignment]
+    sandbox._driver = Started()  # type: ignore[assignment]
+    read, write = os.pipe()
+    sandbox.start(Command(("/bin/true",)), Stdio(read, write, write))
+    assert len(looks) == 1
+    sandbox.watch()
+    assert len(looks) == 1
+    monkeypatch.setattr(sandbox, "_files_due", 0.0)
+    with pytest.raises(StepError):  # it looks for open files of a sandbox that is not there
+        sandbox.watch()
+    assert len(looks) == 2
+    os.close(read)
+    os.close(write)
+
+
+class Started:
+    """In place of a driver."""
+
+    def start(self, *_: object) -> int:
+        return 1
 
 
 def test_the_table_of_mounts_is_the_kernels(tmp_path: Path) -> None:

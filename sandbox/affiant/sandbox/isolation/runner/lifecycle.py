@@ -200,8 +200,12 @@ class Sandbox:
         self.state = State.ENDED
         if self._driver is None or self._prepared is None:  # pragma: no cover - PREPARED means both are there
             raise StepError("there is no sandbox")
+        limits = self._prepared.plan.limits
         if self._files.is_dir():
-            check_input(measure_files(self._files), self._prepared.plan.limits)
+            before = time.monotonic()
+            total = measure_files(self._files)
+            check_input(total, limits)
+            self._looked_at_files(limits, total, before=before, free=free_bytes(self._files))
         self.pid = self._driver.start(self._prepared, command, stdio)
         self.state = State.RUNNING
 
@@ -253,6 +257,10 @@ class Sandbox:
             return
         total = measure_files(self._files) + self._unlinked()
         check_files(total, limits)
+        self._looked_at_files(limits, total, before=before, free=free)
+
+    def _looked_at_files(self, limits: Limits, total: int, *, before: float, free: int) -> None:
+        """Decide when the next look is due, by how long this one took and what is left."""
         after = time.monotonic()
         self._free, self._files_room = free, limits.files_bytes - total
         self._files_again = after + 5 * (after - before)
