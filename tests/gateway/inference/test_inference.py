@@ -495,11 +495,12 @@ def test_an_answer_from_a_model_that_the_profile_does_not_list_is_stopped(
     told: tuple[SessionClient, ScriptedUpstream, Script],
     scripted: tuple[Running, ScriptedUpstream, Script],
     platform: PlatformClient,
+    openings: X25519PrivateKey,
     named: object,
     stream: bool,
 ) -> None:
     _, _, script = told
-    session = SessionClient.start(scripted[0].gateway, platform, profile=LISTING)
+    session = SessionClient.start(scripted[0].gateway, platform, profile=LISTING, openings=openings)
     script.answer = answered_by(named, stream=stream)
     answer = session.chat({"model": "gpt-4o", "messages": [], "stream": stream})
     assert (
@@ -508,20 +509,26 @@ def test_an_answer_from_a_model_that_the_profile_does_not_list_is_stopped(
     record = record_of(session, answer)
     assert (record.member("res", "end"), record.member("pol", "dec")) == ("policy_stop", "deny")
     assert record.member("mdl", "ans") == (named if isinstance(named, str) else "\ufffd")
+    assert record.disclosed.get("pol.rules") == [], (
+        "no rule denies it, and those that allowed the request do not"
+    )
 
 
 def test_a_stream_whose_later_events_name_another_model_is_stopped_where_models_are_listed(
     told: tuple[SessionClient, ScriptedUpstream, Script],
     scripted: tuple[Running, ScriptedUpstream, Script],
     platform: PlatformClient,
+    openings: X25519PrivateKey,
 ) -> None:
     _, _, script = told
-    session = SessionClient.start(scripted[0].gateway, platform, profile=LISTING)
+    session = SessionClient.start(scripted[0].gateway, platform, profile=LISTING, openings=openings)
     script.answer = answered_by("gpt-4o", "tiny-model-q4", stream=True)
     answer = session.chat({"model": "gpt-4o", "messages": [], "stream": True})
     assert b"model.answer_not_allowed" in answer.body and b"part 1" not in answer.body
     record = record_of(session, answer)
-    assert record.member("res", "end") == "policy_stop" and record.member("mdl", "ans") == "gpt-4o"
+    assert record.member("res", "end") == "policy_stop"
+    assert record.member("mdl", "ans") == "tiny-model-q4", "the one for which it was stopped"
+    assert record.disclosed.get("pol.rules") == []
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -15,7 +15,7 @@ import pytest
 from tests.gateway.conftest import serving_gateway
 from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import PROFILE, SessionClient
-from tests.gateway.upstream_server import Received, Step, scripted_upstream, whole
+from tests.gateway.upstream_server import Received, Step, scripted_upstream, streamed, whole
 
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.process.launch import UpstreamChoice, upstream_configs
@@ -202,6 +202,69 @@ def test_what_a_request_was_rejected_for_is_counted_with_its_tool_host_or_path(
         ("provider_tool", "web_search", "provider_tool_not_listed", 1),
         ("request", "POST /v1/chat/completions plugins", "request.unlisted", 1),
     ]
+
+
+APPROVER = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
+ASKING = f"""
+agent_configs:
+  tester:
+    tools: [read_file]
+    provider_tools: [web_search]
+    network_egress: [{{host: pictures.example.com}}, {{host: counted.example.com, limits: {{requests: 3}}}}]
+    requires_human_approval: {{everything: true, approvers: [{APPROVER}]}}
+""".encode()
+PART = "POST /v1/chat/completions messages[0].content[0].image_url.url"
+UNCOUNTED: dict[str, tuple[Mapping[str, object], tuple[str, str, str]]] = {
+    "a fetch of an address": (
+        {"image_url": {"url": "http://169.254.169.254/latest/meta-data/"}},
+        ("request", PART, "url.not_canonical"),
+    ),
+    "a fetch that asks": (
+        {"image_url": {"url": "https://pictures.example.com/a.png"}},
+        ("request", PART, "url.not_allowed"),
+    ),
+    "a fetch that cannot be counted": (
+        {"image_url": {"url": "https://counted.example.com/a.png"}},
+        ("request", PART, "url.not_allowed"),
+    ),
+    "a provider's tool that asks": (
+        {"web_search_options": {}},
+        ("tool", "web_search", "tool.needs_approval"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNCOUNTED)
+def test_every_denial_is_counted_once_with_what_it_is_about(
+    inside: InProcess, platform: PlatformClient, name: str
+) -> None:
+    session = SessionClient.start(inside, platform, profile=ASKING)
+    more, counted = UNCOUNTED[name]
+    content: object = "hi"
+    if "image_url" in more:
+        content, more = [{"type": "image_url", **more}], {}
+    for _ in range(2):
+        answer = session.chat({"model": "m", "messages": [{"role": "user", "content": content}], **more})
+        assert answer.status == 403
+    assert denials(session) == [(*counted, 2)]
+
+
+def denials(session: SessionClient) -> list[tuple[str, str, str, int]]:
+    denied = followed(session, None)["denied"]
+    return [(each["kind"], each["name"], each["reason"], each["count"]) for each in denied]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_that_is_stopped_for_what_no_list_has_is_counted(
+    inside: InProcess, platform: PlatformClient, stream: bool
+) -> None:
+    session = SessionClient.start(inside, platform)
+    said = {"choices": [{"index": 0, "delta" if stream else "message": {"shell": {"action": {}}}}]}
+    event = b"data: " + json.dumps(said).encode() + b"\n\n"
+    inside.upstream.script = lambda _: streamed(event) if stream else whole(said)
+    session.chat({"model": "m", "messages": [], "stream": stream})
+    path = f"choices[0].{'delta' if stream else 'message'}.shell"
+    assert denials(session) == [("request", f"POST /v1/chat/completions {path}", "upstream.unlisted", 1)]
 
 
 @pytest.mark.parametrize("after", ["0", -1, True, 1.5])

@@ -200,7 +200,7 @@ class InferenceRequest(SessionRequest):
 
     def _decide(self, session: Session, request: ChatRequest) -> bytes:
         body, policy = self._request_body, session.admitted.policy
-        sink = self._decisions.of(session)
+        sink = self._decisions.of(session, self._denied)
         rules = decide_model(policy, request, self._account, sink=sink)
         provided = require_listed(policy, request, sink=sink)
         decided = decide_tools(policy, request, (*rules, *provided), self._origin_of, sink=sink)
@@ -440,13 +440,13 @@ class InferenceRequest(SessionRequest):
         return AnsweredModels(self._take_model, listed=listed)
 
     def _take_model(self, name: str) -> None:
-        """The record names the first model that the answer names; each of them must be one that may answer."""
+        """The record names the first model that the answer names, or the one that may not answer."""
         account = self._account
         assert account.session is not None
         assert account.request is not None
         if account.answered_model is None:
             account.answered_model = name
-        sink = self._decisions.of(account.session)
+        sink = self._decisions.of(account.session, self._denied)
         policy = account.session.admitted.policy
         require_answered(policy, account.request.model, name, self._aliases, sink=sink)
 
@@ -456,7 +456,7 @@ class InferenceRequest(SessionRequest):
         policy = self._account.session.admitted.policy
         if not policy.restricts_tools:
             return None
-        sink = self._decisions.of(self._account.session)
+        sink = self._decisions.of(self._account.session, self._denied)
         return judge_of(policy, self._account.request.tools, self._origin_of, sink=sink)
 
     # -- how it ends otherwise -----------------------------------------------------------------------------
@@ -475,13 +475,10 @@ class InferenceRequest(SessionRequest):
     ) -> Recorded:
         """As :meth:`~.request_run.SessionRequest.failure`: from where it is forwarded on, of the inference."""
         account = self._account
-        if isinstance(error, LimitReached):
-            fired = () if account.decided is None else account.decided.rules
-            account.decided = RequestDecision("deny", (*fired, *error.rules))
-        elif isinstance(error, ModelAnswerError) and account.decided is not None:
-            account.decided = RequestDecision("deny", account.decided.rules)
-        elif isinstance(error, ToolNotAllowedError):
+        if isinstance(error, (LimitReached, ModelAnswerError, ToolNotAllowedError)):
             account.decided = RequestDecision("deny", error.rules)
+            if isinstance(error, ModelAnswerError):
+                account.answered_model = error.model
         elif isinstance(error, APPROVAL_REFUSALS):
             asking = dict.fromkeys(rule for call in self._stoppable for rule in call.rules)
             account.decided = RequestDecision("deny", tuple(asking))
@@ -492,6 +489,13 @@ class InferenceRequest(SessionRequest):
         stopped = account.decided is not None and account.decided.decision == "deny"
         return account.inference("policy_stop" if stopped else end_of(error), status=status, hidden=hidden)
 
+    def denials(self, error: AffiantError) -> Sequence[tuple[str, str]]:
+        """As :meth:`~.request_run.SessionRequest.denials`: the calls that are not approved."""
+        if isinstance(error, APPROVAL_REFUSALS) or error.code == "tool.needs_approval":
+            held = [("tool", call.name) for call in self._stoppable[:_MOST_NAMED]]
+            return held or super().denials(error)
+        return super().denials(error)
+
     def _sign_stopped(self, error: AffiantError) -> None:
         """Name the calls that ``error`` stops, each in a record of its own; the first ones, where they are many."""
         if isinstance(error, ToolNotAllowedError) and error.tool:
@@ -499,8 +503,6 @@ class InferenceRequest(SessionRequest):
         elif isinstance(error, (ToolNotAllowedError, LimitReached, *APPROVAL_REFUSALS)):
             assert self._account.session is not None
             for call in self._stoppable[:_MOST_NAMED]:
-                if isinstance(error, APPROVAL_REFUSALS):  # the profile's own decision was to ask
-                    self._decisions.denied(self._account.session, "tool", call.name, error.code)
                 rules = error.rules if isinstance(error, LimitReached) else call.rules
                 self._account.stopped_call(call.name, call.arguments_digest, error.code, rules)
 

@@ -167,6 +167,8 @@ def require_answered(
             expected=asked[:64],
             found=ascii(answered[:64]),
             hint="If it is the same model under another name, let the operator add --model-alias to the gateway",
+            model=answered,
+            rules=decision.rules,
         )
 
 
@@ -177,8 +179,8 @@ def require_listed(
 
     Raises:
         ``request.unlisted``: it has something that the lists of chat completions do not have.
-        ToolNotAllowedError: the profile does not allow one of these tools, or not without approval, which nobody can
-            give: the provider does not say what it is about to do.
+        ToolNotAllowedError: the profile does not allow one of these tools, or not without approval, which no
+            approver can give: the provider does not say what it is about to do.
     """
     if not policy.restricts_tools:
         return ()
@@ -202,7 +204,7 @@ def require_listed(
                 reason=decision.reason,
                 rules=decision.rules,
                 tool=tool.name,
-                hint="Nobody can be shown what the provider does, so it cannot be approved" if asks else None,
+                hint="No approver can see what the provider does, so it cannot be approved" if asks else None,
                 code="tool.needs_approval" if asks else None,
             )
         rules |= dict.fromkeys(decision.rules)
@@ -270,11 +272,11 @@ def decide_tools(
     Args:
         rules: those that fired before, of :func:`require_listed` too.
     """
-    tools, judged = request.tools, {tool.name for tool in request.members.provider_tools}
-    if not tools or not policy.restricts_tools:
+    if not request.tools or not policy.restricts_tools:
         return RequestDecision("allow", rules)
+    judged = {tool.name for tool in request.members.provider_tools}
     decisions = []
-    for tool in tools:
+    for tool in request.tools:
         if tool.provider is not None and tool.provider in judged:
             continue
         name, origin = tool.name or "", origin_of(tool)

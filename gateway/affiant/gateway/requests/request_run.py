@@ -20,14 +20,14 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.records.proof import PROOF_HEADER, ProofOfHead
 from affiant.attestation.schema.shapes import ShapeMismatch
-from affiant.errors import AffiantError, MalformedError, StateError, UnreachableError
+from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError, UnreachableError
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.requests.account import Account
 from affiant.gateway.requests.authentication import Authenticator, is_of_session
@@ -47,7 +47,8 @@ from affiant.gateway.wire.http_request import (
     header,
     proof_head,
 )
-from affiant.policy.decision.limit_errors import LimitReached
+from affiant.policy.approvals.errors import ApprovalExpired, ApprovalPending, ApprovalUsed
+from affiant.policy.decision.decide import Decision
 
 __all__ = ["NOTHING", "RefusalBudget", "Route", "SessionRequest"]
 
@@ -55,6 +56,10 @@ NOTHING: Final[Mapping[str, object]] = {"dig": sha256_name(b""), "len": 0}
 """Of an answer of which nothing was handed over."""
 _LONGEST_PATH: Final = 128
 """Characters of the path of a member, in a session's summary."""
+_WITH_PATH: Final = frozenset(
+    {"request.unlisted", "upstream.unlisted", "url.not_allowed", "url.not_canonical"}
+)
+"""Codes of errors whose ``where`` is the path of a member, and no other text of the agent's."""
 _log = logging.getLogger("affiant.gateway")
 
 
@@ -138,6 +143,8 @@ class SessionRequest(ABC):
         self._share = share
         self._body: Body | None = None
         self._left = False
+        self._denied: list[Decision] = []
+        """Denials that a sink has counted."""
         self._receipted = True
         """Whether the answer names its record: not where a session's supervisor would take it for its counter's."""
 
@@ -175,6 +182,13 @@ class SessionRequest(ABC):
         """
         del hidden, status
         return self._account.refusal(error, body)
+
+    def denials(self, error: AffiantError) -> Sequence[tuple[str, str]]:
+        """Kind and name of what ``error`` denied, for the summary of the session."""
+        if isinstance(error, ToolNotAllowedError) and error.tool:
+            return (("tool", error.tool),)
+        where = f" {error.where}"[:_LONGEST_PATH] if error.code in _WITH_PATH and error.where else ""
+        return (("request", f"{self._account.method} {self._account.path}{where}"),)
 
     def response_to(self, error: AffiantError) -> tuple[int, bytes]:
         """Status and body of the answer to a request that ends with ``error``."""
@@ -295,16 +309,15 @@ class SessionRequest(ABC):
             await self._fail_unrecorded(failure)
 
     def _count_denial(self, error: AffiantError) -> None:
-        """Count what was denied without a decision of the profile: a limit that is spent, a form that is not taken."""
-        account = self._account
-        ours = not error.code.startswith("upstream.")
-        unlisted = isinstance(error, ToolNotAllowedError) and error.code == "request.unlisted"
-        if account.session is None or not (
-            unlisted or (ours and isinstance(error, (LimitReached, MalformedError)))
-        ):
+        """Count what was denied, if no sink has counted it: by a limit, by its form, by a person, as unknown."""
+        session, ours = self._account.session, not error.code.startswith("upstream.")
+        denied = isinstance(error, (NotAllowedError, ApprovalExpired, ApprovalUsed))
+        malformed = isinstance(error, MalformedError) and ours
+        waits = isinstance(error, ApprovalPending)
+        if session is None or self._denied or waits or not (denied or malformed):
             return
-        name = f"{account.method} {account.path}" + (f" {error.where}"[:_LONGEST_PATH] if unlisted else "")
-        self._route.decisions.denied(account.session, "request", name, error.code)
+        for kind, name in self.denials(error):
+            self._route.decisions.denied(session, kind, name, error.code)
 
     def _record_failure(
         self, error: AffiantError, body: bytes, hidden: Mapping[str, object], *, status: int

@@ -142,8 +142,11 @@ class GatewayDecisions:
         self._most = most
         self._kept: WeakKeyDictionary[Session, _OfSession] = WeakKeyDictionary()
 
-    def of(self, session: Session) -> DecisionSink:
+    def of(self, session: Session, denied: list[Decision] | None = None) -> DecisionSink:
         """What takes the decisions about one session.
+
+        Args:
+            denied: gets each denial, except of offers, once it is counted.
 
         It raises ``DecisionsUnavailable`` where the file does not take one, or the
         session has had its part of it.
@@ -154,6 +157,8 @@ class GatewayDecisions:
             if decision.effect is Effect.DENY:
                 kind = OFFER if offered else plane_of(question)
                 self._of(session).deny(kind, _name_of(question), decision.reason)
+                if denied is not None and not offered:
+                    denied.append(decision)
             kept = self._kept.get(session)
             if self._file is None and (kept is None or not kept.followed):
                 return
@@ -169,7 +174,8 @@ class GatewayDecisions:
 
     def denied(self, session: Session, kind: str, name: str, reason: str) -> None:
         """Count something else that was denied: no decision of the profile, and no line."""
-        self._of(session).deny(kind, name, reason)
+        plain = kind != "tool" or SPELLINGS["tool"].match(name)
+        self._of(session).deny(kind, name if plain else NAMELESS, reason)
 
     def follow(self, session: Session, after: int | None) -> Mapping[str, object]:
         """What the session's supervisor asks for: its denials, and its lines from number ``after`` on.

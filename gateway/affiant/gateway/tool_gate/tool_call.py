@@ -288,7 +288,7 @@ class ToolGateRequest(SessionRequest):
         assert message.id is not None
         params = call_params(message)
         assert self._account.session is not None
-        sink = self._gate_route.decisions.of(self._account.session)
+        sink = self._gate_route.decisions.of(self._account.session, self._denied)
         digest = sha256_name(params.text.encode("utf-8"))
         try:
             tool, decision = catalogue.judge(params.name, params.arguments, params.text, sink=sink)
@@ -376,7 +376,7 @@ class ToolGateRequest(SessionRequest):
         """
         catalogue = await self._catalogue(session, envelope)
         assert catalogue is not None
-        sink = self._gate_route.decisions.of(session)
+        sink = self._gate_route.decisions.of(session, self._denied)
 
         def denials(question: Question, decision: Decision, *, offered: bool = False) -> None:
             if decision.effect is Effect.DENY:  # that it asks was reported before

@@ -52,9 +52,26 @@ class EntryErased(JournalMalformed):
 
 
 class ModelAnswerError(NotAllowedError):
-    """The answer names a model that the profile does not list, and no alias of the configuration explains the name."""
+    """The answer names a model that the profile does not list, and no alias of the configuration explains the name.
+
+    ``model`` is that name, ``rules`` those that decided.
+    """
 
     code = "model.answer_not_allowed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: object = None,
+        found: object = None,
+        hint: str | None = None,
+        model: str | None = None,
+        rules: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, expected=expected, found=found, hint=hint)
+        self.model = model
+        self.rules = rules
 
 
 class ToolNotAllowedError(NotAllowedError):
