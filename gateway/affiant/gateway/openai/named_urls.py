@@ -98,6 +98,8 @@ _OTHERS: Final[Mapping[str, str]] = {
 _UNTYPED_PART: Final = {**_MEDIA_MEMBERS, **_PLACES["part"]}
 _TEXT_PARTS: Final = ("text", "input_text", "output_text", "refusal", "thinking")
 _TOOLS: Final = ("function", "custom")
+_OF_TYPES: Final = frozenset({"content", "part", "tool"})
+"""Places of objects whose members are as their ``type`` says."""
 _NOT_READ: Final = frozenset({_TEXT, _WORD, "content", "part"})
 """Places at which a string is text."""
 
@@ -154,7 +156,7 @@ class NamedURL(NamedTuple):
 def named_urls(request: Mapping[str, object]) -> tuple[NamedURL, ...]:
     """The URLs that are not ``data:`` ones, in their order; those beyond ``MOST_URLS`` and one are not looked for."""
     found: list[NamedURL] = []
-    left = [_members(None, "request", request)]  # no recursion: the depth is the agent's
+    left = [_inside(_Held(None, "", "request", request))]  # no recursion: the depth is the agent's
     while left and len(found) <= MOST_URLS:
         held = next(left[-1], None)
         if held is None:
@@ -202,34 +204,29 @@ def _is_base64(value: str) -> bool:
 
 def _inside(held: _Held) -> Iterator[_Held]:
     """What of an object or a list may be a reference or hold one; one after the other, so that none is kept."""
-    if isinstance(held.value, dict):
-        yield from _members(held.step, held.place, held.value)
-    elif isinstance(held.value, list):
+    if isinstance(held.value, list):
         inner = "part" if held.place == "content" else held.place
         for at, entry in enumerate(held.value):
             if isinstance(entry, (str, list, dict)):
                 yield _Held(Step(held.step, at), held.name, inner, entry)
+    elif isinstance(held.value, dict):
+        places, others = _PLACES.get(held.place, {}), _OTHERS.get(held.place, _OTHER)
+        if held.place in _OF_TYPES:
+            places, others = _of_type(held.place, held.value.get("type"))
+        for name, member in held.value.items():
+            inner = places.get(name, others)
+            if inner != _DATA and isinstance(member, (str, list, dict)):
+                shown = name if _PLAIN_NAME.match(name) else "?"
+                yield _Held(Step(held.step, shown), name if inner == _SCHEMA else fold(name), inner, member)
 
 
-def _members(step: Step | None, place: str, value: Mapping[str, object]) -> Iterator[_Held]:
-    places, others = _layout(place, value)
-    for name, member in value.items():
-        inner = places.get(name, others)
-        if inner != _DATA and isinstance(member, (str, list, dict)):
-            shown = name if _PLAIN_NAME.match(name) else "?"
-            yield _Held(Step(step, shown), name if inner == _SCHEMA else fold(name), inner, member)
-
-
-def _layout(place: str, value: Mapping[str, object]) -> tuple[Mapping[str, str], str]:
-    """The places of an object's members, by their names, and that of all others."""
-    kind = value.get("type")
-    if place in ("content", "part"):
-        if kind in (None, ""):
-            return _UNTYPED_PART, _MEDIA
-        return (_PLACES["part"], _OTHER) if kind in _TEXT_PARTS else (_PLACES[_MEDIA], _MEDIA)
-    if place == "tool" and kind not in (None, "", *_TOOLS):
-        return {}, _OTHER
-    return _PLACES.get(place, {}), _OTHERS.get(place, _OTHER)
+def _of_type(place: str, kind: object) -> tuple[Mapping[str, str], str]:
+    """The places of the members of a tool, or of a part, with a ``type``; and the place of all others."""
+    if place == "tool":
+        return (_PLACES[place] if kind in (None, "", *_TOOLS) else {}), _OTHER
+    if kind in (None, ""):
+        return _UNTYPED_PART, _MEDIA
+    return (_PLACES["part"], _OTHER) if kind in _TEXT_PARTS else (_PLACES[_MEDIA], _MEDIA)
 
 
 def _parsed(text: str) -> object:

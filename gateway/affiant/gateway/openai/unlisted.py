@@ -156,7 +156,10 @@ class _Walk:
 
 def _act(value: Mapping[str, object]) -> str | None:
     """The member by which an object is like a call: it says which tool, and what to do."""
-    names = {fold(name): name for name, member in value.items() if member is not None}
-    if not any(isinstance(value.get(names.get(each, "")), str) for each in _NAMING):
-        return None
-    return next((names[act] for act in _ACTS if act in names), None)
+    named, act = False, None
+    for name, member in value.items():
+        if member is not None and fold(name) in _NAMING:
+            named = named or isinstance(member, str)
+        elif member is not None and fold(name) in _ACTS:
+            act = name
+    return act if named else None
