@@ -21,6 +21,7 @@ from tests.gateway.approvals.approver import Approver, path_of
 from tests.gateway.bundles.test_bundles import with_openings
 from tests.gateway.in_process import InProcess, asgi, in_process
 from tests.gateway.inference.test_inference import records_of, sha, tool
+from tests.gateway.narrowing_client import NarrowingClient
 from tests.gateway.session_client import Answer, SessionClient
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
@@ -32,7 +33,7 @@ from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_t
 from affiant.attestation.verdict.verdict import State
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
-from affiant.gateway.inference import held_calls
+from affiant.gateway.inference import held_calls, inference
 from affiant.gateway.upstream import dev_echo
 from affiant.policy.approvals.action import Action, parse_action
 from affiant.policy.approvals.errors import ApprovalExpired
@@ -95,6 +96,12 @@ class Agent:
 
     def kinds(self) -> list[str]:
         return [each.kind for each in self.records()]
+
+    def denied(self) -> list[tuple[str, str, str, int]]:
+        """What the summary of the session says was denied."""
+        target = f"/v1/sessions/{self.session.id}/decisions"
+        said = self.session.ask("POST", target, b'{"after": null}', content_type="application/json").json()
+        return [(each["kind"], each["name"], each["reason"], each["count"]) for each in said["denied"]]
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +245,7 @@ def test_a_call_that_is_denied_is_not_handed_over_and_its_receipt_names_it(
     assert (approval.kind, approval.member("pol", "dec")) == ("approval", "deny")
     assert_names(stopped, "approval.denied", RULES, inference)
     assert inference.disclosed.get("pol.rules") == RULES
+    assert agent.denied() == [("tool", "deploy", "approval.denied", 1)]
 
 
 def assert_names(stopped: VerifiedReceipt, reason: str, rules: list[str], inference: VerifiedReceipt) -> None:
@@ -371,9 +379,10 @@ def test_the_same_call_twice_in_one_response_is_not_asked_for(place: Place) -> N
     assert place.listed(agent) == []
 
 
-def two_calls(*names: str) -> dict[str, Any]:
+def two_calls(*names: str, size: int = 0) -> dict[str, Any]:
+    made = [json.dumps({"n": at, **({"x": "x" * size} if size else {})}) for at in range(len(names))]
     entries = [
-        {"id": str(at), "type": "function", "function": {"name": name, "arguments": json.dumps({"n": at})}}
+        {"id": str(at), "type": "function", "function": {"name": name, "arguments": made[at]}}
         for at, name in enumerate(names)
     ]
     message = {"role": "assistant", "content": None, "tool_calls": entries}
@@ -382,13 +391,15 @@ def two_calls(*names: str) -> dict[str, Any]:
 
 @contextmanager
 def answering(_place: Place, answer: dict[str, Any]) -> Iterator[None]:
-    """The embedded model says this."""
-    before = dev_echo.complete
-    dev_echo.complete = lambda _request: json.dumps(answer).encode()
+    """The embedded model says this, as a stream in one event."""
+    before = dev_echo.complete, dev_echo.stream
+    data = json.dumps(answer).encode()
+    dev_echo.complete = lambda _request: data
+    dev_echo.stream = lambda _request: iter((b"data: " + data + b"\n\n", DONE))
     try:
         yield
     finally:
-        dev_echo.complete = before
+        dev_echo.complete, dev_echo.stream = before
 
 
 def test_a_call_with_a_path_is_not_asked_for_but_with_its_other_arguments_it_is(place: Place) -> None:
@@ -428,16 +439,80 @@ def test_no_more_responses_of_a_session_are_held_than_a_person_reads(place: Plac
     assert {answer.result(20).code for answer in answers} == {"approval.denied"}
 
 
-def test_what_is_held_takes_no_slot_at_the_upstream_and_no_memory_for_bodies(place: Place) -> None:
+def test_what_is_held_takes_no_slot_at_the_upstream_and_memory_for_the_response_alone(place: Place) -> None:
     agent = place.agent()
-    free = place.gateway.service.bodies.memory.left
-    answer = place.during(agent.say)
+    memory = place.gateway.service.bodies.memory
+    free = memory.left
+    answer = place.during(agent.say, "call_tool:deploy " + json.dumps({"to": "x" * 9_000}))
     (action,) = place.waiting(agent)
-    assert place.gateway.service.bodies.memory.left == free
+    taken = free - memory.left
     (report,) = place.gateway.service.upstreams.report().values()
     assert report["under_way"] == 0
     place.ann.decide(action)
-    assert answer.result(10).status == 200
+    assert taken == len(answer.result(10).body) and answer.result().status == 200
+    assert memory.left == free
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_for_which_there_is_no_memory_is_not_held(place: Place, stream: bool) -> None:
+    agent = place.agent()
+    memory = place.gateway.service.bodies.memory
+    with memory.share() as share, answering(place, two_calls("deploy", size=20_000)):
+        share.take(memory.left - 10_000)
+        answer = agent.say(stream=stream)
+        assert code_of(answer, stream=stream) == "gateway.memory" and place.listed(agent) == []
+    assert agent.records()[-1].member("res", "end") == "gateway_error"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_that_is_too_large_to_be_held_is_not_asked_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    monkeypatch.setattr(inference, "MAX_HELD", 2_000)
+    agent = place.agent()
+    with answering(place, two_calls("deploy", size=3_000)):
+        answer = agent.say(stream=stream)
+    assert code_of(answer, stream=stream) == "upstream.answer" and place.listed(agent) == []
+    assert b"too large to be held" in answer.body
+    with answering(place, two_calls("look", size=3_000)):
+        assert DONE in agent.say(stream=True, tools=[tool("look")]).body, "what is not held may be as large"
+
+
+def test_a_call_is_not_asked_for_where_the_request_offers_two_tools_of_its_name(place: Place) -> None:
+    agent = place.agent()
+    other = tool("deploy")
+    other["function"] |= {"description": "Deploys elsewhere."}
+    answer = agent.say(tools=[tool("deploy"), other])
+    assert answer.code == "tool.needs_approval" and place.listed(agent) == []
+    stopped, inference_ = agent.records()
+    assert_names(stopped, "tool.needs_approval", RULES, inference_)
+    assert agent.denied() == [("tool", "deploy", "tool.needs_approval", 1)]
+
+
+def test_a_session_that_is_restricted_while_a_call_is_held_is_handed_nothing(place: Place) -> None:
+    asks = f"requires_human_approval: {{tools: [deploy], approvers: [{place.ann.kid}]}}"
+    profile = f"agent_configs: {{tester: {{tools: [deploy, look], {asks}}}}}".encode()
+    with NarrowingClient.admitted_by(place.gateway, place.platform, profile=profile) as session:
+        agent = Agent(session, X25519PrivateKey.generate())
+        answer = place.during(agent.say)
+        place.waiting(agent)
+        narrower = f"agent_configs: {{tester: {{tools: [deploy], {asks}}}}}".encode()
+        session.narrowed(narrower)
+        assert (answer.result(10).status, answer.result().code) == (503, "session.narrowing")
+        assert "tool" not in agent.kinds()
+
+
+def test_a_call_that_a_limit_stops_after_its_approval_is_not_handed_over(place: Place) -> None:
+    agent = place.agent(rest=", limits: {tool_calls: 1}")
+    answers = [place.during(agent.say, f'call_tool:deploy {{"to": "{to}"}}') for to in ("a", "b")]
+    for action in place.waiting(agent, count=2):
+        place.ann.decide(action)
+    found = sorted((answer.result(10) for answer in answers), key=lambda answer: answer.status)
+    assert [answer.code if answer.status != 200 else None for answer in found] == [None, "limit_tool_calls"]
+    stopped = [each for each in agent.records() if each.kind == "refusal"]
+    assert [each.member("rsn") for each in stopped] == ["limit_tool_calls"]
+    assert stopped[0].disclosed.get("pol.rules") == ["limits/tool_calls"]
+    assert agent.kinds().count("tool") == 2, "the other one's intent and outcome"
 
 
 # -- stopped calls that nobody is asked about --------------------------------------------------------------------------
@@ -479,6 +554,7 @@ def test_calls_that_a_limit_stops_are_named_but_no_more_than_some(place: Place) 
     *stopped, inference = agent.records()
     assert [(each.kind, each.disclosed.get("act.name")) for each in stopped] == [("refusal", "look")] * 6
     assert {each.member("rsn") for each in stopped} == {stopped[0].member("rsn")}
+    assert inference.disclosed.get("pol.rules") == ["limits/tool_calls"]
     with answering(place, two_calls(*["look"] * 60)):
         agent.say(tools=[tool("look")])
     assert agent.kinds().count("refusal") == 6 + 16 and inference.member("res", "end") == "policy_stop"

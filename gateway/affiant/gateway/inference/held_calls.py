@@ -12,9 +12,9 @@ server's tool is not held: the agent reaches the server only at the tool gate, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.gateway.approvals.queue import Approved, GatewayApprovals
@@ -28,7 +28,9 @@ from affiant.policy.approvals.errors import ActionUnshowable
 from affiant.policy.canonical.tool_origin import Origin
 from affiant.policy.model.arguments import parse_arguments
 
-__all__ = ["KEEP_ALIVE", "PassedCall", "agreed", "call_draft"]
+__all__ = ["KEEP_ALIVE", "PassedCall", "agreed", "call_draft", "kept_alive"]
+
+T = TypeVar("T")
 
 KEEP_ALIVE: Final = b": a tool call waits for approval\n\n"
 """A comment: clients of streams read over it."""
@@ -108,15 +110,8 @@ async def agreed(
         actions = approvals.ask(session, drafts)
         task = asyncio.create_task(approvals.approved(session, actions))
         ended = session.waits()
-        waited = 0.0
         try:
-            while not task.done() and not ended.done():
-                await asyncio.wait({task, ended}, timeout=_STEP_S, return_when=asyncio.FIRST_COMPLETED)
-                require_serving()
-                waited += _STEP_S
-                if waited >= _KEEP_ALIVE_S:
-                    waited = 0.0
-                    await keep_alive()
+            await _one_done((task, ended), keep_alive=keep_alive, require_serving=require_serving)
             if ended.done():
                 ended.result()
             task.result()
@@ -125,3 +120,39 @@ async def agreed(
             session.waits_no_more(ended)
             await asyncio.wait({task})
     return actions
+
+
+async def kept_alive(
+    work: Coroutine[Any, Any, T],
+    *,
+    keep_alive: Callable[[], Awaitable[None]],
+    require_serving: Callable[[], None],
+) -> T:
+    """Do ``work``; what else :func:`agreed` does while it waits is done meanwhile.
+
+    Raises:
+        As ``work``, ``keep_alive`` and ``require_serving``.
+    """
+    task = asyncio.create_task(work)
+    try:
+        await _one_done((task,), keep_alive=keep_alive, require_serving=require_serving)
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def _one_done(
+    futures: Collection[asyncio.Future[Any]],
+    *,
+    keep_alive: Callable[[], Awaitable[None]],
+    require_serving: Callable[[], None],
+) -> None:
+    waited = 0.0
+    while not any(each.done() for each in futures):
+        await asyncio.wait(futures, timeout=_STEP_S, return_when=asyncio.FIRST_COMPLETED)
+        require_serving()
+        waited += _STEP_S
+        if waited >= _KEEP_ALIVE_S:
+            waited = 0.0
+            await keep_alive()

@@ -26,7 +26,13 @@ from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
 from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError, UnreachableError
 from affiant.gateway.approvals.queue import GatewayApprovals
-from affiant.gateway.inference.held_calls import KEEP_ALIVE, PassedCall, agreed, call_draft
+from affiant.gateway.inference.held_calls import (
+    KEEP_ALIVE,
+    PassedCall,
+    agreed,
+    call_draft,
+    kept_alive,
+)
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.openai.chat import ChatRequest, parse_chat, without_tools
 from affiant.gateway.openai.chat_members import DOCUMENTED, ChatMembers
@@ -278,21 +284,11 @@ class InferenceRequest(SessionRequest):
         require_plain(answer, _JSON)
         body = await read_whole(answer)
         self._guard.require_absent(body)
-        judge, taken = self._judge(), answer.status < 300  # a client takes every 2xx for an answer
-        calls: Sequence[ToolCall] = ()
-        if taken or judge is not None:
-            value = read_answer(body)
-            if taken:
-                self._models().take(value)
-                calls = judge_answer(value, judge, self._members)
-            else:
-                judge_error(value)
-            self._account.usage = usage_in(value)
-        else:
-            self._account.usage = usage_of(body)
+        calls = self._judged(body, taken=answer.status < 300)  # a client takes every 2xx for an answer
         if calls:
-            self._require_holdable(calls, size=len(body))
-            await self._record_calls(calls)
+            if any(call.waiting is not None for call in calls):
+                self._require_holdable(len(body))
+            await self._record_calls(calls, size=len(body))
         self._account.complete = True
         if self._passed:
             self._sign_outcomes("complete")
@@ -303,57 +299,97 @@ class InferenceRequest(SessionRequest):
         inline = [(b"affiant-receipt", for_agent(recorded.issued).encode("ascii"))] if self._inline else []
         await self._client.whole(answer.status, body, inline)
 
+    def _judged(self, body: bytes, *, taken: bool) -> Sequence[ToolCall]:
+        """The calls in a whole response; what is parsed of it is kept no longer than this takes."""
+        judge = self._judge()
+        if not taken and judge is None:
+            self._account.usage = usage_of(body)
+            return ()
+        value = read_answer(body)
+        calls: Sequence[ToolCall] = ()
+        if taken:
+            self._models().take(value)
+            calls = judge_answer(value, judge, self._members)
+        else:
+            judge_error(value)
+        self._account.usage = usage_in(value)
+        return calls
+
     async def _relay_stream(self, answer: UpstreamResponse) -> None:
         require_plain(answer, _EVENTS)
         self._relay = relay = Relay(self._judge(), self._models(), self._members)
         await self._client.start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
-        terminal, held = b"", Step()
-        while not terminal:
-            chunk = await answer.read()
-            step = relay.feed(chunk) if chunk else relay.finish()
-            self._guard.require_absent(b"".join(step.events), step.terminal)
-            if held.asks or step.asks:  # read to its end before people are asked: then the upstream is free
-                held = held.then(step)
-                self._require_holdable(held.calls, size=sum(map(len, held.events)))
-            else:
+        step = Step()
+        while not step.terminal and not step.asks:
+            step = await self._next_step(answer, relay)
+            if not step.asks:
                 await self._release(relay, step)
-            terminal = step.terminal
+        if step.asks:
+            step = await kept_alive(
+                self._held(answer, relay, step),
+                keep_alive=self._keep_alive,
+                require_serving=self._require_serving,
+            )
         self._account.usage = relay.usage
-        if held.calls:
-            await self._release(relay, held)
-        relay.count(terminal)
+        if step.asks:
+            relay.forget()
+            await self._release(relay, step)
+        relay.count(step.terminal)
         self._account.complete = True
         if self._passed:
             self._sign_outcomes("complete")
         recorded = self._account.inference("complete", status=self._client.status, hidden=relay.hidden)
         await recorded.durable
         comment = f": affiant-receipt {for_agent(recorded.issued)}\n" if self._inline else ""
-        await self._client.body(comment.encode("ascii") + terminal, more=False)
+        await self._client.body(comment.encode("ascii") + step.terminal, more=False)
+
+    async def _next_step(self, answer: UpstreamResponse, relay: Relay) -> Step:
+        chunk = await answer.read()
+        step = relay.feed(chunk) if chunk else relay.finish()
+        self._guard.require_absent(b"".join(step.events), step.terminal)
+        return step
+
+    async def _held(self, answer: UpstreamResponse, relay: Relay, step: Step) -> Step:
+        """``step``, with a call that needs approval, and what follows it: asked for once the upstream is free."""
+        events, calls, size = [*step.events], [*step.calls], sum(map(len, step.events))
+        self._stoppable = calls
+        self._require_holdable(size)
+        while not step.terminal:
+            step = await self._next_step(answer, relay)
+            events += step.events
+            calls += step.calls
+            size += sum(map(len, step.events))
+            self._require_holdable(size)
+        return Step(tuple(events), tuple(calls), step.terminal)
 
     async def _release(self, relay: Relay, step: Step) -> None:
         if step.calls:
-            await self._record_calls(step.calls)
+            await self._record_calls(step.calls, size=sum(map(len, step.events)))
         if step.events:
             await self._client.body(b"".join(step.events), more=True)
             self._require_client()
             relay.count(*step.events)  # not before: a client that stalls here is never handed them
 
     @staticmethod
-    def _require_holdable(calls: Sequence[ToolCall], *, size: int) -> None:
-        if size > MAX_HELD and any(call.waiting is not None for call in calls):
+    def _require_holdable(size: int) -> None:
+        if size > MAX_HELD:
             raise MalformedError(
                 "the response is too large to be held for approval",
                 expected=f"at most {MAX_HELD} bytes",
                 code="upstream.answer",
             )
 
-    async def _record_calls(self, calls: Sequence[ToolCall]) -> None:
-        """Approval of those that need it, room for all, and a durable record for each, before any of them goes on."""
+    async def _record_calls(self, calls: Sequence[ToolCall], *, size: int) -> None:
+        """Approval of those that need it, room for all, and a durable record for each, before any of them goes on.
+
+        Args:
+            size: bytes of what they are in.
+        """
         session = self._account.session
         assert session is not None
         self._stoppable = asking = [call for call in calls if call.waiting is not None]
         self._stoppable = asking = [call for call in asking if self._is_agents(call)]
-        actions = await self._agreed(session, asking) if asking else ()
+        actions = await self._agreed(session, asking, size=size) if asking else ()
         self._stoppable = calls
         now = nanoseconds(self._route.seconds())
         session.limits.answered_calls.take([call.rules for call in calls], now=now)
@@ -380,10 +416,10 @@ class InferenceRequest(SessionRequest):
         """Whether the agent makes the call itself; a server's tool is called at the tool gate, which asks too."""
         return self._origin(call.name).server is None
 
-    async def _agreed(self, session: Session, calls: Sequence[ToolCall]) -> Sequence[Action]:
+    async def _agreed(self, session: Session, calls: Sequence[ToolCall], *, size: int) -> Sequence[Action]:
         """Return once people agree to all of ``calls``."""
         drafts = [call_draft(session, call, self._origin(call.name)) for call in calls]
-        self._let_others()
+        self._let_others(size)
         return await agreed(
             self._approvals,
             session,
@@ -392,8 +428,12 @@ class InferenceRequest(SessionRequest):
             require_serving=self._require_serving,
         )
 
-    def _let_others(self) -> None:
-        """People take their time: what the request has of the upstream and of the memory is given back before."""
+    def _let_others(self, size: int) -> None:
+        """People take their time: the request has no upstream slot meanwhile, and memory for the response alone.
+
+        Raises:
+            ``gateway.memory``: for that there is no room.
+        """
         assert self._account.request is not None
         assert self._slot is not None
         tokens = self._account.usage.tokens(answers=self._account.request.answer.answers)
@@ -401,6 +441,7 @@ class InferenceRequest(SessionRequest):
         self._account.request = replace(self._account.request, tools=())
         self.forget_body()
         self._forwarded = b""
+        self._share.take(size)
 
     def _origin(self, name: str) -> Origin:
         """Where the tool comes from that the request offers under this name."""
@@ -500,7 +541,7 @@ class InferenceRequest(SessionRequest):
         """Name the calls that ``error`` stops, each in a record of its own; the first ones, where they are many."""
         if isinstance(error, ToolNotAllowedError) and error.tool:
             self._account.stopped_call(error.tool, error.arguments, error.reason or error.code, error.rules)
-        elif isinstance(error, (ToolNotAllowedError, LimitReached, *APPROVAL_REFUSALS)):
+        if isinstance(error, (ToolNotAllowedError, LimitReached, *APPROVAL_REFUSALS)):
             assert self._account.session is not None
             for call in self._stoppable[:_MOST_NAMED]:
                 rules = error.rules if isinstance(error, LimitReached) else call.rules

@@ -70,10 +70,6 @@ class Step:
         """Whether one of the calls needs approval."""
         return any(call.waiting is not None for call in self.calls)
 
-    def then(self, following: Step) -> Step:
-        """Both as one."""
-        return Step((*self.events, *following.events), (*self.calls, *following.calls), following.terminal)
-
 
 class AnsweredModels:
     """Which models one answer says it is from, a whole one or a stream.
@@ -149,7 +145,7 @@ class Relay:
 
     Args:
         judge: decides about tools; None: the profile restricts none.
-        models: takes in which models its events name; None: nobody asks.
+        models: takes in which models its events name; None: their names are not judged, and not recorded.
         members: what events may hold where there is a judge.
     """
 
@@ -205,6 +201,11 @@ class Relay:
             "evs": self._tree.size,
             "evr": b64u(self._tree.root()),
         }
+
+    def forget(self) -> None:
+        """Drop what was parsed: nothing more comes, and what is held may be held for long."""
+        if self._filter is not None:
+            self._filter.read = None
 
     @property
     def usage(self) -> Usage:
