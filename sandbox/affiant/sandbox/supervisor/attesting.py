@@ -18,7 +18,7 @@ from affiant.sandbox.supervisor.gateway.appraise_gateway import (
     appraise_gateway,
     fetch_gateway_evidence,
 )
-from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient
+from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, Timing
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
 from affiant.sandbox.supervisor.launch.launch_check import GatewayPins, extend_session_events
 from affiant.sandbox.supervisor.launch.lifecycle import State
@@ -64,7 +64,8 @@ async def attest(opening: Opening, started: Started) -> Attested:
     await opening.progress(
         "attested-gateway", {"ksd": gateway.keyset_digest, "tier": gateway.appraisal.tier.value}
     )
-    client = GatewayClient(opening.provision.gateway_url, spki=gateway.spki)
+    timing = Timing.of_profile(launch.policy.policy.approval)
+    client = GatewayClient(opening.provision.gateway_url, spki=gateway.spki, timing=timing)
     opening.stack.push_async_callback(client.close)
     log = await asyncio.to_thread(extend_session_events, around.td, launch)
     nonce, chn = await fetch_nonce(client), b64u(around.random_bytes(16))

@@ -18,13 +18,17 @@ from tests.secrets.upstream_server import UpstreamServer, answer, chunked
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import ConfigurationError
-from affiant.policy.model.profile import APPROVAL_TTL_BOUNDS
+from affiant.policy.model.profile import APPROVAL_TTL_BOUNDS, Approval
 from affiant.sandbox.base.errors import GatewayNotTheOne, GatewayUnreachable
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, Timing
 
+APPROVER = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
 
-def test_a_response_is_waited_for_as_long_as_an_approval_may_take() -> None:
-    assert Timing().answer > APPROVAL_TTL_BOUNDS[1]
+
+@pytest.mark.parametrize("ttl", APPROVAL_TTL_BOUNDS)
+def test_a_response_is_waited_for_as_long_as_its_profile_lets_an_approval_take(ttl: int) -> None:
+    assert Timing.of_profile(Approval(approvers=(APPROVER,), ttl=ttl)).answer == 600 + ttl
+    assert Timing.of_profile(Approval(everything=True, ttl=ttl)).answer == Timing().answer == 600
 
 
 TIMING = Timing(connect=1, answer=0.5, piece=0.5)

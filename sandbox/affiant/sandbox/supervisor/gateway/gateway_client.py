@@ -27,12 +27,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import ConfigurationError
+from affiant.policy.model.profile import Approval
 from affiant.sandbox.base.errors import GatewayNotTheOne, GatewayUnreachable
 from affiant.sandbox.egress.http.request_head import HeaderField
 
 __all__ = ["GatewayClient", "GatewayConnection", "GatewayReply", "Timing"]
 
 _PIECE: Final = 64 * 1024
+_ANSWER_S: Final = 600.0
+"""Until the head of an answer that is not held."""
 _NOTICED_S: Final = 5.0
 """Within so many seconds a gateway has noticed, and recorded, that an answer is read no more."""
 _CLOSED_WITHIN_S: Final = 1.0
@@ -48,14 +51,18 @@ _MAX_WHOLE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds. ``answer``: until the head of an answer. The gateway may queue a request, and hold a whole response for
-    as long as the profile lets an approval wait, at most a day; a gateway that has ended is noticed at once."""
+    """Seconds. ``answer``: until the head of an answer; the gateway may queue a request."""
 
     connect: float = 10.0
-    answer: float = 86_400.0 + 600.0
+    answer: float = _ANSWER_S
     piece: float = 600.0
     idle: float = 2.0
     """How long a connection is kept for the next request: less than the gateway keeps it."""
+
+    @classmethod
+    def of_profile(cls, approval: Approval) -> Timing:
+        """For a session's requests: where people approve, the gateway holds a whole response until they have."""
+        return cls(answer=_ANSWER_S + approval.ttl) if approval.approvers else cls()
 
 
 class GatewayConnection:
