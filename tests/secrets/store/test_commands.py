@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from affiant.errors import UnreachableError
+from affiant.secrets.names.value import SecretValue
 from affiant.secrets.store.commands import secret
+from affiant.secrets.store.local_store import KeyKind
+from affiant.secrets.store.local_store_file import LocalStoreFile
 
 VALUE = "ghp_9sX2kQ7vLm4TzR1bYwE6"
 
@@ -33,6 +37,37 @@ def test_a_secret_is_set_listed_and_removed_without_being_shown(run, tmp_path: P
     assert "empty" in run("list").output
     assert VALUE not in first.output + removed.output
     assert not any(VALUE.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+class LockedKeyring:
+    """One that was locked once it had given the key out."""
+
+    def __init__(self, _bus: str | None) -> None:
+        pass
+
+    def read(self, _folder: Path) -> bytes:
+        return bytes(range(32))
+
+    def keep(self, _folder: Path, _key: bytes) -> None:
+        pass
+
+    def forget(self, _folder: Path) -> None:
+        raise UnreachableError("the system keyring stays locked", code="store.keyring")
+
+
+def test_a_store_that_is_encrypted_anew_is_a_success_and_a_key_that_stays_a_warning(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("affiant.secrets.store.commands.SecretService", LockedKeyring)
+    store = LocalStoreFile(
+        tmp_path / "secrets", random_bytes=lambda size: bytes(range(size)), keyring=LockedKeyring(None)
+    )
+    store.set("A", SecretValue(VALUE.encode()), kind=KeyKind.KEYRING)
+    protected = run("protect", "--key-file")
+    assert protected.exit_code == 0
+    assert "is encrypted anew" in protected.stdout
+    assert "its former key is still in the keyring" in protected.stderr
+    assert (store.kind, set(store.read())) == (KeyKind.FILE, {"A"})
 
 
 def test_the_path_is_below_the_home(run, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.raising import raises_code
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, UnreachableError
 from affiant.secrets.names.errors import LocalStoreLocked
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.store.local_store import KeyKind, KeyringKey
@@ -193,6 +193,92 @@ def test_a_key_is_forgotten_by_the_keyring_once_nothing_opens_by_it(tmp_path: Pa
     assert keyring.keys == {}
     with raises_code("store.key"):
         LocalStoreFile(tmp_path / "secrets", random_bytes=os.urandom).protect(KeyKind.KEYRING)
+
+
+@pytest.mark.parametrize("kind", [KeyKind.PASSPHRASE, KeyKind.KEYRING])
+def test_a_key_file_that_a_kill_left_behind_goes_with_the_next_write_and_opens_nothing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: KeyKind
+) -> None:
+    monkeypatch.setattr("affiant.secrets.store.local_store._SCRYPT", (14, 8, 1))
+    store = LocalStoreFile(
+        tmp_path / "secrets",
+        random_bytes=os.urandom,
+        ask_passphrase=lambda _new: b"correct horse battery",
+        keyring=MemoryKeyring(),
+    )
+    store.set("A", SecretValue(VALUE))
+    key = store.key_path.read_bytes()
+
+    def protected_and_killed() -> None:
+        """As a kill behind the renaming of the store leaves the folder."""
+        if store.kind is not kind:
+            store.protect(kind)
+        store.key_path.write_bytes(key)
+        store.key_path.chmod(0o600)
+
+    protected_and_killed()
+    store.set("B", SecretValue(VALUE))
+    assert not store.key_path.exists()
+    protected_and_killed()
+    store.remove("B")
+    assert not store.key_path.exists()
+    protected_and_killed()
+    store.protect(KeyKind.FILE)
+    assert store.key_path.read_bytes() != key
+    assert set(store.read()) == {"A"}
+
+
+def test_a_key_file_without_a_store_opens_the_store_that_is_made_then(store: LocalStoreFile) -> None:
+    """A backup of the store may open by it."""
+    store.set("A", SecretValue(VALUE))
+    key = store.key_path.read_bytes()
+    store.path.unlink()
+    store.set("A", SecretValue(VALUE))
+    assert store.key_path.read_bytes() == key
+
+
+class LockedKeyring(MemoryKeyring):
+    """One that was locked once it had given the key out."""
+
+    def forget(self, folder: Path) -> None:
+        raise UnreachableError("the system keyring stays locked", code="store.keyring")
+
+
+def test_a_store_is_encrypted_anew_also_where_the_keyring_does_not_forget_its_key(tmp_path: Path) -> None:
+    keyring = LockedKeyring()
+    store = LocalStoreFile(tmp_path / "secrets", random_bytes=os.urandom, keyring=keyring)
+    store.set("A", SecretValue(VALUE), kind=KeyKind.KEYRING)
+    assert store.protect(KeyKind.FILE) is False
+    assert (store.kind, set(store.read())) == (KeyKind.FILE, {"A"})
+    assert len(keyring.keys) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "hint"),
+    [
+        (KeyKind.FILE, "key file", "backup"),
+        (KeyKind.PASSPHRASE, "passphrase", "--secret-passphrase-file"),
+        (KeyKind.KEYRING, "keyring", "desktop session"),
+    ],
+)
+def test_what_is_missing_to_open_a_store_is_named_and_how_to_give_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: KeyKind, message: str, hint: str
+) -> None:
+    monkeypatch.setattr("affiant.secrets.store.local_store._SCRYPT", (14, 8, 1))
+    LocalStoreFile(
+        tmp_path / "secrets",
+        random_bytes=os.urandom,
+        ask_passphrase=lambda _new: b"correct horse battery",
+        keyring=MemoryKeyring(),
+    ).set("A", SecretValue(VALUE), kind=kind)
+    store = LocalStoreFile(tmp_path / "secrets", random_bytes=os.urandom)
+    store.key_path.unlink(missing_ok=True)
+    for needs_key in (store.read, store.key, store.descriptors):
+        with pytest.raises(AffiantError) as refusal:
+            needs_key()
+        assert refusal.value.code == "store.key"
+        assert message in refusal.value.message and hint in str(refusal.value.hint)
+        assert kind is KeyKind.PASSPHRASE or "passphrase" not in str(refusal.value)
 
 
 def test_a_key_file_store_does_not_turn_into_a_passphrase_store_by_itself(store: LocalStoreFile) -> None:

@@ -104,7 +104,12 @@ def protect(*, passphrase: bool, keyring: bool, key_file: bool) -> None:
         raise click.UsageError("one of --passphrase, --keyring and --key-file")
     kind = _kind(passphrase=passphrase, keyring=keyring) or KeyKind.FILE
     store = _store()
-    store.protect(kind)
+    if not store.protect(kind):
+        click.echo(
+            "warning: the store is encrypted anew; its former key is still in the keyring. Remove "
+            '"Key of an affiant secret store" there',
+            err=True,
+        )
     click.echo(f"{store.path} is encrypted anew. {_PROTECTS[kind]}")
 
 

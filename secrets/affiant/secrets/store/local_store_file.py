@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol, assert_never
 
-from affiant.errors import ConfigurationError
+from affiant.errors import AffiantError, ConfigurationError
 from affiant.secrets.names.errors import LocalStoreLocked
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.store.local_store import (
@@ -36,6 +36,18 @@ from affiant.secrets.store.private_files import open_private_file, read_private_
 
 __all__ = ["Keyring", "LocalStoreFile", "passphrase_in"]
 
+_MISSING: Final[Mapping[KeyKind, tuple[str, str]]] = {
+    KeyKind.FILE: ("the store's key file is missing", "Restore it from a backup"),
+    KeyKind.PASSPHRASE: (
+        "the store is opened by a passphrase, and none is given",
+        "Run the command at a terminal, or give --secret-passphrase-file",
+    ),
+    KeyKind.KEYRING: (
+        "the store is opened by a key in the system keyring, and none is given",
+        "Run the command in the desktop session of the user whose keyring holds the key",
+    ),
+}
+"""What is said where that is missing which opens a store, and what to do."""
 _PRIVATE: Final = 0o600
 _MAX_PASSPHRASE_FILE: Final = 1026
 
@@ -133,11 +145,7 @@ class LocalStoreFile:
             if key_kind(data) is KeyKind.FILE:
                 return store, self._opened_key_file()
             if key is None or kind_of(key) is not key_kind(data):
-                raise ConfigurationError(
-                    "the store is not opened by a key file, and what opens it is missing",
-                    hint="Run the command at a terminal, or give --secret-passphrase-file",
-                    code="store.key",
-                )
+                raise _key_missing(key_kind(data))
             return store, _memory_file(key.passphrase if isinstance(key, PassphraseKey) else key.key)
         except BaseException:
             os.close(store)
@@ -157,17 +165,20 @@ class LocalStoreFile:
                     hint="Change that with: affiant secret protect",
                     code="store.key",
                 )
-            key = self._new_key(kind or KeyKind.FILE) if data is None else self._key(data)
+            key = self._first_key(kind or KeyKind.FILE) if data is None else self._key(data)
             secrets = {} if data is None else dict(open_store(data, key=key))
             before = secrets.get(name)
             secrets[name] = StoredSecret(value, 1 if before is None else before.version + 1)
-            self._write(self.path, seal_store(secrets, key=key, random_bytes=self._random_bytes))
+            self._write_store(secrets, key)
             return secrets[name]
 
-    def protect(self, kind: KeyKind) -> None:
+    def protect(self, kind: KeyKind) -> bool:
         """Have the store be opened by ``kind`` from now on, and remove what opened it before.
 
         Copies of the store that were made before still open by that.
+
+        Returns:
+            Whether that is removed. The store is encrypted anew even if the system keyring does not remove its key.
 
         Raises:
             ``secret.not_found``: there is no store. ``store.key``: it is opened so already, by a key that has no copy.
@@ -184,12 +195,13 @@ class LocalStoreFile:
             if before is kind and kind is not KeyKind.PASSPHRASE:
                 raise ConfigurationError("the store is opened so already", code="store.key")
             secrets = open_store(data, key=self._key(data))
-            sealed = seal_store(secrets, key=self._new_key(kind), random_bytes=self._random_bytes)
-            self._write(self.path, sealed)
-            if before is KeyKind.FILE:
-                self.key_path.unlink(missing_ok=True)
-            elif before is KeyKind.KEYRING:
-                self._system_keyring().forget(self._folder)
+            self._write_store(secrets, self._new_key(kind))
+            if before is KeyKind.KEYRING:
+                try:
+                    self._system_keyring().forget(self._folder)
+                except AffiantError:
+                    return False
+            return True
 
     def remove(self, name: str) -> None:
         """Forget ``name``.
@@ -205,7 +217,7 @@ class LocalStoreFile:
                 raise ConfigurationError(
                     "no such secret in the local store", found=name, code="secret.not_found"
                 )
-            self._write(self.path, seal_store(secrets, key=key, random_bytes=self._random_bytes))
+            self._write_store(secrets, key)
 
     def _data(self) -> bytes | None:
         try:
@@ -233,12 +245,11 @@ class LocalStoreFile:
         try:
             return open_private_file(self.key_path)
         except FileNotFoundError as error:
-            raise ConfigurationError(
-                "the store's key file is missing",
-                expected=self.key_path.name,
-                hint="Restore it from a backup",
-                code="store.key",
-            ) from error
+            raise _key_missing(KeyKind.FILE) from error
+
+    def _first_key(self, kind: KeyKind) -> StoreKey:
+        """The key of a store that is made now: a key file that is there already may open a backup."""
+        return self._file_key() if kind is KeyKind.FILE and self.key_path.exists() else self._new_key(kind)
 
     def _new_key(self, kind: KeyKind) -> StoreKey:
         match kind:
@@ -249,28 +260,26 @@ class LocalStoreFile:
                 self._system_keyring().keep(self._folder, key.key)
                 return key
             case KeyKind.FILE:
-                if not self.key_path.exists():
-                    self._write(self.key_path, self._random_bytes(KEY_BYTES))
+                self._write(self.key_path, self._random_bytes(KEY_BYTES))
                 return self._file_key()
             case _:
                 assert_never(kind)
 
     def _passphrase(self, *, new: bool) -> bytes:
         if self._ask_passphrase is None:
-            raise ConfigurationError(
-                "the store is opened by a passphrase, and none is given",
-                hint="Run the command at a terminal, or give --secret-passphrase-file",
-                code="store.key",
-            )
+            raise _key_missing(KeyKind.PASSPHRASE)
         return self._ask_passphrase(new)
 
     def _system_keyring(self) -> Keyring:
         if self._keyring is None:
-            raise ConfigurationError(
-                "the store is opened by a key from the system keyring, which is not asked here",
-                code="store.key",
-            )
+            raise _key_missing(KeyKind.KEYRING)
         return self._keyring
+
+    def _write_store(self, secrets: Mapping[str, StoredSecret], key: StoreKey) -> None:
+        """Seal and write the store; remove a key file that does not open it, such as one that a crash left behind."""
+        self._write(self.path, seal_store(secrets, key=key, random_bytes=self._random_bytes))
+        if kind_of(key) is not KeyKind.FILE:
+            self.key_path.unlink(missing_ok=True)
 
     def _write(self, path: Path, data: bytes) -> None:
         fresh = path.with_name(f".{path.name}.{self._random_bytes(8).hex()}")
@@ -308,6 +317,11 @@ class LocalStoreFile:
             yield
         finally:
             os.close(descriptor)
+
+
+def _key_missing(kind: KeyKind) -> ConfigurationError:
+    message, hint = _MISSING[kind]
+    return ConfigurationError(message, hint=hint, code="store.key")
 
 
 def _private_file(path: Path, *, limit: int) -> bytes:
