@@ -113,6 +113,19 @@ def test_a_store_with_a_passphrase_opens_for_the_broker(profile: Path, tmp_path:
             value_behind(planned(profile, tmp_path, "user", other), folder)
 
 
+def test_a_wrong_passphrase_stops_the_session_before_it_starts(profile: Path, tmp_path: Path) -> None:
+    """Else only the broker would find it, and a session whose secrets are optional would start without them."""
+    folder = kept(tmp_path, KeyKind.PASSPHRASE)
+    with raises_code("store.authentic"):
+        asked_store_key(
+            SessionRequest(profile=profile, agent="user"),
+            folder,
+            owners=OWNERS,
+            keyring=NEVER,
+            ask_passphrase=lambda _new: PASSPHRASE + b"!",
+        )
+
+
 @pytest.mark.parametrize("agent", ["of_vault", "without"])
 def test_a_profile_without_a_local_secret_gets_no_store_and_no_one_is_asked(
     profile: Path, tmp_path: Path, agent: str

@@ -121,9 +121,17 @@ class LocalStoreFile:
         return None if data is None else key_kind(data)
 
     def key(self) -> StoreKey | None:
-        """What opens the store, asked for where it must be; None: it does not exist yet."""
+        """What opens the store, asked for where it must be, and tried; None: the store does not exist yet.
+
+        Raises:
+            ``store.authentic``: it does not open the store.
+        """
         data = self._data()
-        return None if data is None else self._key(data)
+        if data is None:
+            return None
+        key = self._key(data)
+        open_store(data, key=key)  # for the error alone
+        return key
 
     def descriptors(self, key: StoreKey | None = None) -> tuple[int, int] | None:
         """The store and what opens it, for a process whose user can open neither; None: there is no store.
