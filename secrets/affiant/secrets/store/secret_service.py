@@ -4,7 +4,7 @@ It speaks the freedesktop Secret Service API over the session bus (GNOME Keyring
 ``SecretStorage``. A copy of the state folder then opens nothing: the keyring's own file is sealed by the user's login
 password.
 
-1. only the default collection counts: the one called "session" is not kept, and any other may be anybody's;
+1. only the default collection counts: the one called "session" is not kept, and another program may own any other;
 2. a locked collection is asked to be unlocked, which shows the desktop's own prompt; dismissed, or not answered in two
    minutes, nothing is opened;
 3. an item is known by the folder of its store; two of them, or a key of another length, are an error;
