@@ -57,7 +57,8 @@ class Settings:
         mcp_secrets: values that tool servers were given in their environment: none of their answers may hold one.
         path_copies: the folder for copies of what tool servers may read; None: there are none.
         floor: the baseline policy that the configuration names by its digest.
-        sessions_max: open sessions at once. connections_max: public connections at once.
+        sessions_max: open sessions at once. connections_max: public connections at once, and at most half of the
+            descriptors that the server's process may have.
         bodies_max: bytes that all request bodies together may hold, at least :func:`~.bodies.least_memory`; a
             request under way takes up to three times its body: as received, as rewritten, as sent.
         body_s: seconds until a request's body must be here.

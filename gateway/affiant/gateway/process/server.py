@@ -18,6 +18,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -318,6 +319,11 @@ def _read_settings(descriptor: int) -> Settings:
     return parse_settings(data)
 
 
+def _within(descriptors: int, connections: int) -> int:
+    """As many connections as half of the ``descriptors`` of a process allow: journal and upstreams need some too."""
+    return connections if descriptors == resource.RLIM_INFINITY else min(connections, descriptors // 2)
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -340,7 +346,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     try:
         confine()
-        settings = replace(_read_settings(options.settings_fd), build=image_digest(Image.GATEWAY))
+        settings = _read_settings(options.settings_fd)
+        settings = replace(
+            settings,
+            build=image_digest(Image.GATEWAY),
+            connections_max=_within(resource.getrlimit(resource.RLIMIT_NOFILE)[0], settings.connections_max),
+        )
         decisions = None if options.decisions_fd is None else DecisionFile(options.decisions_fd)
         link = None if options.decisions_link_fd is None else socket.socket(fileno=options.decisions_link_fd)
         with (
