@@ -253,16 +253,13 @@ def _config(
     model_aliases: Mapping[str, Sequence[str]],
     members: Sequence[str],
 ) -> GatewayConfig:
-    if isinstance(witnesses, Path):
-        return _config_under(
-            reference, choices, witnesses, named, tools=tools, model_aliases=model_aliases, members=members
-        )
+    file = witnesses if isinstance(witnesses, Path) else None
     policy = None if own is None else own.policy
     try:
-        return local_gateway_config(
+        config = local_gateway_config(
             reference,
             upstreams=upstream_configs(choices),
-            witnesses=policy,
+            witnesses=policy if file is None else _witness_text(file),
             erasure_authorities=named.authorities,
             profile_signers=named.signers,
             floor=None if named.floor is None else named.floor.digest,
@@ -271,63 +268,28 @@ def _config(
             chat_members=members,
         )
     except (ShapeMismatch, JSONError) as error:
-        raise _entries_error(error) or error from error
-
-
-def _entries_error(error: AffiantError) -> ConfigurationError | None:
-    """What is wrong with a tool server, an alias or a member, in the operator's words; else None."""
-    if not str(error.where).startswith(("config.mcp_servers", "config.model_aliases", "config.chat_members")):
-        return None
-    return ConfigurationError(
-        error.message, where=error.where, expected=error.expected, found=error.found, code="gateway.settings"
-    )
-
-
-def _config_under(
-    reference: ReferenceValues,
-    choices: Sequence[UpstreamChoice],
-    witnesses: Path,
-    named: Named,
-    *,
-    tools: Sequence[MCPServerConfig],
-    model_aliases: Mapping[str, Sequence[str]],
-    members: Sequence[str],
-) -> GatewayConfig:
-    text = _witness_text(witnesses)
-    try:
-        config = local_gateway_config(
-            reference,
-            upstreams=upstream_configs(choices),
-            witnesses=text,
-            erasure_authorities=named.authorities,
-            profile_signers=named.signers,
-            floor=None if named.floor is None else named.floor.digest,
-            mcp_servers=tools,
-            model_aliases=model_aliases,
-            chat_members=members,
-        )
-    except ShapeMismatch as error:
-        refused = _entries_error(error)
-        if refused is not None:
-            raise refused from error
-        if not str(error.where).startswith("config.witnesses"):
-            raise
-        raise ConfigurationError(
-            error.message,
-            where=str(witnesses),
-            expected=error.expected,
-            found=error.found,
-            code="gateway.settings",
-        ) from error
-    if config.asks_own_witness:
+        raise _entries_error(error, file) or error from error
+    if file is not None and config.asks_own_witness:
         raise ConfigurationError(
             "an address that is kept for the gateway's own witness",
-            where=str(witnesses),
+            where=str(file),
             found=OWN_WITNESS_URL,
             hint="The gateway's own witness cannot be combined with others: --witnesses self",
             code="gateway.settings",
         )
     return config
+
+
+def _entries_error(error: AffiantError, witnesses: Path | None) -> ConfigurationError | None:
+    """What is wrong with a tool server, an alias, a member or the witnesses' file, in the operator's words; or None."""
+    where = str(error.where)
+    if witnesses is not None and where.startswith("config.witnesses"):
+        where = str(witnesses)
+    elif not where.startswith(("config.mcp_servers", "config.model_aliases", "config.chat_members")):
+        return None
+    return ConfigurationError(
+        error.message, where=where, expected=error.expected, found=error.found, code="gateway.settings"
+    )
 
 
 def _witness_text(path: Path) -> str:
@@ -423,11 +385,22 @@ def _require_alone(store: Path) -> None:
 
     Raises:
         StoreLocked: one does; which one.
+        ``gateway.settings``: the folder is another user's, or its lock is no file of its own.
     """
     try:
         descriptor = os.open(store / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return
+    except OSError as error:
+        owner = _owner(store)
+        raise ConfigurationError(
+            "the gateway's lock cannot be opened",
+            where=str(store / "lock"),
+            expected=f"a file of user {os.geteuid()}",
+            found=error.strerror if owner is None else f"{error.strerror}; the folder is of user {owner}",
+            hint="Run as that user, or give --home another folder",
+            code="gateway.settings",
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -444,12 +417,21 @@ def _require_alone(store: Path) -> None:
         os.close(descriptor)
 
 
-def _holder(file: os.stat_result) -> int | None:
+def _owner(path: Path) -> int | None:
+    """The user id of what owns ``path``, or the nearest folder above it that can be seen."""
+    for each in (path, *path.parents):
+        with suppress(OSError):
+            return each.lstat().st_uid
+    return None
+
+
+def _holder(file: os.stat_result, locks: Path = Path("/proc/locks")) -> int | None:
     """The process that holds a lock of this file, as far as the kernel shows it (proc(5), /proc/locks)."""
+    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
     with suppress(OSError):
-        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+        for line in locks.read_text(encoding="ascii").splitlines():
             match line.split():
-                case [_, "FLOCK", _, "WRITE", pid, place, *_] if place.endswith(f":{file.st_ino}"):
+                case [_, "FLOCK", _, "WRITE", pid, found, *_] if found == place:
                     return int(pid) if int(pid) > 0 else None
     return None
 
