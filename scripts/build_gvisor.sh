@@ -8,6 +8,7 @@ set -euo pipefail
 readonly VERSION=v0.0.0-20260905035102-160fafc42237
 readonly RELEASE="${VERSION:7:8}.0"
 readonly PLACE=${AFFIANT_RUNSC_PLACE:-/usr/local/bin}
+PATH="$PATH:/usr/local/go/bin" # where Go's own archive is unpacked, and no PATH of root has it
 
 say() { printf 'gVisor: %s\n' "$*"; }
 

@@ -24,7 +24,7 @@ trap cleanup EXIT
 
 is_root() { ((EUID == 0)); }
 
-have() { PATH="$PATH:/usr/sbin:/sbin" command -v -- "$1" >/dev/null 2>&1; }
+have() { PATH="$PATH:/usr/sbin:/sbin:/usr/local/go/bin" command -v -- "$1" >/dev/null 2>&1; }
 
 # The year in a version such as "release-20240729.0", or Debian's "0.0~20240729.0-4~bpo12+1"; 0: unknown.
 year_of() {
@@ -36,14 +36,15 @@ release_of() {
   if [[ "$1" =~ 20[0-9][0-9][01][0-9][0-3][0-9]\.[0-9]+ ]]; then printf '%s' "${BASH_REMATCH[0]}"; fi
 }
 
-# Says that a newer gVisor can be built, where Go is here and root runs it; builds nothing.
+# Says that a newer gVisor can be built, where Go is here, and by which command; builds nothing.
 offer_gvisor() {
-  local newest found
-  have go && is_root || return 0
+  local newest found command="make gvisor"
+  have go || return 0
+  is_root || command="sudo make gvisor"
   newest="$(bash "$(dirname -- "${BASH_SOURCE[0]}")/build_gvisor.sh" --release)"
   found="$(release_of "$(runsc --version 2>/dev/null || true)")"
   if [[ -z "$found" || "${found%%.*}" -lt "${newest%%.*}" ]]; then
-    say "gVisor: ${found:-none} is here, and Go can build $newest in some minutes: make gvisor"
+    say "gVisor: ${found:-none} is here, and Go can build $newest in some minutes: $command"
   fi
 }
 

@@ -113,7 +113,14 @@ def test_a_newer_gvisor_is_offered_where_go_is_and_nothing_is_built(version, off
     assert (offered in said) if offered else said == ""
     assert "BUILT" not in said and ("make gvisor" in said) == bool(offered)
     assert bash(program + "have() { [[ $1 != go ]]; }; offer_gvisor") == ""
-    assert bash(program + "is_root() { false; }; offer_gvisor") == ""
+    unprivileged = bash(program + "is_root() { false; }; offer_gvisor")
+    assert ("sudo make gvisor" in unprivileged) == bool(offered)
+
+
+def test_go_is_found_where_its_own_archive_is_unpacked():
+    looked = 'command() { [[ ":$PATH:" == *:/usr/local/go/bin:* ]]; }; '
+    assert bash(looked + "have go && echo found").strip() == "found"
+    assert "/usr/local/go/bin" in BUILD.read_text().split("main() {")[0]
 
 
 BUILD = SCRIPT.with_name("build_gvisor.sh")
