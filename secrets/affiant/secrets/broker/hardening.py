@@ -8,7 +8,7 @@
 5. no environment, no working folder, no descriptor that it was not given.
 
 What could not be done and must be is a refusal. Locking memory alone is best effort: the status says whether it
-worked, and the launcher tells the user.
+worked, and the launcher warns the user.
 """
 
 from __future__ import annotations
