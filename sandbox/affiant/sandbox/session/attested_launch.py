@@ -9,6 +9,7 @@
 Leaving undoes them in reverse. The copies of the agent's files are removed with the session; records, bundle and a
 note of the session stay. A start that is interrupted (its task is cancelled) ends within two seconds: before the
 gateway was asked for admission there is no session; after that the supervisor closes it, and its receipts are gathered.
+Only a gateway that is slow to close it makes that longer, by at most six seconds; then the session is lost.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +30,7 @@ from affiant.errors import ConfigurationError, UnreachableError
 from affiant.policy.decision_log.rotation import Rotation, open_rotated
 from affiant.sandbox.base.descriptors import descriptor_from_thread
 from affiant.sandbox.base.privileges import SUPERVISOR_USER, is_root
-from affiant.sandbox.base.threads import Proceed, stoppable
+from affiant.sandbox.base.threads import Proceed, abandonable, stoppable
 from affiant.sandbox.isolation.backends.backend import file_owner
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.isolation.runner.reconcile import reap_leftovers as reap_isolation
@@ -43,7 +44,7 @@ from affiant.sandbox.session.private_paths import private_inodes
 from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink, start_supervisor
 from affiant.sandbox.session_state.recovery import gather_now
-from affiant.sandbox.session_state.session_folder import RECORDS, reclaim_folder, remove_files
+from affiant.sandbox.session_state.session_folder import RECORDS, SEALED, reclaim_folder, remove_files
 from affiant.sandbox.workspace.copy_in import Copied, copy_in
 from affiant.sandbox.workspace.image import IMAGE_LIMITS, unpack_image
 from affiant.sandbox.workspace.walk import WHOLE
@@ -54,6 +55,7 @@ Step = tuple[str, Mapping[str, object]]
 """A step of the start, and what is known about it."""
 
 _ADMITTED_WITHIN_S: Final = 60.0
+_GATHERED_WITHIN_S: Final = 1.0
 _PLATFORMS: Final = {
     PlatformName.SIMULATED: "SIMULATED platform",
     PlatformName.TDX: "the TDX guest that this is",
@@ -111,7 +113,7 @@ async def launched(
         )
         progress("witnesses", {"text": _witnesses(services.gateway_config)})
         stack.callback(remove_files, home, plan.session)
-        stack.callback(_settle_unopened, home, launch, progress)
+        stack.push_async_exit(_settling(home, launch, progress))
         stack.callback(reap_isolation, home.sessions)  # a supervisor that was killed has not done it
         copied, lines = await stoppable(lambda proceed: _fill_folder(home, plan, proceed))
         for step, detail in lines:
@@ -180,15 +182,33 @@ def _leaving(services: Services) -> Callable[..., Awaitable[bool]]:
     return leave
 
 
-def _settle_unopened(home: Home, launch: Launch, progress: Progress) -> None:
-    """Gather the receipts of a session that signed records and was never handed to its caller, and leave a note."""
+def _settling(home: Home, launch: Launch, progress: Progress) -> Callable[..., Awaitable[bool]]:
+    """Settle a session that was never opened; shortly, if the start was interrupted."""
+
+    async def settle(kind: type[BaseException] | None, *_: object) -> bool:
+        within_s = _GATHERED_WITHIN_S if kind is asyncio.CancelledError else None
+        await _settle_unopened(home, launch, progress, within_s=within_s)
+        return False
+
+    return settle
+
+
+async def _settle_unopened(home: Home, launch: Launch, progress: Progress, *, within_s: float | None) -> None:
+    """Gather the receipts of a session that signed records and was never handed to its caller, and leave a note.
+
+    Args:
+        within_s: so long a gateway is asked for them that the supervisor did not leave; None: as long as it takes.
+    """
     folder = home.session(launch.session)
     if not (folder / RECORDS).exists():
         return
     reclaim_folder(folder)
     if read_note(folder) is not None:
         return
-    gathered = gather_now(home, launch.session)
+    gathered = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None if (folder / SEALED).exists() else within_s):
+            gathered = await abandonable(lambda: gather_now(home, launch.session))
     closed = gathered is not None and gathered.in_order
     note = SessionNote(
         session=launch.session,
@@ -199,6 +219,8 @@ def _settle_unopened(home: Home, launch: Launch, progress: Progress) -> None:
     write_note(home, note)
     if gathered is not None:
         progress("bundled", {"path": str(gathered.path)})
+    if not closed:
+        progress("lost", {"session": launch.session})
 
 
 def _asked(plan: SessionPlan) -> Asked:

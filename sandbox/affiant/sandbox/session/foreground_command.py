@@ -3,9 +3,12 @@
 Ctrl-Z (SIGTSTP) stops the agent's processes, then this one; continued, it continues them.
 
 A signal before the command runs is answered at once and undoes what was started, within two seconds; a session that was
-admitted by then is closed, and has its receipts. While the command runs, the first SIGINT, SIGTERM or SIGHUP is
-the agent's; the second kills it. Either way the session is closed and its receipts are written. One more while
-that happens leaves at once: supervisor and services notice, and end by themselves.
+admitted by then is closed, and has its receipts. A gateway that is slow to close it is waited for at most six seconds;
+after that the session is lost, and how to recover it is said.
+
+While the command runs, the first SIGINT, SIGTERM or SIGHUP is the agent's; the second kills it. Either way the session
+is closed and its receipts are written. One more while that happens leaves at once: supervisor and services notice, and
+end by themselves.
 """
 
 from __future__ import annotations
@@ -16,8 +19,7 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -176,16 +178,27 @@ async def _run(request: SessionRequest, command: Sequence[str], options: RunOpti
     signals = _Signals(report)
     signals.install()
     try:
-        return await _in_session(request, command, options, signals, report)
+        outcome = await _in_session(request, command, options, signals, report)
+        how = f"The command ended with {outcome.exit_code}; the"
     except asyncio.CancelledError:
         if signals.first is None:
             raise
-        bundle = _copy_receipts(report, options.bundle)
-        session = None if bundle is None else report.session
-        return RunOutcome(exit_code=128 + signals.first, session=session, bundle=bundle, denied=report.denied)
-    except AffiantError:  # the session was ended for a reason: its receipts show it, if there are any
-        with suppress(AffiantError):  # what happened first is what the user must hear
+        session = report.session if report.lost or report.bundle is not None else None
+        outcome, how = RunOutcome(exit_code=128 + signals.first, session=session, denied=report.denied), "The"
+    except (
+        AffiantError
+    ) as error:  # the session was ended for a reason: its receipts show it, if there are any
+        if report.lost and error.where is None:
+            error.where = f"session {report.session}"
+        try:
             _copy_receipts(report, options.bundle)
+        except OutputPlaceError:  # what happened first is what the user must hear
+            report.warn(f"receipts in {report.bundle}")
+        raise
+    try:
+        return replace(outcome, bundle=_copy_receipts(report, options.bundle))
+    except OutputPlaceError as error:
+        error.hint = f"{how} receipts are in {report.bundle}"
         raise
 
 
@@ -197,7 +210,13 @@ def _copy_receipts(report: RunReport, place: Path | None) -> Path | None:
     """
     if report.bundle is None or place is None:
         return report.bundle
-    write_user_file(place, report.bundle.read_bytes(), mode=0o600)
+    try:
+        receipts = report.bundle.read_bytes()
+    except OSError as error:
+        raise OutputPlaceError(
+            "the receipts cannot be copied", where=str(report.bundle), found=error.strerror
+        ) from error
+    write_user_file(place, receipts, mode=0o600)
     report.note(f"receipts in {place}")
     return place
 
@@ -231,16 +250,10 @@ async def _in_session(
             signals.phase = _Phase.CLOSING
         if result.timed_out:
             report.note(f"--timeout: the command was ended after {options.timeout_s:g} s")
-    try:
-        bundle = _copy_receipts(report, options.bundle)
-    except OutputPlaceError as error:
-        error.hint = f"The command ended with {result.exit_code}; the receipts are in {session.bundle_path}"
-        raise
     return RunOutcome(
         exit_code=result.exit_code,
         session=session.id,
         isolation=session.isolation,
-        bundle=bundle,
         timed_out=result.timed_out,
         changes=None if session.output is None else changes_to_json(session.output.changes),
         memory_locked=report.memory_locked,

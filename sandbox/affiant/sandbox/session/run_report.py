@@ -74,6 +74,8 @@ class RunReport:
         self.session: str | None = None
         self.bundle: Path | None = None
         """Where the receipts are, once they were gathered."""
+        self.lost = False
+        """Whether the session ended before it was open, without a signed close."""
         self.denied: Sequence[Mapping[str, object]] = ()
         """What was denied: ``kind``, ``name``, ``reason`` and ``count`` of each."""
         self.denied_unknown = False
@@ -90,6 +92,12 @@ class RunReport:
                 self.session = str(detail.get("session"))
             case "bundled":
                 self.bundle = Path(str(detail.get("path")))
+            case "lost":
+                self.lost = True
+                self.warn(
+                    f"session {self.session} ended without a signed close. "
+                    f"Gather what was recorded: affiant session recover {self.session}"
+                )
             case "denied":
                 self._deny(detail)
             case "secrets" if detail.get("held"):
@@ -106,7 +114,11 @@ class RunReport:
     def note(self, line: str) -> None:
         """Say something that is part of the summary."""
         if self._detail >= Detail.SUMMARY:
-            say(printable(line))
+            self.warn(line)
+
+    def warn(self, line: str) -> None:
+        """Say something however little is to be said."""
+        say(printable(line))
 
     def _show(self, step: str, detail: Mapping[str, object]) -> None:
         line = _line(step, detail)
