@@ -14,7 +14,7 @@ import fcntl
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -96,13 +96,8 @@ class Services:
             os.close(self.membership)
             self.membership = -1
         supervisor, self._supervisor = self._supervisor, None
-        try:
-            if not live_launches(self.home) and not _others(self.home):
-                limit = _INTERRUPTED_STOPS_WITHIN_S if interrupted else _SUPERVISOR_STOPS_WITHIN_S
-                await _until_stopped(self.home, supervisor, within_s=limit)
-        finally:
-            if supervisor is not None and not supervisor.ended:
-                supervisor.release()
+        used = bool(live_launches(self.home)) or _others(self.home)
+        await _leave(self.home, supervisor, used=used, interrupted=interrupted)
 
 
 async def ensure_services(
@@ -147,6 +142,9 @@ async def ensure_services(
             if simulated:
                 _, reference = simulated_reference(home.path, now=now, random_bytes=random_bytes)
                 missing = await abandonable(lambda: _missing(home, choice))
+            if missing:  # what answers may be ending, because its starter was interrupted
+                await _until_stopped(home, None, within_s=_SERVICES_STOP_WITHIN_S)
+                missing = await abandonable(lambda: _missing(home, choice))
             if missing:
                 supervisor = await _start(home, missing, choice, echo=echo)
             url, config = await abandonable(lambda: _gateway(home, choice, accepted, reference))
@@ -163,12 +161,24 @@ async def ensure_services(
     except BaseException as error:  # left whatever happened, and raised again
         os.close(membership)
         if supervisor is not None:
-            await _stop(supervisor, interrupted=isinstance(error, asyncio.CancelledError))
+            interrupted = isinstance(error, asyncio.CancelledError)
+            await _leave(home, supervisor, used=_others(home), interrupted=interrupted)
         raise
 
 
+async def _leave(home: Home, supervisor: ServiceProcess | None, *, used: bool, interrupted: bool) -> None:
+    """Wait until what was started has stopped, unless another launcher uses it; shortly, if we are interrupted."""
+    try:
+        if not used:
+            limit = _INTERRUPTED_STOPS_WITHIN_S if interrupted else _SUPERVISOR_STOPS_WITHIN_S
+            await _until_stopped(home, supervisor, within_s=limit)
+    finally:
+        if supervisor is not None and not supervisor.ended:
+            supervisor.release()
+
+
 async def _stop(supervisor: ServiceProcess, *, interrupted: bool) -> None:
-    """Stop a service supervisor, and with it what it started; an interrupted start waits for that only shortly."""
+    """Stop a service supervisor that nobody uses yet; an interrupted start waits for that only shortly."""
     if not interrupted:
         await supervisor.stop(grace_s=_SUPERVISOR_STOPS_WITHIN_S)
         return
@@ -310,18 +320,19 @@ def _gateway(
         raise GatewayNotTheOne("the gateway became ready, but does not answer as its file says")
     named, config = own
     wanted = set(choice.upstreams) or {DEV_ECHO.url}
-    found = {upstream.url for upstream in config.upstreams}
+    urls = {upstream.url for upstream in config.upstreams}
     local = local_gateway_config(parse_reference_values(reference))
     if (
-        found != wanted
+        urls != wanted
         or config.reference != local.reference
         or (not choice.upstreams and config.unwitnessed != local)
     ):
-        expected, shown = _differing(wanted, local, found, config)
+        asked = _shown(local, wanted, urls, whole=not choice.upstreams)
+        found = _shown(config, urls, wanted, whole=not choice.upstreams)
         raise ConfigurationError(
             "a gateway with another configuration serves from this state folder",
-            expected=expected,
-            found=shown,
+            expected=_told(asked, found),
+            found=_told(found, asked),
             hint=f"To use it as it is: --gateway {named.url} --gateway-config {config.digest}. "
             "Else wait until it has ended, or give --home another folder",
             code="services.other_configuration",
@@ -329,18 +340,19 @@ def _gateway(
     return named.url, config
 
 
-def _differing(
-    wanted: Iterable[str], local: GatewayConfig, urls: Iterable[str], config: GatewayConfig
-) -> tuple[str, str]:
-    """What is different of two configurations, and nothing else: as it was asked for, and as it is."""
-    ours, theirs = json.loads(local.unwitnessed.raw), json.loads(config.unwitnessed.raw)
-    if set(wanted) != set(urls):
-        ours["upstreams"], theirs["upstreams"] = sorted(wanted), sorted(urls)
-    elif set(wanted) != {DEV_ECHO.url}:
-        ours["upstreams"] = theirs["upstreams"]
-    asked, found = dict(_members(ours)), dict(_members(theirs))
-    names = sorted(name for name in {*asked, *found} if asked.get(name) != found.get(name))
-    return _told(asked, names), _told(found, names)
+def _shown(config: GatewayConfig, urls: set[str], others: set[str], *, whole: bool) -> Mapping[str, str]:
+    """What counts of a configuration, by its place; what decides comes first.
+
+    Args:
+        others: the other configuration's upstreams. whole: all of it counts, not only upstreams and reference values.
+    """
+    shown = {"upstreams": ", ".join(sorted(urls)), "reference": config.reference}
+    if whole:
+        document = json.loads(config.unwitnessed.raw)
+        if urls != others:
+            del document["upstreams"]  # shown already, by their addresses
+        shown |= dict(_members(document))
+    return shown
 
 
 def _members(value: object, place: str = "") -> Iterator[tuple[str, str]]:
@@ -358,7 +370,9 @@ def _members(value: object, place: str = "") -> Iterator[tuple[str, str]]:
             yield place, str(value)
 
 
-def _told(members: Mapping[str, str], names: Iterable[str]) -> str:
+def _told(members: Mapping[str, str], others: Mapping[str, str]) -> str:
+    """What is different of ``members`` and ``others``, as ``members`` has it."""
+    names = [name for name in {**members, **others} if members.get(name) != others.get(name)]
     return "; ".join(f"{name}: {members.get(name, 'none')}" for name in names)[:_TOLD]
 
 
