@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.attestation.statements.test_gateway_config import NOT_AN_UPSTREAM
 from tests.gateway.in_process import settings_for
 from tests.raising import raises_code
 
@@ -87,6 +88,13 @@ def test_upstreams_are_named_after_their_hosts_and_each_once() -> None:
     ]
     assert [c.bind for c in configs] == ["tls", "none", "none", "tls"]
     assert upstream_configs([]) == (DEV_ECHO,) == upstream_configs([UpstreamChoice(DEV_ECHO.url)])
+
+
+@pytest.mark.parametrize("url", NOT_AN_UPSTREAM)
+def test_an_address_that_may_hold_a_key_does_not_enter_the_measured_configuration(url: str) -> None:
+    with raises_code("gateway.settings") as refused:
+        upstream_configs([UpstreamChoice(url)])
+    assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -49,6 +50,7 @@ __all__ = [
     "GatewayConfig",
     "MCPServerConfig",
     "UpstreamConfig",
+    "is_upstream_url",
     "local_gateway_config",
     "local_log_origin",
     "make_gateway_config",
@@ -98,6 +100,7 @@ _CHAT_MEMBER: Final = Pattern(
     r"\.[\x21-\x7e]{1,64}",
     "a place of chat completions, a dot and a name",
 )
+_UPSTREAM_URL: Final = Pattern(r"https?://[\x21-\x7e]{1,500}", "an http or https address")
 _SHAPE: Final = Obj(
     {
         "typ": Const("affiant-gateway-config/1"),
@@ -109,7 +112,7 @@ _SHAPE: Final = Obj(
             Obj(
                 {
                     "id": Pattern("[a-z0-9][a-z0-9-]{0,62}", "an upstream's id"),
-                    "url": Pattern(r"https?://[\x21-\x7e]{1,500}", "an http or https address"),
+                    "url": _UPSTREAM_URL,
                     "bind": Enum(("attested", "tls", "none")),
                     "roots": Array(Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name"), most=8),
                 },
@@ -153,6 +156,19 @@ class UpstreamConfig:
     """SHA-256 names of DER certificates trusted for it; empty: the system's."""
     concurrent: int | None = None
     """How many requests it is asked at once; None: the gateway's default."""
+
+
+def is_upstream_url(url: str) -> bool:
+    """Whether ``url`` can be an upstream's: ``http(s)://host[:port]/path``.
+
+    Without user, query and fragment: a configuration is measured and shown, and those may hold a key.
+    """
+    try:
+        parts = urlsplit(url)
+        whole = bool(parts.hostname) and parts.port != 0 and len(parts.netloc) <= 255
+    except ValueError:
+        return False
+    return whole and re.fullmatch(_UPSTREAM_URL.pattern, url) is not None and not {*"@?#"} & {*url}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,7 @@ from affiant.attestation.statements.gateway_config import (
     GatewayConfig,
     MCPServerConfig,
     UpstreamConfig,
+    is_upstream_url,
     local_gateway_config,
 )
 from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
@@ -169,14 +170,14 @@ def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig,
 def _upstream_config(choice: UpstreamChoice, roots: tuple[str, ...], taken: set[str]) -> UpstreamConfig:
     if choice.url == DEV_ECHO.url:
         return DEV_ECHO
-    parts = urlsplit(choice.url)
-    if parts.scheme not in ("http", "https") or parts.hostname is None or "@" in parts.netloc:
+    if not is_upstream_url(choice.url):
         raise ConfigurationError(  # the address is not repeated: it may hold a password
             "not an upstream's address",
-            expected="http(s)://host[:port]/v1",
+            expected="http(s)://host[:port]/v1, without user, query and fragment",
             hint="A credential goes into the secret store, and its name into --upstream-key-ref",
             code="gateway.settings",
         )
+    parts = urlsplit(choice.url)
     name = re.sub("[^a-z0-9]+", "-", parts.netloc.lower()).strip("-")[:48] or "upstream"
     identifier = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 99))) if n not in taken)
     bind = "tls" if parts.scheme == "https" else "none"

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.schema.trace_context import TRACEPARENT, TraceContext
-from affiant.attestation.statements.gateway_config import DEV_ECHO, UpstreamConfig
+from affiant.attestation.statements.gateway_config import DEV_ECHO, UpstreamConfig, is_upstream_url
 from affiant.errors import ConfigurationError, MalformedError
 from affiant.gateway.openai.chat import parse_json
 from affiant.gateway.upstream.dev_echo import EchoConnector
@@ -173,8 +173,7 @@ def make_upstream(config: UpstreamConfig, credentials: Credentials, *, timeouts:
             where=config.id,
             code="gateway.settings",
         )
-    plain = parts.username is None and not parts.query and not parts.fragment
-    if parts.hostname is None or not plain or not parts.netloc.isascii() or len(parts.netloc) > 255:
+    if parts.hostname is None or not is_upstream_url(config.url):
         raise ConfigurationError(
             "not an upstream's address",
             expected="scheme://host[:port]/path",

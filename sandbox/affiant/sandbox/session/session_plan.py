@@ -14,14 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from affiant.attestation.quote.providers.own_platform import PlatformName
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureOther
-from affiant.attestation.statements.gateway_config import DEV_ECHO
+from affiant.attestation.statements.gateway_config import is_upstream_url
 from affiant.errors import ConfigurationError
 from affiant.policy.canonical.hosts import canonical_host
 from affiant.policy.loading.policy_file import read_policy_file
@@ -39,8 +38,6 @@ from affiant.secrets.store.local_store import StoreKey
 __all__ = ["SessionPlan", "SessionRequest", "VaultChoice", "plan_session", "read_profile_signature"]
 
 _PEM_LIMIT: Final = 1 << 20
-_MAX_AUTHORITY: Final = 255
-"""Characters of a host and its port."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,14 +216,7 @@ def _read_roots(path: Path) -> tuple[bytes, ...]:
 
 def _check_upstream(url: str) -> None:
     """Return if ``url`` can be a model server's address: what the gateway would find out after everything started."""
-    try:
-        parts = urlsplit(url)
-        whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        whole, parts = False, urlsplit("")
-    extra = parts.username is not None or bool(parts.query) or bool(parts.fragment)
-    plain = url.isascii() and url.isprintable() and " " not in url and len(parts.netloc) <= _MAX_AUTHORITY
-    if url != DEV_ECHO.url and not (whole and plain and not extra):
+    if not is_upstream_url(url):
         raise ConfigurationError(  # the address is not repeated: it may hold a password
             "not a model server's address",
             where="--upstream",
