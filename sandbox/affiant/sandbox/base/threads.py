@@ -1,7 +1,9 @@
 """Blocking work in a thread that ends soon after the wait for it is cancelled, so that Ctrl-C is answered at once.
 
-A thread cannot be cancelled. Work that changes something is asked to stop, and waited for (:func:`stoppable`); work
-that changes nothing is left to itself, in a thread that no exit waits for (:func:`abandonable`).
+A thread cannot be cancelled. Work that may not end just anywhere is asked to stop, and waited for
+(:func:`stoppable`). Work that may is left to itself, in a thread that no exit waits for (:func:`abandonable`): it
+changes nothing; or each of its steps is whole by itself and the next command takes the rest up, as it does after a
+command that was killed (what killed launchers left, receipts that are gathered).
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ async def abandonable(work: Callable[[], _T]) -> _T:
             result = work()
         except BaseException as raised:  # noqa: BLE001 - handed to the one who waits, if there is one
             error = raised
-        with suppress(RuntimeError):  # the loop is closed: no one waits any more
+        with suppress(RuntimeError):  # the loop is closed: its caller no longer waits
             loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=run, name="affiant-work", daemon=True).start()

@@ -254,7 +254,7 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     is_flag=True,
     help="On a terminal, pass the command's control characters on. Default: all but colours are shown escaped.",
 )
-@click.option("--quiet", is_flag=True, help="Say nothing but errors on standard error.")
+@click.option("--quiet", is_flag=True, help="Say only errors, warnings, and what changes the session.")
 @click.option("--verbose", is_flag=True, help="Say each step, and show what the services write.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
