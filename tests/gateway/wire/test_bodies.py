@@ -73,6 +73,18 @@ def test_a_part_takes_from_the_whole_and_never_more_than_its_part() -> None:
     assert (part.left, memory.left) == (4, 10)
 
 
+def test_responses_that_wait_take_no_more_than_half_of_what_there_is() -> None:
+    bodies = Bodies(memory=100, seconds=1)
+    with bodies.held.share() as held, bodies.memory.share() as request:
+        held.take(50)
+        with raises_code("gateway.memory"):
+            held.take(1)
+        request.take(50)
+        with raises_code("gateway.memory"):
+            request.take(1)
+    assert bodies.memory.left == 100
+
+
 def test_where_strangers_lack_memory_the_oldest_slow_body_of_the_address_with_most_gives_way() -> None:
     ended: list[str] = []
     crowd = Crowd(10 * MAX_ADMISSION, within=Memory(20 * MAX_ADMISSION))

@@ -137,8 +137,10 @@ class ChatCompletions:
         trace = trace_of(header_values(scope, TRACEPARENT))
         account = Account(self.recorder, self.recorder.new_id(), scope["method"], scope["path"][:256], trace)
         try:
-            with self.bodies.memory.share() as share:
-                await InferenceRequest(self, scope, receive, send, account=account, share=share).run()
+            with self.bodies.memory.share() as share, self.bodies.held.share() as held:
+                await InferenceRequest(
+                    self, scope, receive, send, account=account, share=share, held=held
+                ).run()
         finally:
             account.leave()
 
@@ -155,6 +157,7 @@ class InferenceRequest(SessionRequest):
         *,
         account: Account,
         share: Share,
+        held: Share,
     ) -> None:
         super().__init__(route, scope, receive, send, account=account, share=share)
         self._upstreams = route.upstreams
@@ -168,6 +171,7 @@ class InferenceRequest(SessionRequest):
         self._inline = False
         self._forwarded = b""
         self._approvals = route.approvals
+        self._held_share = held
         self._slot: UpstreamSlot | None = None
         self._stoppable: Sequence[ToolCall] = ()
         """The calls of the response that a limit, or who must approve them, may stop now."""
@@ -441,7 +445,7 @@ class InferenceRequest(SessionRequest):
         self._account.request = replace(self._account.request, tools=())
         self.forget_body()
         self._forwarded = b""
-        self._share.take(size)
+        self._held_share.take(size)
 
     def _origin(self, name: str) -> Origin:
         """Where the tool comes from that the request offers under this name."""

@@ -37,6 +37,8 @@ _HASHED_BEYOND: Final = 8
 """A body that is too large is still hashed up to this many times the limit, so that its record can name it."""
 _STRANGERS: Final = 8
 """Bodies of unknown callers may hold this part of the memory: one in eight."""
+_HELD: Final = 2
+"""Responses that wait for approval may hold this part of it: one half."""
 _DROPPED: Final = 128 << 20
 _DROPPED_S: Final = 10.0
 _QUIET_S: Final = 1.0
@@ -226,6 +228,8 @@ class Bodies:
         self.memory = Memory(memory)
         self.strangers = Crowd(memory // _STRANGERS, within=self.memory)
         """For callers that are not known yet: they cannot take what sessions need."""
+        self.held = Memory(memory // _HELD, within=self.memory)
+        """For responses that wait for approval: they cannot take what requests need."""
         self._seconds = seconds
 
     async def read(self, scope: Scope, receive: Receive, share: Share, *, limit: int) -> Body:
