@@ -100,7 +100,7 @@ CASES = (
     ),
     one(
         "disclosure/fetched-altered",
-        "The address that the model server was told to fetch, as disclosed, is another.",
+        "The address that the model server may fetch, as disclosed, is another.",
         {
             "members:inference": put(fet={}),
             "hidden:inference": put(fet={"tgt": list(FETCHED)}),

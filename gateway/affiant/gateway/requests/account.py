@@ -102,7 +102,7 @@ class Account:
         number: its ``agt.seq``; None until a proof by the session's key was seen.
         cseq: the counter of its proof; None unless the proof holds, or where the supervisor's refusal has it.
         unread: the body did not come to its end, so its digest was not compared with the proof's.
-        fetched: what the upstream is told to fetch, each a method and an address.
+        fetched: what the upstream may fetch for the request, each a method and an address.
         digest, size: of the body as received; forwarded: digest of what was sent upstream.
         forwarding: set before it is: from there on the record is an ``inference``.
         reservation: what it has taken of its session's limits.
@@ -363,7 +363,7 @@ class Account:
         return self.recorder.session_record(self.session, "tool", members, hidden, number=None)
 
     def held_outcome(self, call: HeldCall, intent: str, end: str) -> Recorded:
-        """Sign what became of a held call: ``complete`` where the agent was handed it, else ``aborted``."""
+        """Sign how a held call ended: ``complete`` where the agent received it, else ``aborted``."""
         assert self.session is not None
         return self.recorder.session_record(
             self.session,

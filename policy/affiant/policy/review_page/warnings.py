@@ -17,7 +17,7 @@ TITLES: Final[Mapping[str, str]] = {
     "provider_tool": "A tool with which the provider may fetch anything",
     "host_shared": "A host at which everybody has an account",
     "host_wildcard": "Hosts by wildcard",
-    "upstream_resolves": "A private host that a model's server may be told to fetch from",
+    "upstream_resolves": "A private host that a model's server may fetch from",
     "tls_passthrough": "Connections that nobody looks into",
     "scheme_http": "Plain HTTP",
     "secret_storable_sink": "A secret where a host may store it",
