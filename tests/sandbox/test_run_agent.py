@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -102,6 +103,30 @@ def test_a_held_secret_is_a_placeholder_inside_and_its_value_is_nowhere(warm, tm
     assert warm.run("sh", "-c", 'echo "[$GITHUB_TOKEN]"').stdout == b"[]\n"
     for path in [tmp_path / "b.json", *Path(warm.home).glob("sessions/*/*")]:
         assert not path.is_file() or value.encode() not in path.read_bytes(), path
+
+
+PAUSED = """
+import sys
+print(sys.argv[1], flush=True)
+sys.stdin.readline()
+print(sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+def test_a_line_that_begins_an_encoding_of_a_secret_is_shown_in_a_pause_and_its_rest_is_not(warm, tmp_path):
+    """Without the first, a question is not seen that the user is to answer: the agent writes no more before that."""
+    value = b"ghp_" + os.urandom(25).hex().encode()
+    LocalStoreFile(tmp_path / "secrets", random_bytes=os.urandom).set("GITHUB_TOKEN", SecretValue(value))
+    lines = base64.encodebytes(b"\0" * 54 + value).decode().splitlines()
+    options = ("--secret-store", str(tmp_path / "secrets"), "--timeout", "30")
+    paused = ("python3", "-c", PAUSED, lines[0][-4:], lines[1])
+    process = warm.start(*paused, options=options, stdin=subprocess.PIPE)
+    shown = process.stdout.readline()
+    rest, errors = process.communicate(b"go on\n", timeout=60)
+    assert shown == lines[0][-4:].encode() + b"\n", errors
+    assert rest.startswith(b"affiant-ph-") and len(rest.split()) == 1
+    assert lines[1].encode()[:8] not in rest
 
 
 @pytest.mark.slow

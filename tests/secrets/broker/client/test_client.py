@@ -124,6 +124,26 @@ def test_text_is_redacted_through_the_broker(harness, live: bool) -> None:
     harness.run(scenario)
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_a_short_line_is_given_out_in_a_pause_where_a_person_reads_and_its_rest_is_redacted(
+    harness, live: bool
+) -> None:
+    placeholder = harness.grant("TOKEN", VALUE, 443)
+    first, rest = base64.encodebytes(bytes(54) + VALUE)[72:].splitlines(keepends=True)
+
+    async def scenario(client: BrokerClient) -> tuple[bytes, bytes, int]:
+        async with client.redactor(live=live) as redactor:
+            assert await redactor.feed(first) == b""
+            shown = await redactor.settle()
+            assert await redactor.settle() == b""
+            end = await redactor.feed(rest)
+            more, count = await redactor.flush()
+            return shown, end + more, count
+
+    expected = (first if live else b"", placeholder.encode() + b"\n", 1)
+    assert harness.run(scenario) == expected
+
+
 def test_a_large_text_is_redacted_in_one_step(harness) -> None:
     placeholder = harness.grant("TOKEN", VALUE, 443)
 
