@@ -126,6 +126,21 @@ def test_a_wrong_passphrase_stops_the_session_before_it_starts(profile: Path, tm
         )
 
 
+def test_a_profile_whose_tests_hold_only_under_the_floor_is_read_under_it(tmp_path: Path) -> None:
+    """Before, ``affiant run --floor`` ended with policy.test_failed: the store's profile was read without it."""
+    (tmp_path / "org.yaml").write_text("tools: [{deny: t}]")
+    profile = tmp_path / "profiles.yaml"
+    profile.write_bytes(
+        PROFILES.replace(b"user: {tools: [t],", b"user: {tests: [{deny: {tool: t}}], tools: [t],")
+    )
+    folder = kept(tmp_path, KeyKind.PASSPHRASE)
+    request = SessionRequest(profile=profile, agent="user", floor=tmp_path / "org.yaml")
+    key = asked_store_key(
+        request, folder, owners=OWNERS, keyring=NEVER, ask_passphrase=lambda _new: PASSPHRASE
+    )
+    assert type(key) is PassphraseKey
+
+
 @pytest.mark.parametrize("agent", ["of_vault", "without"])
 def test_a_profile_without_a_local_secret_gets_no_store_and_no_one_is_asked(
     profile: Path, tmp_path: Path, agent: str

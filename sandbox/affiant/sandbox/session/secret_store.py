@@ -38,7 +38,9 @@ def asked_store_key(
     Raises:
         AffiantError: there is no such profile, or what opens the store cannot be had.
     """
-    profile = read_policy_file(request.profile, owners=owners).profiles.profile(request.agent)
+    profile = read_policy_file(request.profile, owners=owners, floor=request.floor).profiles.profile(
+        request.agent
+    )
     store = LocalStoreFile(
         request.secret_store or folder,
         random_bytes=os.urandom,
