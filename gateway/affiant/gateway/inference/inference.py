@@ -436,7 +436,7 @@ class InferenceRequest(SessionRequest):
         """People take their time: the request has no upstream slot meanwhile, and memory for the response alone.
 
         Raises:
-            ``gateway.memory``: for that there is no room.
+            ``gateway.memory``: that is used up.
         """
         assert self._account.request is not None
         assert self._slot is not None
