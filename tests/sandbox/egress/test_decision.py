@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from affiant.policy.loading.load import load_profiles
 from affiant.policy.model.profile import TLSMode
-from affiant.sandbox.egress.decision import judge_connection, judge_request, reference_of
+from affiant.sandbox.egress.decision import as_approved, judge_connection, judge_request, reference_of
 from affiant.sandbox.egress.http.errors import EgressDenied
 from affiant.sandbox.egress.http.origin import Origin
 from affiant.sandbox.egress.http.request_head import RequestHead, parse_head
-from affiant.secrets.injection.placeholder import PlaceholderTable
+from affiant.secrets.injection.placeholder import Binding, Endpoint, PlaceholderTable, mint_placeholder
 
 ORIGIN = Origin("https", "api.example.com", 443)
 POLICY = (
@@ -42,6 +44,16 @@ def test_headers_of_this_hop_and_about_the_agent_are_left_out() -> None:
     fields = ("Proxy-Authorization: x", "Proxy-Connection: keep-alive", "Via: 1.1 x", "X-Forwarded-For: 10.0.0.1",
               "TE: trailers", "X-Own: kept", "Forwarded: for=x", "Connection: keep-alive")  # fmt: skip
     assert judged(head("GET", *fields)).headers == ((b"Host", b"api.example.com"), (b"X-Own", b"kept"))
+
+
+def test_what_asks_for_a_part_is_not_shown_after_a_restriction_has_taken_the_last_secret_either() -> None:
+    """The broker holds its value still, and leaves the header out."""
+    binding = Binding("TOKEN", mint_placeholder(os.urandom), frozenset({Endpoint("api.example.com", 443)}))
+    table = PlaceholderTable([binding])
+    asked = judged(head("GET", "Range: bytes=0-9", "X-Own: kept"))
+    for held in (table, table.narrowed_to({})):
+        assert as_approved(asked, held).headers[1:] == ((b"X-Own", b"kept"),)
+    assert as_approved(asked, NONE).headers[1:] == ((b"Range", b"bytes=0-9"), (b"X-Own", b"kept"))
 
 
 def test_the_framing_is_written_anew() -> None:

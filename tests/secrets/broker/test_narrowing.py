@@ -64,6 +64,18 @@ def test_what_is_not_kept_is_put_nowhere_any_more_and_still_redacted(harness, se
     ]
 
 
+def test_no_part_of_an_answer_is_asked_for_when_the_last_secret_is_not_kept(harness, serve) -> None:
+    server = serve(echo)
+    harness.grant("A", VALUE, server.port)
+
+    async def scenario(client: BrokerClient) -> None:
+        await client.restrict([])
+        await fetched(client, request_to(server.port, (b"Range", b"bytes=0-9")))
+
+    harness.run(scenario)
+    assert server.received[0].header("range") is None
+
+
 def test_what_is_on_its_way_is_cut_by_a_narrowing_and_not_by_one_that_is_refused(harness, serve) -> None:
     server = serve(lambda received: [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"one", 30.0])
     harness.grant("A", VALUE, server.port)
