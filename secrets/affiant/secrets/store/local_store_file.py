@@ -47,7 +47,7 @@ _MISSING: Final[Mapping[KeyKind, tuple[str, str]]] = {
         "Run the command in the desktop session of the user whose keyring holds the key",
     ),
 }
-"""What is said where that is missing which opens a store, and what to do."""
+"""By what opens a store: what happened where it is missing, and what to do."""
 _PRIVATE: Final = 0o600
 _MAX_PASSPHRASE_FILE: Final = 1026
 
