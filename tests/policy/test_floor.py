@@ -118,6 +118,17 @@ def test_merging_it_again_changes_nothing(floor: Path) -> None:
         assert normal_form(again) == profile.normal_form
 
 
+def test_a_profile_that_is_full_with_the_floors_denials_contains_it(tmp_path: Path) -> None:
+    """900 tools and 100 denials are the most that a list holds: merged again, they are not more."""
+    (tmp_path / "org.yaml").write_text(f"tools: [{', '.join(f'{{deny: d{at}}}' for at in range(100))}]")
+    file = tmp_path / "p.yaml"
+    file.write_text(f"agent_configs: {{dev: {{tools: [{', '.join(f't{at}' for at in range(900))}]}}}}")
+    profile = read_profiles(file, floor=tmp_path / "org.yaml").profile("dev")
+    baseline = load_baseline((tmp_path / "org.yaml").read_bytes(), source="org.yaml")
+    assert len(profile.policy.tools) == 1000
+    assert holds_floor(profile.compiled.policy, baseline.policy)
+
+
 def test_lint_no_longer_misses_an_approver(floor: Path) -> None:
     codes = {
         found.code for found in lint_profile(read_profiles(SEED, floor=floor).profile("deployment_agent"))

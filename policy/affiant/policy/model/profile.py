@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
 from affiant.attestation.signatures.approvers.identities import (
@@ -581,6 +581,7 @@ Rule = (
     | SecretGrant
     | ModelRule
 )
+_R = TypeVar("_R", bound=Rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -635,10 +636,10 @@ class Policy:
         """
         return replace(
             self,
-            tools=(*self.tools, *floor.tools),
-            provider_tools=(*self.provider_tools, *floor.provider_tools),
-            filesystem=(*self.filesystem, *floor.filesystem),
-            egress=(*self.egress, *floor.egress),
+            tools=_union(self.tools, floor.tools),
+            provider_tools=_union(self.provider_tools, floor.provider_tools),
+            filesystem=_union(self.filesystem, floor.filesystem),
+            egress=_union(self.egress, floor.egress),
             approval=self.approval.merged(floor.approval),
             limits=self.limits.merged(floor.limits),
             floor=digest,
@@ -669,6 +670,11 @@ class Policy:
                     hint="A secret needs 'tls: inspect' at its hosts",
                     rule=next(secret for secret in self.secrets if (host, port) in secret.hosts),
                 )
+
+
+def _union(own: tuple[_R, ...], floor: tuple[_R, ...]) -> tuple[_R, ...]:
+    """Each rule once, in order: a list that holds the floor's already does not grow."""
+    return tuple(dict.fromkeys((*own, *floor)))
 
 
 def make_patterns(rule: ToolRule | ToolDenial, work: Work) -> None:
