@@ -124,6 +124,7 @@ def test_each_constraint(profile_of: Make, change: dict[str, object], expected: 
     "bad",
     [
         *("/w2", "/w/../x", "/w//x", "/w/./x", "/w/x\0", "w/x", "/w/..", 5, ["/w/x"], None),
+        *(f"/w/..{slash}x" for slash in "\u2044\u2215\u29f8"),
         *("/w/%2e%2e/x", "/w/%2E./x", "/w/..%2fx", "/w/%252e%252e/x", "/w/%5c..%5cx", "/w/%c0%ae%c0%ae/x"),
         *("/w/%u002e%u002E/x", "/w/..%U2215x"),
         *("/w/\uff0e\uff0e/x", "/w/\u2025/x", "/w/..\uff0fx", "/w/..\uff3cx"),

@@ -29,6 +29,9 @@ _PLAIN: Final = re.compile(r"/[A-Za-z0-9_@%+=:,./ -]*(?<!/)\Z")
 
 _ESCAPE: Final = re.compile("%(?:u[0-9A-Fa-f]{2})?[0-9A-Fa-f]{2}", re.IGNORECASE)
 
+_LIKE_A_SLASH: Final = frozenset("\u2044\u2215\u29f8")
+"""Fraction slash, division slash, big solidus. NFKC keeps them; "best fit" mappings make a slash of them."""
+
 _NOT_IN_RULES: Final = re.compile(r"[*?\[\]{}~$,:!|<>'\"`]|(?:\A|/) | (?:/|\Z)")
 """Globs, expansions, separators, and segments that begin or end with a space."""
 
@@ -67,12 +70,14 @@ def canonical_path(text: str) -> str:
 def is_read_alike(path: str) -> bool:
     """Whether a program that decodes ``path``, which is canonical, reads the same path as one that does not.
 
-    False with a percent-escape (``%2e%2e``, ``%252f``, ``%u002e``), or where compatibility forms (NFKC) make dots or
-    separators.
+    False with a percent-escape (``%2e%2e``, ``%252f``, ``%u002e``), where compatibility forms (NFKC) make dots or
+    separators, or with a character that only looks like a slash: some programs write a plain one in its place.
     """
     if path.isascii():
         return _ESCAPE.search(path) is None
     plain = unicodedata.normalize("NFKC", path)
+    if not _LIKE_A_SLASH.isdisjoint(path):
+        return False
     return _ESCAPE.search(plain) is None and [plain.count(mark) for mark in "./\\"] == [
         path.count(mark) for mark in "./\\"
     ]
