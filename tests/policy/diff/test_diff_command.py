@@ -67,7 +67,7 @@ def test_a_check_that_fails_says_why(diff):
     cannot = "1 difference cannot be ordered as wider or narrower"
     assert done.stderr == f"--fail-on widen: {cannot}, so it fails too\n"
     assert diff(OLD, WIDER, "--fail-on", "widen").stderr == "--fail-on widen: 2 differences allow more\n"
-    assert "allow less" in diff(OLD, NARROWER, "--fail-on", "any").stderr
+    assert "1 difference allows less" in diff(OLD, NARROWER, "--fail-on", "any").stderr
     assert diff(OLD, NARROWER, "--fail-on", "widen").stderr == ""
 
 

@@ -109,7 +109,8 @@ def fail_reasons(differences: Sequence[Difference], fail_on: str) -> Iterator[st
             ", so it fails too" if fail_on == "widen" else ""
         )
     if counts[Direction.NARROWS] and fail_on == "any":
-        yield f"{counted(counts[Direction.NARROWS], 'difference')} allow less"
+        narrows = counts[Direction.NARROWS]
+        yield f"{counted(narrows, 'difference')} allow{'s' * (narrows == 1)} less"
 
 
 def _file(profiles: ProfileSet) -> Mapping[str, str]:
