@@ -83,9 +83,11 @@ def test_the_normal_form_reads_back_as_it_was() -> None:
 
 def test_what_needs_approval_as_a_whole_is_not_allowed_unasked() -> None:
     asks = f"provider_tools: [web_search], requires_human_approval: {{everything: true, approvers: [{KEY}]}}"
-    assert profile(asks).compiled.decide_provider_tool("web_search").effect is Effect.ASK
-    alone = profile("provider_tools: [web_search], requires_human_approval: true")
-    assert alone.compiled.decide_provider_tool("web_search").reason == "approval_no_approver"
+    alone = "provider_tools: [web_search], requires_human_approval: true"
+    for text in (asks, alone):
+        decision = profile(text).compiled.decide_provider_tool("web_search")
+        assert (decision.effect, decision.reason) == (Effect.DENY, "provider_tool_unshowable")
+        assert decision.rules == ("provider_tools/0",)
     assert "approval_unshowable" in {found.code for found in lint_profile(profile(asks))}
 
 

@@ -106,7 +106,7 @@ def tool(policy: Policy, name: str, origin: Origin = Origin()) -> Effect:
 def provider_tool(policy: Policy, name: str) -> Effect:
     denied = any(rule == ProviderToolDenial(name) for rule in policy.provider_tools)
     allowing = [False for rule in policy.provider_tools if rule == ProviderTool(name)]
-    return effect(allowing, denied=denied, ask=policy.approval.everything)
+    return effect(allowing, denied=denied or policy.approval.everything, ask=False)
 
 
 def is_path(text: str) -> bool:

@@ -129,7 +129,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "tool.method": ("NotAllowedError", "A method of MCP that the tool gate does not pass on."),
     "tool.needs_approval": (
         "ToolNotAllowedError",
-        "What needs approval cannot be shown as one call: two equal calls, a tool offered twice, a provider's tool.",
+        "What needs approval cannot be shown as one call: two equal calls, or a tool that is offered twice.",
     ),
     "tool.schema_changed": (
         "ToolNotAllowedError",

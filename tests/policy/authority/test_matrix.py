@@ -45,7 +45,7 @@ def test_every_cell_is_what_the_policy_decides(policy: Policy, other: Policy) ->
                 assert letter in {Effect.ALLOW: "AL", Effect.ASK: "LP", Effect.DENY: "N"}[effect]
             case "provider_tool":
                 effect = compiled.decide_provider_tool(row.name).effect
-                assert letter in {Effect.ALLOW: "A", Effect.ASK: "P", Effect.DENY: "N"}[effect] or (
+                assert letter in {Effect.ALLOW: "A", Effect.DENY: "N"}[effect] or (
                     letter == "" and not any(rule.name == row.name for rule in policy.provider_tools)
                 )
             case "path":

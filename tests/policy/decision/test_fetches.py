@@ -56,6 +56,20 @@ def test_the_egress_rules_decide(policies: dict[str, CompiledPolicy], url: str, 
     assert decide_fetch(policies["closed"], url)[1].reason == "host_not_listed"
 
 
+def test_where_the_profile_limits_what_goes_out_nothing_is_fetched() -> None:
+    """A fetch carries bytes out as the agent's own requests do, and no session counts it."""
+    file = (
+        b"agent_configs: {a: {tools: [], network_egress: 'allowed:a.example.com', limits: {bytes_out: 1MiB}}}"
+    )
+    limited = load_profiles(file).profile("a").compiled
+    decision = decide_fetch(limited, "https://a.example.com/?data=1")[1]
+    assert (decision.effect, decision.reason) == (Effect.DENY, "fetch_not_counted")
+    assert decision.rules == ("egress/0",)
+    assert decide_fetch(limited, "https://b.example.com/")[1].reason == "host_not_listed"
+    model_calls = load_profiles(file.replace(b"bytes_out: 1MiB", b"requests: 5")).profile("a").compiled
+    assert decide_fetch(model_calls, "https://a.example.com/")[1].allowed
+
+
 def test_the_method_counts(policies: dict[str, CompiledPolicy]) -> None:
     url = "https://pictures.example.com/public/a.png"
     assert decide_fetch(policies["open"], url, "POST")[1].effect is Effect.DENY

@@ -68,6 +68,18 @@ CASES = [
     ("network_egress: [{host: a.b.com, methods: [GET], address: 10.0.0.1}]", {"upstream_resolves"}),
     ("network_egress: [{host: a.b.com, methods: [GET], address: 10.0.0.1}], models: []", set()),
     ("network_egress: [{host: a.b.com, methods: [POST], address: 10.0.0.1}]", set()),
+    (
+        "provider_tools: [mcp], network_egress: [{host: a.b.com, methods: [POST], address: 10.0.0.1}]",
+        {"provider_tool", "upstream_resolves"},
+    ),
+    (
+        "network_egress: [{host: a.b.com, methods: [GET], address: 10.0.0.1, limits: {requests: 3}}]",
+        set(),
+    ),
+    (
+        "limits: {bytes_out: 1MiB}, network_egress: [{host: a.b.com, methods: [GET], address: 10.0.0.1}]",
+        set(),
+    ),
     ("network_egress: [{host: a.b.com, tls: passthrough}]", {"tls_passthrough"}),
     ("network_egress: [{host: a.b.com, scheme: http, methods: [GET]}]", {"scheme_http"}),
     ("tools: [x, {name: x, rate: 1/s}]", {"limit_without_effect"}),

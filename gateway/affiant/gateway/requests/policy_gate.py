@@ -179,8 +179,7 @@ def require_listed(
 
     Raises:
         ``request.unlisted``: it has something that the lists of chat completions do not have.
-        ToolNotAllowedError: the profile does not allow one of these tools, or not without approval, which no
-            approver can give: the provider does not say what it is about to do.
+        ToolNotAllowedError: the profile does not allow one of these tools.
     """
     if not policy.restricts_tools:
         return ()
@@ -197,15 +196,12 @@ def require_listed(
         decision = policy.decide_provider_tool(tool.name)
         sink(ProviderToolQuestion(tool.name), decision)
         if not decision.allowed:
-            asks = decision.effect is Effect.ASK
             raise ToolNotAllowedError(
                 f"the request lets the model's provider run a tool: {decision.text}",
                 where=tool.where,
                 reason=decision.reason,
                 rules=decision.rules,
                 tool=tool.name,
-                hint="No approver can see what the provider does, so it cannot be approved" if asks else None,
-                code="tool.needs_approval" if asks else None,
             )
         rules |= dict.fromkeys(decision.rules)
     return tuple(rules)

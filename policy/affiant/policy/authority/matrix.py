@@ -123,8 +123,7 @@ class Column:
             return Cell()
         if tool.effect is Effect.DENY:
             return Cell("N", (("never", tool.rules),))
-        letter = "P" if tool.effect is Effect.ASK else "A"
-        return Cell(letter, ((f"yes{approved(tool.effect)}: {PROVIDER_FETCHES}", tool.rules),))
+        return Cell("A", ((f"yes: {PROVIDER_FETCHES}", tool.rules),))
 
     def _model(self, name: str) -> Cell:
         model = self._models.get(name)

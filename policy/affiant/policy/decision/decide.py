@@ -55,6 +55,9 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "tool_arguments_malformed": "the arguments are not one JSON object that every reader reads alike",
         "provider_tool_not_listed": "the profile does not list this tool of the provider",
         "provider_tool_denied": "a rule denies this tool of the provider",
+        "provider_tool_unshowable": (
+            "a person must approve it, and the provider does not show what it is about to do"
+        ),
         "model_not_listed": "the profile does not list this model",
         "model_upstream_unattested": "the profile wants this model at an attested upstream only",
         "path_not_listed": "no rule covers this path",
@@ -70,7 +73,7 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "target_not_canonical": "the request target is not in its canonical form",
         "target_not_listed": "no rule covers this path at the host",
         "egress_denied": "a rule denies this host, or this request to it",
-        "fetch_not_counted": "the rule has limits, and what a model server fetches is not counted",
+        "fetch_not_counted": "the rule or the profile has limits, and what a model server fetches is not counted",
         "secret_not_listed": "the profile does not list this secret",
         "secret_no_sink": "the profile has no https host at which this secret may be used",
         "secret_not_bound": "the secret is not bound to this host and port",
@@ -260,7 +263,7 @@ def _misfit(
 
 
 class ProviderToolPlane:
-    """Tools that the model's provider runs, by exact name."""
+    """Tools that the model's provider runs, by exact name; where approval is demanded, none: it has nothing to show."""
 
     __slots__ = ("_decisions",)
 
@@ -272,7 +275,10 @@ class ProviderToolPlane:
         for position, rule in enumerate(rules):
             found = denials if isinstance(rule, ProviderToolDenial) else allows
             found.setdefault(rule.name, []).append(f"provider_tools/{position}")
-        self._decisions = {name: granted(tuple(ids), ask=ask) for name, ids in allows.items()}
+        self._decisions = {
+            name: denied("provider_tool_unshowable", tuple(ids)) if ask else granted(tuple(ids), ask=False)
+            for name, ids in allows.items()
+        }
         self._decisions |= {name: denied("provider_tool_denied", tuple(ids)) for name, ids in denials.items()}
 
     def decide(self, name: str) -> Decision:

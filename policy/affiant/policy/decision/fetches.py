@@ -2,8 +2,8 @@
 
 The server has a network where the agent may have none. So the URL is judged as if the agent fetched it: by the egress
 rules, for the connection and for the request, in the same canonical form. Two things differ. The server resolves the
-name and follows redirects itself. And no session counts what a server fetches, so a rule with limits allows no fetch;
-as in egress, another rule without limits may allow it.
+name and follows redirects itself. And no session counts what a server fetches. So a rule with limits allows no fetch;
+as in egress, another rule without limits may. Where the profile limits the bytes that go out, no rule does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from affiant.policy.decision.effective import effective_egress
 from affiant.policy.decision.questions import EgressQuestion
 from affiant.policy.model.profile import Scheme
 
-__all__ = ["NOT_COUNTED", "decide_fetch"]
+__all__ = ["NOT_COUNTED", "decide_fetch", "is_uncounted"]
 
 NOT_COUNTED: Final = "fetch_not_counted"
 
@@ -34,6 +34,11 @@ def decide_fetch(policy: CompiledPolicy, text: str, method: str = "GET") -> tupl
     url = canonical_url(text)
     question = EgressQuestion(url.host, url.port, Scheme(url.scheme), method, url.target)
     decision = effective_egress(policy, question)
-    if decision.allowed and policy.egress_limits().keys() >= set(decision.rules):
+    if decision.allowed and not any(is_uncounted(policy, rule) for rule in decision.rules):
         return url, denied(NOT_COUNTED, decision.rules)
     return url, decision
+
+
+def is_uncounted(policy: CompiledPolicy, rule: str) -> bool:
+    """Whether nothing counts what the egress rule with this id allows."""
+    return not policy.limits.bytes_out and rule not in policy.egress_limits()

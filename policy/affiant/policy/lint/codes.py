@@ -18,7 +18,10 @@ WARNINGS: Final[Mapping[str, str]] = {
     "host_unrestricted": "the agent may do anything that this host's API allows; methods and paths narrow it",
     "host_shared": "everybody can store data at this host: to reach it is to reach anyone",
     "host_wildcard": "every name under a wildcard can carry data out",
-    "upstream_resolves": "a model's server that fetches from there looks up the name itself, whatever 'address' says",
+    "upstream_resolves": (
+        "a model's server that fetches from there looks up the name and follows redirects itself: "
+        "'address' does not bind it"
+    ),
     "tls_passthrough": "requests inside the connection are not seen, and its host is not checked",
     "scheme_http": "plain HTTP can be read and changed on its way",
     "rw_hooks": "what the agent writes there, somebody else's tools may run",

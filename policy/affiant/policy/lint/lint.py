@@ -15,6 +15,7 @@ from affiant.policy.approvals.bindable import bindable, bindable_in_response
 from affiant.policy.canonical.hosts import covering_patterns, is_wildcard, suffix_of
 from affiant.policy.canonical.paths import covers
 from affiant.policy.canonical.tool_origin import ANYWHERE
+from affiant.policy.decision.fetches import is_uncounted
 from affiant.policy.lint.alike_approvers import alike_approvers
 from affiant.policy.lint.codes import WARNINGS
 from affiant.policy.lint.lists import (
@@ -177,7 +178,7 @@ def _egress(profile: Profile) -> Iterator[Finding]:
             "host_unrestricted": rule.methods is None and rule.paths is None and rule.tls is TLSMode.INSPECT,
             "host_shared": _is_one_of(rule, SHARED_HOSTS) or _stores(profile, rule),
             "host_wildcard": is_wildcard(rule.host),
-            "upstream_resolves": _upstream_resolves(profile, rule),
+            "upstream_resolves": _upstream_resolves(profile, position, rule),
             "tls_passthrough": rule.tls is TLSMode.PASSTHROUGH,
             "scheme_http": rule.scheme is Scheme.HTTP,
             "limit_without_effect": _as_wide_without_limits(profile, rule),
@@ -186,9 +187,19 @@ def _egress(profile: Profile) -> Iterator[Finding]:
             yield _warn(profile, code, f"{rule.host}:{rule.port}", position)
 
 
-def _upstream_resolves(profile: Profile, rule: EgressRule) -> bool:
-    """Whether an agent may name URLs of a private host to a model: its server asks a name service of its own."""
-    return bool(rule.address) and "GET" in (rule.methods or ("GET",)) and profile.policy.models != ()
+def _upstream_resolves(profile: Profile, rule_id: str, rule: EgressRule) -> bool:
+    """Whether an agent may name URLs of a private host to a model: its server asks a name service of its own.
+
+    That server reads from them, and sends to them for a tool of the provider.
+    """
+    methods = {"GET", "POST"} if profile.policy.provider_tools else {"GET"}
+    named = rule.methods is None or not methods.isdisjoint(rule.methods)
+    return (
+        bool(rule.address)
+        and named
+        and profile.policy.models != ()
+        and is_uncounted(profile.compiled, rule_id)
+    )
 
 
 def _as_wide_without_limits(profile: Profile, rule: EgressRule) -> bool:
