@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import time
@@ -208,6 +209,48 @@ def test_ctrl_c_ends_the_services_of_the_last_launcher_too(machine: Machine, tmp
     assert took < at_once()
     assert machine.quiet_within(5), machine.processes()
     check(machine, done, set(), closed=True)
+
+
+@pytest.mark.slow
+def test_a_gateway_that_does_not_answer_makes_a_session_lost_and_that_is_said(
+    machine: Machine, tmp_path: Path
+):
+    """It stops (SIGSTOP) when it has admitted the session, and goes on when the launcher has ended."""
+    stop = f"""
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.sandbox.conftest import family
+real_interrupt = interrupt
+def interrupt():
+    server = ".".join(["affiant", "gateway", "process", "server"])  # not a word of this program's own arguments
+    servers = [each.pid for each in family(os.getpid()) if server in each.arguments]
+    with open(mark + ".stopped", "w") as file:
+        file.write(" ".join(map(str, servers)))
+    for pid in servers:
+        os.kill(pid, signal.SIGSTOP)
+    real_interrupt()
+"""
+    places = {"bundle": tmp_path / "bundle", "json": tmp_path / "json"}
+    options = [f"--{name}={path}" for name, path in places.items()]
+    mark = tmp_path / "mark"
+    try:
+        done, took = interrupted(
+            machine, "admitted", *options, patch=stop + PROGRESS, module="run_report", mark=mark
+        )
+    finally:
+        for pid in (tmp_path / "mark.stopped").read_text().split():
+            os.kill(int(pid), signal.SIGCONT)
+    assert (done.returncode, done.stdout) == (130, b""), done.stderr.decode()
+    summary = json.loads(places["json"].read_bytes())
+    (session,) = sessions(machine)
+    recover = f"Gather what was recorded: affiant session recover {session}"
+    said = f"affiant: session {session} ended without a signed close. {recover}"
+    assert said in done.stderr.decode().splitlines()
+    assert (summary["session"], summary["bundle"], summary["exit_code"]) == (session, None, 130)
+    assert sessions(machine)[session]["state"] == "lost"
+    assert took < 8 + at_once(), done.stderr.decode()
+    assert machine.quiet_within(10), machine.processes()
+    again = affiant("session", "recover", session, "--home", str(machine.home), "--json")
+    assert again.returncode == 0, again.stderr
 
 
 def test_ctrl_c_while_services_are_starting_ends_them(machine: Machine, tmp_path: Path):
