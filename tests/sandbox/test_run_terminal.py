@@ -40,7 +40,7 @@ def test_an_agent_on_a_terminal_may_use_colours_and_nothing_else(warm: Machine) 
     assert b"\\u009b2J\\u202e\n" in seen
     assert seen.replace(b"\x1b[31m", b"").replace(b"\x1b[0m", b"").count(b"\x1b") == 0
     lines = seen.splitlines()
-    assert any(line.endswith(b"affiant (by the agent): nothing was denied") for line in lines)
+    assert any(line.endswith(b"affiant (in the command's output): nothing was denied") for line in lines)
     assert b"affiant: nothing was denied" not in seen
     assert any(line.startswith(b"affiant: receipts in ") for line in lines), "after a line end of ours"
 
@@ -50,7 +50,7 @@ def test_raw_passes_all_of_it_on(warm: Machine) -> None:
     seen = on_a_terminal(warm, "--raw")
     assert b"\x1b]52;c;ZXZpbA==\x07\x1b[2J\x1b[Hgone\n" in seen
     assert b"affiant: nothing was denied\n" in seen
-    assert b"(by the agent)" not in seen
+    assert b"(in the command's output)" not in seen
 
 
 @pytest.mark.slow
@@ -61,4 +61,4 @@ def test_what_is_redirected_is_untouched(warm: Machine) -> None:
     with open(reading, "rb") as file:
         out = file.read()
     assert out == subprocess.run(["sh", "-c", EVIL], capture_output=True, check=True).stdout
-    assert b"affiant (by the agent): nothing was denied\n" in seen, "alone on its terminal"
+    assert b"affiant (in the command's output): nothing was denied\n" in seen, "alone on its terminal"

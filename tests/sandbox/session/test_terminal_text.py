@@ -49,12 +49,15 @@ def test_all_but_colours_and_line_ends_is_escaped(sent: bytes, seen: bytes) -> N
 @pytest.mark.parametrize(
     ("sent", "seen"),
     [
-        (b"affiant: receipts in /x\n", b"affiant (by the agent): receipts in /x\n"),
-        (b"x\n \tAffiant: y\n", b"x\n \tAffiant (by the agent): y\n"),
-        (b"\x1b[32maff\x1b[1miant: y\x1b[0m\n", b"\x1b[32maff\x1b[1miant (by the agent): y\x1b[0m\n"),
-        (b"the affiant: y\n", b"the affiant (by the agent): y\n"),
-        (b"." * 80 + b"affiant: y\n", b"." * 80 + b"affiant (by the agent): y\n"),
-        (b"aff\xe2\x80\x8diant: y\n", b"aff\xe2\x80\x8diant (by the agent): y\n"),
+        (b"affiant: receipts in /x\n", b"affiant (in the command's output): receipts in /x\n"),
+        (b"x\n \tAffiant: y\n", b"x\n \tAffiant (in the command's output): y\n"),
+        (
+            b"\x1b[32maff\x1b[1miant: y\x1b[0m\n",
+            b"\x1b[32maff\x1b[1miant (in the command's output): y\x1b[0m\n",
+        ),
+        (b"the affiant: y\n", b"the affiant (in the command's output): y\n"),
+        (b"." * 80 + b"affiant: y\n", b"." * 80 + b"affiant (in the command's output): y\n"),
+        (b"aff\xe2\x80\x8diant: y\n", b"aff\xe2\x80\x8diant (in the command's output): y\n"),
         ("\u3164\u2800\ufe0faffi\u034fant\ufe0f:\n".encode(), None),
         ("a\ufb00iant:\n".encode(), None),
         ("\uff41ffiant\uff1a\n".encode(), None),
@@ -64,7 +67,7 @@ def test_all_but_colours_and_line_ends_is_escaped(sent: bytes, seen: bytes) -> N
 )
 def test_a_line_like_one_of_affiants_is_marked_as_the_agents(sent: bytes, seen: bytes | None) -> None:
     got = shown(sent)
-    assert b" (by the agent)" in got if seen is None else got == seen
+    assert b" (in the command's output)" in got if seen is None else got == seen
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_a_line_like_one_of_affiants_is_marked_as_the_agents(sent: bytes, seen: 
     [
         (b"50%\r100%\n", b"50%\r\x1b[K100%\n"),
         (b"Xffiant: nothing was denied\ra\n", b"Xffiant: nothing was denied\r\x1b[Ka\n"),
-        (b"50%\raffiant: y\n", b"50%\r\x1b[Kaffiant (by the agent): y\n"),
+        (b"50%\raffiant: y\n", b"50%\r\x1b[Kaffiant (in the command's output): y\n"),
         (b"a\r\x1b[1mb\n", b"a\r\x1b[K\x1b[1mb\n\x1b[0m"),
         (b"a\r\x1b[0m\nb\r\n", b"a\r\x1b[0m\nb\r\n"),
         (b"a\r", b"a\r\n"),
@@ -99,8 +102,8 @@ def test_a_prompt_is_shown_at_once() -> None:
 @pytest.mark.parametrize(
     ("writes", "seen"),
     [
-        ([(1, b"foo"), (0, b"\n"), (1, b"affiant: x\n")], b"foo\naffiant (by the agent): x\n"),
-        ([(0, b"aff"), (1, b"iant: x\n")], b"affiant (by the agent): x\n"),
+        ([(1, b"foo"), (0, b"\n"), (1, b"affiant: x\n")], b"foo\naffiant (in the command's output): x\n"),
+        ([(0, b"aff"), (1, b"iant: x\n")], b"affiant (in the command's output): x\n"),
         ([(0, b"Xffiant: x\r"), (1, b"a\n")], b"Xffiant: x\r\x1b[Ka\n"),
         ([(0, b"\xe4\xbd"), (1, b"x"), (0, b"\xa0\n")], "x\u4f60\n".encode()),
         ([(0, b"\x1b["), (1, b"x"), (0, b"1m\n")], b"x\x1b[1m\n\x1b[0m"),

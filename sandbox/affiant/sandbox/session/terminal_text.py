@@ -5,8 +5,8 @@ every other control character (C0, DEL, C1 also in UTF-8), so that no sequence c
 writes the clipboard (OSC 52) or asks the terminal for an answer; characters that change the reading direction or are
 invisible; bytes that are not UTF-8.
 
-No line can be made to look like one of affiant's own. ``affiant:`` gets a mark that says whose it is; anywhere in a
-line, because a terminal wraps lines; in compatibility forms (``\\ufb00``) and with invisible characters in it, too.
+No line can be made to look like one of affiant's own. ``affiant:`` gets a mark that says where it is from; anywhere in
+a line, because a terminal wraps lines; in compatibility forms (``\\ufb00``) and with invisible characters in it, too.
 A CR that no LF follows erases the line (``ESC [ K``), so that nothing is put together by overwriting.
 Letters of other scripts that look like these are not looked for.
 
@@ -17,7 +17,7 @@ comes, at most :data:`_LONGEST_SGR` bytes. Pure.
 >>> shown.feed(b"\\x1b[31mred\\x1b[0m \\x1b]52;c;aGk=\\x07")
 b'\\x1b[31mred\\x1b[0m \\\\x1b]52;c;aGk=\\\\x07'
 >>> TerminalText(TerminalLine()).feed(b"affiant: nothing was denied\\n")
-b'affiant (by the agent): nothing was denied\\n'
+b"affiant (in the command's output): nothing was denied\\n"
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _JOINERS: Final = frozenset("\u200c\u200d")
 _BLANK: Final = _JOINERS | frozenset("\u115f\u1160\u2800\u3164\uffa0\U0001d159")
 """Printable characters that show nothing; so do some of those that combine with the one before (Mn, Me)."""
 _OURS: Final = "affiant:"
-_MARK: Final = " (by the agent)"
+_MARK: Final = " (in the command's output)"
 
 
 class TerminalLine:
