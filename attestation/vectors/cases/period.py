@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vectors.making import tree
+from vectors.making.acts import acts, closed, labelled, opened
 from vectors.making.archive import Member, archive, padded
 from vectors.making.documents import ORIGIN
 from vectors.making.keys import ed25519_key
 from vectors.making.period import Files, manifest, members, period_files, zipped
-from vectors.making.scripts import boot, session
+from vectors.making.scripts import boot, finish, ids, session, start
 from vectors.making.story import Story
 from vectors.making.trust import WITNESSED
 from vectors.making.witnesses import EARLY, LATE, cosigned, stated, witnessed_boot, witnessed_session
@@ -92,6 +93,15 @@ def _two_gateways(story: Story) -> None:
     story.gateway = story.new_gateway("later-gateway")
     keyset = story.gateway.keyset_digest
     story.gateway_says("later-boot", "boot", {"bld": "sha256:" + "b" * 64, "col": story.col, "ks": keyset})
+
+
+def _opened_twice(story: Story) -> None:
+    """Both are closed at last."""
+    boot(story)
+    told = start(story)
+    for port in [opened(story, told, step) for step in ("first", "second")]:
+        closed(story, told, f"closed-{ids(port)}", port)
+    finish(story, told, cseq=-1)
 
 
 def _lines(files: Files, change: Callable[[list[bytes]], list[bytes]]) -> None:
@@ -308,6 +318,13 @@ PERIOD_CASES: tuple[PeriodCase, ...] = (
         trust=WITNESSED,
     ),
     PeriodCase(
+        "valid/acts",
+        "Commands, movements of files, and a port; the task label is disclosed.",
+        _built(faults=labelled(), script=acts),
+        not_made=_NO_TIME,
+        warnings=_HELD,
+    ),
+    PeriodCase(
         "valid/tail-withheld",
         "The receipt of the close is not here, whose leaf is: withheld, and the session is not known to be over.",
         _built(lambda files: _lines(files, lambda lines: lines[:-1])),
@@ -363,6 +380,12 @@ PERIOD_CASES: tuple[PeriodCase, ...] = (
             "session.intents": "session.intent",
             "log.inclusion": "log.not_included",
         },
+    ),
+    PeriodCase(
+        "session/port-opened-twice",
+        "A port is opened while it is open.",
+        _built(script=_opened_twice),
+        {"session.intents": "session.intent"},
     ),
     PeriodCase(
         "content/tile-changed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vectors.cases import (
+    acts,
     anchors,
     approvals,
     bundles,
@@ -39,6 +40,7 @@ def collection() -> tuple[Case, ...]:
         disclosures,
         chain,
         sessions,
+        acts,
         approvals,
         narrowings,
         erasure,
@@ -58,6 +60,7 @@ def collection() -> tuple[Case, ...]:
         *profile_signers.VALID,
         *approvals.VALID,
         *narrowings.VALID,
+        *acts.VALID,
         *(case for each in tampered for case in each.CASES),
     )
     ids = [case.id for case in cases]

@@ -68,6 +68,7 @@ def start(story: Story, label: str = "session") -> Session:
             "iso": told.activation["iso"],
             "rfs": told.manifest["rootfs"],
             **{name: told.activation[name] for name in ("rel",) if name in told.activation},
+            **({"tsk": told.activation["task"]} if "task" in told.activation else {}),
         },
         {
             "agt": {"id": "implementer", "ten": "vectors", "user": "nobody"},

@@ -150,6 +150,7 @@ class Story:
             f"hidden:{step}", {path: dict(values) for path, values in hidden.items()}
         )
         disclosures = self._conceal(f"{party.label} {step}", payload, opened)
+        disclosures = self.faults.through(f"disclosed:{step}", disclosures)
         payload = self.faults.through(f"payload:{step}", payload)
         body = self.faults.through(f"bytes:{step}", canonical(payload))
         key = self.faults.through(f"key:{step}", party.key)
@@ -166,6 +167,8 @@ class Story:
             payload.setdefault("_sd_alg", "sha-256")
         disclosures: list[str] = []
         for path, node, count in objects_with_digests(payload):
+            if path == "tsk":
+                continue  # the starter's digests, as the activation has them
             values = hidden.get(path, {})
             texts = [disclosure(f"{label} {path}.{name}", name, value) for name, value in values.items()]
             decoys = [link(seeded(f"{label} {path} decoy {n}", 32)) for n in range(count - len(texts))]

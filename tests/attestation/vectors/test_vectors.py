@@ -213,7 +213,7 @@ def test_every_row_that_can_be_refused_is_refused_by_a_case() -> None:
 def test_every_class_of_the_specification_has_its_cases() -> None:
     classes = Counter(name.partition("/")[0] for name in CASES)
     assert set(classes) == {
-        *("valid", "signature", "format", "disclosure", "chain", "session", "witness", "anchor"),
+        *("valid", "signature", "format", "disclosure", "chain", "session", "act", "witness", "anchor"),
         *("log", "platform", "peer", "content", "bundle", "erasure", "narrowing"),
     }
     assert classes["valid"] >= 14
@@ -285,7 +285,9 @@ def test_no_changed_byte_of_a_receipts_parts_is_accepted(part: int) -> None:
         assert (verdict.exit_code, verdict.level) == (20, None), position
 
 
-@pytest.mark.parametrize("name", ["valid/inference", "valid/actions", "valid/epochs", "valid/two-sessions"])
+@pytest.mark.parametrize(
+    "name", ["valid/inference", "valid/actions", "valid/acts", "valid/epochs", "valid/two-sessions"]
+)
 def test_no_record_can_be_left_out_unseen(name: str) -> None:
     case = VALID[name]
     document = json.loads(bundle_of(case))
