@@ -22,10 +22,18 @@ except OSError as error:
 """
 
 
+_OF_THE_MACHINE = ("affiant: no memory cgroup can be made here", "affiant: no overlay can be mounted here")
+
+
+def lines_of(stderr: bytes) -> list[str]:
+    """What was said, but for what this machine lacks: containers often have no memory cgroup to give."""
+    return [line for line in stderr.decode().splitlines() if not line.startswith(_OF_THE_MACHINE)]
+
+
 def test_a_run_outside_a_terminal_says_what_happened(warm: Machine, tmp_path: Path) -> None:
     done = warm.run("python3", "-c", REACH, options=("--json", str(tmp_path / "summary.json")))
     assert done.returncode == 0
-    lines = done.stderr.decode().splitlines()
+    lines = lines_of(done.stderr)
     assert lines[0].startswith("affiant: session ")
     assert lines[0].endswith((", isolation gvisor", ", isolation bwrap-landlock"))
     assert lines[1].startswith("affiant: SIMULATED platform; gateway at https://")
@@ -55,7 +63,7 @@ def test_quiet_says_nothing_and_a_time_limit_is_said(warm: Machine, tmp_path: Pa
     assert (quiet.returncode, quiet.stderr) == (0, b"")
     done = warm.run("sleep", "60", options=("--timeout", "0.5", "--bundle", str(bundle)))
     assert done.returncode == 143
-    assert done.stderr.decode().splitlines()[2:] == [
+    assert lines_of(done.stderr)[2:] == [
         "affiant: --timeout: the command was ended after 0.5 s",
         f"affiant: receipts in {bundle}",
     ]
