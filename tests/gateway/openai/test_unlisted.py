@@ -328,6 +328,10 @@ def test_what_servers_hold_where_members_are_free_passes() -> None:
         "metadata": {"type": "x", "note": "y"},
         "error": {"type": "server_error", "message": "m", "code": None, "input": None},
         "timings": {"name": "n", "predicted_ms": 1.5},
+        "moderation": {
+            part: {"type": "moderation_results", "model": "m", "results": [{"type": "moderation_result"}]}
+            for part in ("input", "output")
+        },
     }
     require_listed_response({**said(message, streamed=False), **more}, DOCUMENTED)
 
