@@ -1053,6 +1053,14 @@ def test_bubblewrap_is_a_warning_where_the_floors_allow_it() -> None:
     assert (found.state, found.tier) == (State.HELD, Tier.WARNING)
 
 
+def test_an_unnamed_release_of_gvisor_is_a_warning_under_the_trust_file_that_an_operator_gets() -> None:
+    found = row(judge(Story().bytes()), "iso.floor")
+    assert (found.state, found.tier) == (State.HELD, Tier.WARNING)
+    assert "releases before 20240729.0, and not every session names its release" in found.detail
+    unasked = row(judge(Story().bytes(), changes={"isolation_releases": ...}), "iso.floor")
+    assert unasked.tier is Tier.AFFIRMING
+
+
 @pytest.mark.parametrize("missing", ["evidence", "endorsements", "results", "policies"])
 def test_a_missing_object_makes_its_checks_none_not_held(missing: str) -> None:
     verdict = judge(replace(Story().bundle(), **{missing: {}}).to_bytes())

@@ -73,6 +73,7 @@ from affiant.attestation.verdict.outcome import COMPLETE
 from affiant.errors import AffiantError, MalformedError
 
 __all__ = [
+    "OLDEST_GVISOR",
     "TrustFile",
     "TrustFileMalformed",
     "parse_instant",
@@ -100,6 +101,8 @@ _PLAIN: Final = frozenset(
 _Lists = Mapping[str, Sequence[tuple[Entry, object]]]
 """Name of a list -> its entries, each with its value."""
 _T = TypeVar("_T")
+OLDEST_GVISOR: Final = "20240729.0"
+"""The oldest release of gVisor that the sandbox is tried with. It says nothing of escapes that are known since."""
 _FLOORS: Final = ("userspace-kernel", "namespace")
 
 
@@ -354,6 +357,7 @@ def simulated_trust_file(
         "rootfs": [{"value": "host-usr", "from": since}],
         "log": [{"value": ATTESTED, "from": since}],
         "isolation_floor": "namespace",
+        "isolation_releases": {"gvisor": OLDEST_GVISOR},
     }
     if profiles:
         document["profiles"] = [{"value": digest, "from": since} for digest in profiles]

@@ -2,7 +2,9 @@
 
 import pytest
 
+from affiant.attestation.verdict.trust_file import OLDEST_GVISOR
 from affiant.sandbox.isolation.backends.gvisor import (
+    OLDEST_RELEASE,
     command_failure,
     dated_release,
     oci_config,
@@ -104,6 +106,12 @@ def test_every_runsc_command_has_the_same_isolation(tmp_path):
 )
 def test_the_year_of_a_release(text, year):
     assert release_year(text) == year
+
+
+def test_the_trust_file_for_a_simulated_platform_names_a_release_of_the_oldest_year_that_runs():
+    """A session under an older gVisor is warned of without a further word of the auditor."""
+    assert release_year(OLDEST_GVISOR) == OLDEST_RELEASE
+    assert dated_release(OLDEST_GVISOR) == OLDEST_GVISOR
 
 
 @pytest.mark.parametrize(
