@@ -36,8 +36,8 @@ export class Case {
     this.authorized = new Map();
     /** The `gap` records, once a session without a close was asked for. */
     this.gaps = null;
-    /** Chain and number of every record, once what is erased was asked for. */
-    this.places = null;
+    /** Chain, and chain and session -> what was ordered to be erased and is not here, once that was asked. */
+    this.absent = null;
     this.established = new Set();
   }
 

@@ -64,13 +64,26 @@ export function placeOf({ chn, seq }) {
 /** What of a session is erased by order and not here, by the signer's role. */
 export function goneOf(subject, session) {
   if (subject.erased.size === 0) return { gateway: [], supervisor: [] };
-  subject.places ??= new Set(subject.records.map(placeOf));
-  const named = [...subject.erased.values()].filter((item) => item.level === 2 && !subject.places.has(placeOf(item)));
-  const chains = new Set(session.gateway.map(({ chn }) => chn));
+  const absent = (subject.absent ??= absentIn(subject));
+  const chains = [...new Set(session.gateway.map(({ chn }) => chn))].sort();
   return {
-    gateway: named.filter((item) => chains.has(item.chn) && item.session === session.id),
-    supervisor: named.filter((item) => session.supervisor.statement.chn.includes(item.chn)),
+    gateway: chains.flatMap((chn) => absent.get(`${chn} ${session.id}`) ?? []),
+    supervisor: session.supervisor.statement.chn.flatMap((chn) => absent.get(chn) ?? []),
   };
+}
+
+/** Chain, and chain and session -> what was ordered to be erased and is not here. */
+function absentIn({ erased, records }) {
+  const here = new Set(records.map(placeOf));
+  const absent = new Map();
+  for (const [place, item] of erased) {
+    if (item.level !== 2 || here.has(place)) continue;
+    for (const name of [item.chn, `${item.chn} ${item.session}`]) {
+      if (!absent.has(name)) absent.set(name, []);
+      absent.get(name).push(item);
+    }
+  }
+  return absent;
 }
 
 /** Asked once of each record, in however many cases it stands. */

@@ -17,8 +17,19 @@ export async function checkClose(subject) {
 /** Whether a gap record of another chain names the chain of the gateway that had this session (trust rules, 1). */
 function isLost(subject, session) {
   const chains = new Set(session.gateway.map((record) => record.chn));
-  subject.gaps ??= subject.records.filter(({ kind }) => kind === "gap");
-  return subject.gaps.some((record) => chains.has(record.member("lst", "chn")) && !chains.has(record.chn));
+  const gaps = (subject.gaps ??= gapsIn(subject));
+  return [...chains].some((chn) => [...(gaps.get(chn) ?? [])].some((other) => !chains.has(other)));
+}
+
+/** Chain that a gap record names -> chains of those records. */
+function gapsIn({ records }) {
+  const gaps = new Map();
+  for (const record of records.filter(({ kind }) => kind === "gap")) {
+    const named = record.member("lst", "chn");
+    if (!gaps.has(named)) gaps.set(named, new Set());
+    gaps.get(named).add(record.chn);
+  }
+  return gaps;
 }
 
 /** How a session ended: closed or lost; or open. */

@@ -8,12 +8,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from tests.attestation.story import NOW, Clock, Story, trust
+from tests.attestation.shared_gateway import SharedGateway
+from tests.attestation.story import NOW, Clock, Issued, Story, trust
+from tests.attestation.verifier.checks.test_erasure_checks import AUTHORITY, Ordered
 
 from affiant.attestation.bundle.bundle import Bundle
+from affiant.attestation.encoding.keys import public_jwk
+from affiant.attestation.erasure.orders import sign_order
 from affiant.attestation.verdict.verdict import Finding
 from affiant.attestation.verifier import verify_bundle as verify_bundle_module
 from affiant.attestation.verifier.case.case import Case
@@ -59,7 +63,8 @@ def steps(data: bytes) -> Counter[str]:
 
 
 def judged(data: bytes) -> int:
-    return verify_bundle(data, trust(), verifiers=STANDARD_VERIFIERS, at=NOW, build="b").exit_code
+    accepted = trust(erasure_authorities=[{"value": public_jwk(AUTHORITY.public_key)}])
+    return verify_bundle(data, accepted, verifiers=STANDARD_VERIFIERS, at=NOW, build="b").exit_code
 
 
 class Long(Story):
@@ -116,6 +121,26 @@ def many(sessions: int) -> bytes:
     return Bundle(receipts=tuple(text for _, texts in bundles for text in texts), **both).to_bytes()
 
 
+def erased(sessions: int) -> bytes:
+    """Sessions of one gateway, of each of which a record is erased by order."""
+    shared, kept, bundles = SharedGateway(clock=Slow()), list[Issued](), list[Bundle]()
+    for _ in range(sessions):
+        shared.tell()
+        bundles.append(shared.bundle())
+        gone = next(each for each in shared.of_session() if each.payload["kind"] == "inference")
+        made = int(shared.clock.now.timestamp())
+        members = {"del": [Ordered.item(cast("Ordered", shared), gone)]}
+        aut = sign_order(AUTHORITY, "erasure", members, origin=shared.config.origin, made=made)
+        shared.by_gateway("erasure", "erasure", {**members, "aut": aut}, of_session=False)
+        kept += [each for each in shared.session_records if each is not gone]
+    orders = [each for each in shared.gateway_records if each.payload["kind"] == "erasure"]
+    kept += [each for each in shared.gateway_records if each.payload["kind"] != "inference"]
+    maps = ("keysets", "evidence", "endorsements", "results", "policies")
+    both = {name: {k: v for one in bundles for k, v in getattr(one, name).items()} for name in maps}
+    receipts = tuple(each.sdjwt for each in kept)
+    return Bundle(receipts=receipts, proofs=shared.proofs_of(orders), **both).to_bytes()
+
+
 def repeated(times: int) -> bytes:
     """One receipt, again and again."""
     document = json.loads(Story().bytes())
@@ -125,8 +150,8 @@ def repeated(times: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("make", "length", "exit_code"),
-    [(long, 40, 40), (many, 8, 40), (repeated, 400, 20)],
-    ids=["long", "many", "repeated"],
+    [(long, 40, 40), (many, 8, 40), (erased, 16, 40), (repeated, 400, 20)],
+    ids=["long", "many", "erased", "repeated"],
 )
 def test_twice_the_bundle_is_twice_the_work(
     make: Callable[[int], bytes], length: int, exit_code: int

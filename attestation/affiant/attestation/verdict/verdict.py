@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from affiant.attestation.verdict.actors import People
 from affiant.attestation.verdict.outcome import (
@@ -27,10 +27,12 @@ from affiant.attestation.verdict.outcome import (
     Platform,
     is_below,
 )
-from affiant.attestation.verdict.since_archived import Changed
 from affiant.attestation.verdict.summary import Summary
 from affiant.attestation.verdict.time_bounds import BY_WITNESSES, TimeBounds, Unwitnessed
 from affiant.attestation.verdict.timeline import Moment
+
+if TYPE_CHECKING:
+    from affiant.attestation.verdict.since_archived import Changed
 
 __all__ = [
     "EXIT_CODES",

@@ -167,10 +167,13 @@ class Case:
     pruned: dict[str, Erased] = field(default_factory=dict)
     """Chain -> the last of its records that an accepted authority ordered to be pruned. It excuses nothing in a bundle:
     whole chains are pruned, and only a log shows that one is missing."""
-    absent: dict[str, list[Erased]] | None = None
-    """Chain -> what of it was ordered to be erased and is not here, once :meth:`gone` was asked."""
+    absent: dict[tuple[str, str | None], list[Erased]] | None = None
+    """Chain, and session or None for all of it -> what was ordered to be erased and is not here, once :meth:`gone` was
+    asked."""
     gaps: dict[str, set[str]] | None = None
     """Chain that a gap record names -> chains of those records, once :meth:`follow_up` was asked."""
+    by_gateway: dict[str, Party] | None = None
+    """Chain of a gateway -> the gateway, once :meth:`gateway_of` was asked."""
     by_key: dict[str, Session] | None = None
     """Key of a supervisor -> its session in focus, once :meth:`session_of` was asked."""
     established: set[str] = field(default_factory=set)
@@ -200,14 +203,13 @@ class Case:
             self.absent = {}
             for place, each in self.erased.items():
                 if each.level == 2 and place not in here:
-                    self.absent.setdefault(each.chn, []).append(each)
+                    for name in {(each.chn, each.session), (each.chn, None)}:
+                        self.absent.setdefault(name, []).append(each)
         absent = self.absent
-        named = (
-            each for chn in sorted({record.chn for record in session.gateway}) for each in absent.get(chn, ())
-        )
+        chains = sorted({record.chn for record in session.gateway})
         return Gone(
-            tuple(each for each in named if each.session == session.id),
-            tuple(each for chn in session.supervisor.statement.chn for each in absent.get(chn, ())),
+            tuple(each for chn in chains for each in absent.get((chn, session.id), ())),
+            tuple(each for chn in session.supervisor.statement.chn for each in absent.get((chn, None), ())),
         )
 
     def follow_up(self, chains: Collection[str]) -> bool:
@@ -218,6 +220,12 @@ class Case:
                 if record.kind == "gap":
                     self.gaps.setdefault(str(record.member("lst", "chn")), set()).add(record.chn)
         return any(self.gaps.get(chn, set()) - set(chains) for chn in chains)
+
+    def gateway_of(self, chn: str) -> Party | None:
+        """The gateway whose chain it is, if it is here."""
+        if self.by_gateway is None:
+            self.by_gateway = {chain: party for party in self.gateways for chain in party.statement.chn}
+        return self.by_gateway.get(chn)
 
     def session_of(self, party: Party) -> Session | None:
         """The session in focus whose supervisor ``party`` is."""

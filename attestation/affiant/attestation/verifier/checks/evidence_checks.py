@@ -291,10 +291,10 @@ def _text(result: bytes) -> str:
 
 
 def _gateway_of(case: Case, session: Session) -> Party:
-    for party in case.gateways:
-        if session.gateway and session.gateway[0].chn in party.statement.chn:
-            return party
-    raise NotMade("the session's gateway is not in the bundle")
+    found = case.gateway_of(session.gateway[0].chn) if session.gateway else None
+    if found is None:
+        raise NotMade("the session's gateway is not in the bundle")
+    return found
 
 
 def check_class(case: Case) -> Finding:
@@ -303,11 +303,11 @@ def check_class(case: Case) -> Finding:
     What is simulated says nothing about hardware: the check holds with the tier none.
     """
     case.need("tee.appraisal")
+    manifests = {session.manifest.cls for session in case.sessions if session.manifest is not None}
     for party, quoted in _quotes(case):
         assert quoted.appraisal is not None
         found = quoted.appraisal.evidence_class.value
-        said = {party.statement.cls} | {record.cls for record in party.records}
-        said |= {session.manifest.cls for session in case.sessions if session.manifest is not None}
+        said = {party.statement.cls, *manifests} | {record.cls for record in party.records}
         if said != {found}:
             raise ClassMismatch(
                 "evidence class disagrees", expected=found, found=", ".join(sorted(said - {found}))

@@ -48,6 +48,8 @@ class _Place:
     asked: Question
     statements: Statements
     collateral: dict[tuple[str, datetime], VerifiedCollateral] = field(default_factory=dict)
+    profiles: frozenset[str] | None = None
+    """Digests of the profiles of the archive, once a case asked for them."""
     appraised: dict[tuple[str, bool], list[Quoted]] = field(default_factory=dict)
     """Key of a gateway, and whether as of then -> what came of its quote, once that was reached."""
     of_then: tuple[datetime, dict[tuple[str, datetime], VerifiedCollateral]] | None = None
@@ -151,7 +153,8 @@ def _judged(work: Work, case: Case) -> Judged:
 
 
 def _keep(place: _Place, case: Case, *, then: bool) -> None:
-    """What came of the gateways' quotes."""
+    """What came of the gateways' quotes, and what the archive holds."""
+    place.profiles = place.profiles or case.profiles
     for party in case.gateways:
         if any(each.appraisal is not None or each.refusal is not None for each in party.quoted):
             place.appraised[party.statement.receipt_kid, then] = party.quoted
@@ -167,7 +170,7 @@ def _case(
     place: _Place, work: Work, read: _Read, *, then: Then | None = None, newer: Newer | None = None
 ) -> Case:
     asked = place.asked if then is None else replace(place.asked, at=then.at)
-    case = Case(place.bundle.bundle((), {}), asked, newer)
+    case = Case(place.bundle.bundle((), {}), asked, newer, profiles=place.profiles)
     case.collateral = place.collateral if then is None else place.collateral_as_of(then.at)
     case.established = set((then or work).established) | (set() if work.session else {"pol.bound"})
     parties: dict[str, Party] = {}
