@@ -15,7 +15,7 @@ const MEMBERS = ["typ", "receipts", "anchors", ...MAPS];
 /** The bundle: `{receipts: [text], proofs: Map(rh -> text), anchors, keysets, evidence, ...: Map(name -> bytes)}`. */
 export async function parseBundle(bytes) {
   const value = parseStrict(bytes, { limit: MAX_BUNDLE });
-  if (!isObject(value) || value.typ !== TYPE) throw malformed("not a bundle", undefined, `"typ": "${TYPE}"`);
+  if (!isObject(value) || value.typ !== TYPE) throw malformed("not a bundle", "typ", `"typ": "${TYPE}"`);
   if (!hasExactly(value, MEMBERS)) throw malformed("missing or foreign members");
   const anchors = parseAnchors(value.anchors);
   const bundle = { ...(await readReceipts(value.receipts)), anchors };

@@ -133,17 +133,27 @@ export function conclusionOf(verdict) {
 
 /** The whole report, with a final newline. */
 export function render(verdict) {
+  const [first, ...others] = verdict.checks;
+  if (first.state === "refused" && (first.reason === "fmt.json" || first.where.join() === "typ")) {
+    return `${wrapped("REFUSED  ", `no bundle: [${first.reason}] ${first.detail} (${verdict.bundle})`).join("\n")}\n`;
+  }
   const lines = headOf(verdict).flatMap(([name, value]) => wrapped(name.padEnd(17), value));
+  if (first.state === "refused" && others.every(({ state }) => state === "not made" || state === "not asked")) {
+    return `${[...lines, "", ...endOf(verdict)].join("\n")}\n`; // nothing could be read: every other row says the same
+  }
   lines.push("", ...wrapped("", sentencesOf(verdict).join(" ")), "", ...pointLines(verdict.checks));
   lines.push("", ...populationOfVerdict(verdict).flatMap((sentence) => wrapped("", sentence)), "");
   for (const level of Object.keys(LEVELS)) {
     lines.push(...wrapped(`${level}  ${MARKS[verdict.levels[level]].padEnd(10)}`, meaningOf(verdict, level)));
   }
-  lines.push("", ...verdict.checks.flatMap(rowLines), "", ...LIMITS.flatMap((limit) => wrapped("", limit)));
-  const refused = verdict.checks.find((row) => row.state === "refused");
-  if (refused) lines.push(...wrapped("REFUSED  ", `${refused.reason}: ${refused.detail}`));
-  lines.push(conclusionOf(verdict));
+  lines.push("", ...verdict.checks.flatMap(rowLines), "", ...endOf(verdict));
   return `${lines.join("\n")}\n`;
+}
+
+function endOf(verdict) {
+  const refused = verdict.checks.find((row) => row.state === "refused");
+  const why = refused === undefined ? [] : wrapped("REFUSED  ", `${refused.reason}: ${refused.detail}`);
+  return [...LIMITS.flatMap((limit) => wrapped("", limit)), ...why, conclusionOf(verdict)];
 }
 
 function pointLines(rows) {

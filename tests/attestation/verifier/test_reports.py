@@ -19,6 +19,7 @@ from tests.attestation.story import NOW, Story, trust_bytes
 from tests.attestation.verifier.test_verify_bundle import judge
 
 from affiant.__main__ import cli
+from affiant.attestation.verdict.outcome import Demand
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.report.html import render_html
 from affiant.attestation.verifier.report.machine import render_junit, render_sarif
@@ -224,7 +225,8 @@ def test_sarif_has_a_rule_for_each_check_and_a_result_for_what_did_not_simply_ho
     run = document["runs"][0]
     assert document["version"] == "2.1.0"
     rules = run["tool"]["driver"]["rules"]
-    assert [rule["id"] for rule in rules] == [*(check.code for check in verdict.checks), "platform.simulated"]
+    facts = ["platform.simulated", "outcome.unjudged", "demand.unmet"]
+    assert [rule["id"] for rule in rules] == [*(check.code for check in verdict.checks), *facts]
     assert all(rule["shortDescription"]["text"] and rule["help"]["text"] for rule in rules)
     assert {result["level"] for result in run["results"]} >= {"error"}
     for result in run["results"]:
@@ -237,6 +239,20 @@ def test_sarif_says_simulated_in_a_result_of_its_own() -> None:
     first = run["results"][0]
     assert (first["ruleId"], first["level"]) == ("platform.simulated", "warning")
     assert first["message"]["text"].startswith("SIMULATED")
+
+
+def test_sarif_has_results_for_what_cannot_be_judged_and_for_what_is_demanded() -> None:
+    bare = judge(replace(Story().bundle(), evidence={}).to_bytes(), demand=Demand("L4", complete=True))
+    (run,) = json.loads(render_sarif(bare, bundle="b.json"))["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    found = {result["ruleId"]: result for result in run["results"]}
+    unjudged, unmet = found["outcome.unjudged"], found["demand.unmet"]
+    assert unjudged["level"] == unmet["level"] == "error"
+    assert unjudged["message"]["text"].startswith("CANNOT BE JUDGED: objects that the records name")
+    assert "level L4 is not reached" in unmet["message"]["text"]
+    assert all(rules[result["ruleIndex"]] == result["ruleId"] for result in (unjudged, unmet))
+    (run,) = json.loads(render_sarif(judge(Story().bytes()), bundle="b.json"))["runs"]
+    assert not {result["ruleId"] for result in run["results"]} & {"outcome.unjudged", "demand.unmet"}
 
 
 def test_junit_passes_only_where_the_verdict_affirms() -> None:
@@ -309,6 +325,20 @@ def test_what_is_no_bundle_is_refused_in_one_sentence(files: Path) -> None:
     lines = done.stdout.splitlines()
     assert done.exit_code == 20 and lines[0].startswith("REFUSED  no bundle: [") and len(lines) <= 3
     assert all(line.isprintable() for line in lines)
+
+
+def test_a_bundle_of_ours_that_cannot_be_read_keeps_the_first_lines(files: Path) -> None:
+    """Which bundle, judged when, by whom and for whom; a table in which every row says the same is left out."""
+    document = json.loads((files / "bundle.json").read_bytes())
+    (files / "bundle.json").write_text(json.dumps(document | {"receipts": []}))
+    lines = run(files).stdout.splitlines()
+    assert lines[0].startswith("bundle           sha256:") and lines[1].startswith(
+        "outcome          REJECTED"
+    )
+    assert {"judged at", "verifier", "trust file"} <= {line[:17].strip() for line in lines}
+    assert any(line.startswith("REFUSED  bundle.malformed: ") for line in lines)
+    assert not any("no bundle" in line or line.startswith("sig.receipts") for line in lines)
+    assert len(lines) < 40
 
 
 def test_the_timeline_is_written_as_csv(files: Path) -> None:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from tests.attestation.shared_gateway import two_sessions
+from tests.attestation.story import Story
 from tests.attestation.verifier.test_reports import HOSTILE, UNSEEN, read
 from tests.attestation.verifier.test_several import judge
 
@@ -19,6 +20,7 @@ from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.attestation.verifier.report.html import render_html_several
 from affiant.attestation.verifier.report.machine import render_junit_several, render_sarif_several
 from affiant.attestation.verifier.report.text_several import render_several
+from affiant.attestation.verifier.report.timeline_csv import timeline_csv
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +77,48 @@ def test_sarif_is_one_run_with_each_bundle_as_an_artifact(verdict: CombinedVerdi
             assert run["artifacts"][place["index"]]["location"]["uri"] == place["uri"]
     across = [result for result in run["results"] if result["ruleId"].startswith("across.")]
     assert across and all(result["locations"] == [] for result in across)
+
+
+def test_sarif_says_at_its_bundle_what_cannot_be_judged() -> None:
+    bare = replace(Story().bundle(), evidence={}).to_bytes()
+    (run,) = json.loads(render_sarif_several(judge(Story().bytes(), bare)))["runs"]
+    (result,) = (each for each in run["results"] if each["ruleId"] == "outcome.unjudged")
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "2.affiant.json"
+
+
+def test_the_csv_says_of_every_bundle_how_many_of_its_records_it_leaves_out() -> None:
+    """The room of the table ends within the first bundle."""
+    verdict = judge(*two_sessions(), moments=3)
+    lines = timeline_csv((each.file, each.verdict) for each in verdict.judged).splitlines()
+    left = [
+        each.verdict.population.receipts - count for each, count in zip(verdict.judged, (3, 0), strict=True)
+    ]
+    assert len(lines) == 1 + 3 + 2
+    assert lines[4].startswith("1.affiant.json,") and lines[4].endswith(
+        f"{left[0]} records more are not listed"
+    )
+    assert lines[5].startswith("2.affiant.json,") and lines[5].endswith(
+        f"{left[1]} records more are not listed"
+    )
+
+
+def test_the_csv_has_one_limit_for_all_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("affiant.attestation.verifier.report.timeline_csv.MAX_ROWS", 5)
+    verdict = judge(*two_sessions(), moments=100)
+    lines = timeline_csv((each.file, each.verdict) for each in verdict.judged).splitlines()
+    assert len(lines) == 1 + 5 + 2
+
+
+def test_the_page_has_a_limit_of_its_own_and_counts_what_it_leaves_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More is kept for the table than a page shows."""
+    monkeypatch.setattr("affiant.attestation.verifier.report.html.MAX_MOMENTS", 5)
+    verdict = judge(*two_sessions(), moments=100)
+    page = render_html_several(verdict)
+    shown = [5, 0]
+    for each, count in zip(verdict.judged, shown, strict=True):
+        assert f"{each.verdict.population.receipts - count} records more are not shown" in page
 
 
 def test_junit_has_a_suite_for_each_bundle_and_one_across(verdict: CombinedVerdict) -> None:

@@ -87,7 +87,9 @@ def parse_bundle(data: bytes) -> Bundle:
     value = parse_strict(data, limit=MAX_BUNDLE)
     members = {"typ", "receipts", "anchors", *_MAPS}
     if not isinstance(value, dict) or value.get("typ") != BUNDLE_TYPE:
-        raise BundleMalformed("not a bundle", expected=f'"typ": "{BUNDLE_TYPE}"', hint=_what_else(value))
+        raise BundleMalformed(
+            "not a bundle", expected=f'"typ": "{BUNDLE_TYPE}"', hint=_what_else(value), where="typ"
+        )
     if set(value) != members:
         raise BundleMalformed("missing or foreign members", found=sorted(set(value) ^ members)[:8])
     try:

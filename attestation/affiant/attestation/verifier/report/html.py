@@ -21,7 +21,7 @@ from affiant.attestation.verdict.opening import open_points, sentences
 from affiant.attestation.verdict.outcome import LEVELS
 from affiant.attestation.verdict.timeline import Moment
 from affiant.attestation.verdict.verdict import MAX_EXCEPTIONS, LevelState, State, Verdict
-from affiant.attestation.verifier.combined import CombinedVerdict
+from affiant.attestation.verifier.combined import CombinedVerdict, Judged
 from affiant.attestation.verifier.report.banner import Banner, banner_of
 from affiant.attestation.verifier.report.text_changed import (
     advisories_text,
@@ -72,16 +72,24 @@ def render_html_several(verdict: CombinedVerdict) -> str:
         "verdict": verdict,
         "banner": banner_of(verdict),
         "facts": [(name.capitalize(), value) for name, value in head_of_several(verdict)],
-        "judged": [
-            {
-                "file": each.file,
-                "view": _view(each.verdict, untold=each.untold),
-                "refused": next((row for row in each.verdict.checks if row.state is State.REFUSED), None),
-            }
-            for each in verdict.judged
-        ],
+        "judged": list(_views(verdict.judged)),
     }
     return _page("several.html.j2", banner_of(verdict), views)
+
+
+def _views(judged: Sequence[Judged]) -> Iterator[Mapping[str, object]]:
+    """One for each bundle. A page shows as many records of all bundles together as of one."""
+    room = MAX_MOMENTS
+    for each in judged:
+        told = len(each.verdict.timeline)
+        # Of a period bundle only the first records are told.
+        untold = max(0, each.verdict.population.receipts - told) if told or each.untold else 0
+        yield {
+            "file": each.file,
+            "view": _view(each.verdict, untold=untold, room=room),
+            "refused": next((row for row in each.verdict.checks if row.state is State.REFUSED), None),
+        }
+        room = max(0, room - told)
 
 
 def _page(template: str, banner: Banner, views: Mapping[str, object]) -> str:
@@ -109,8 +117,8 @@ def _environment() -> Environment:
     return found
 
 
-def _view(verdict: Verdict, *, untold: int) -> Mapping[str, Any]:
-    """What the templates say of one verdict. ``untold``: records that were taken from its timeline."""
+def _view(verdict: Verdict, *, untold: int, room: int = MAX_MOMENTS) -> Mapping[str, Any]:
+    """What the templates say of one verdict, and ``room`` records of it. ``untold``: those taken from its timeline."""
     exceptions = list(verdict.exceptions())
     return {
         "verdict": verdict,
@@ -120,8 +128,8 @@ def _view(verdict: Verdict, *, untold: int) -> Mapping[str, Any]:
         "more_exceptions": max(0, len(exceptions) - MAX_EXCEPTIONS),
         "sentences": list(sentences(verdict.summary, verdict.population)),
         "points": open_points(verdict.checks),
-        "sessions": _by_session(verdict.timeline[:MAX_MOMENTS]),
-        "untold": untold + max(0, len(verdict.timeline) - MAX_MOMENTS),
+        "sessions": _by_session(verdict.timeline[:room]),
+        "untold": untold + max(0, len(verdict.timeline) - room),
     }
 
 

@@ -8,9 +8,11 @@ from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 from affiant.attestation.verdict.lines import asked_text
+from affiant.attestation.verdict.outcome import Outcome
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verdict.words import words
 from affiant.attestation.verifier.combined import CombinedVerdict
+from affiant.attestation.verifier.report.banner import banner_rows
 from affiant.command_line import printable
 
 __all__ = ["render_junit", "render_junit_several", "render_sarif", "render_sarif_several"]
@@ -19,16 +21,28 @@ _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _XML: Final = '<?xml version="1.0" encoding="UTF-8"?>'
 _MAX_TEXT: Final = 1000
 _SIMULATED: Final = "platform.simulated"
+_UNJUDGED: Final = "outcome.unjudged"
+_UNMET: Final = "demand.unmet"
+_FACTS: Final[Mapping[str, tuple[str, str]]] = {
+    _SIMULATED: ("the evidence is of genuine hardware", words("checks")["tee.class"][1]),
+    _UNJUDGED: ("the bundle can be judged", words("checks")["bundle.objects"][1]),
+    _UNMET: (
+        "the verdict reaches what its reader demands (--require, or `sessions` of the trust file)",
+        "Ask for what the message says is not reached, or demand less.",
+    ),
+}
+"""Rules beside those of checks: id -> what it asks, and what to do."""
 
 
 def render_sarif(verdict: Verdict, *, bundle: str) -> str:
-    """One run: a rule for each check, a result for each that did not simply hold, and one that says SIMULATED.
+    """One run: a rule for each check, a result for each that did not simply hold, and one for each fact about the whole
+    verdict: simulated, not to be judged, below what its reader demands.
 
     Args:
         bundle: the file's name, as results refer to it.
     """
     rules = [check.code for check in verdict.checks]
-    results = [*_platform(verdict, len(rules), _at(bundle)), *_results(verdict.checks, rules, _at(bundle))]
+    results = [*_facts(verdict, len(rules), _at(bundle)), *_results(verdict.checks, rules, _at(bundle))]
     return _sarif(verdict.build, verdict.checks, results, {"bundle": verdict.bundle, **_summary(verdict)})
 
 
@@ -43,7 +57,7 @@ def render_sarif_several(verdict: CombinedVerdict) -> str:
         result
         for index, each in enumerate(verdict.judged)
         for result in (
-            *_platform(each.verdict, len(codes), _at(each.file, index)),
+            *_facts(each.verdict, len(codes), _at(each.file, index)),
             *_results(each.verdict.checks, codes, _at(each.file, index)),
         )
     ]
@@ -71,7 +85,7 @@ def _sarif(
             _rule(check.code, {"level": check.level or ""}, *words("checks").get(check.code, ()))
             for check in rules
         ),
-        _rule(_SIMULATED, {}, "the evidence is of genuine hardware", *words("checks")["tee.class"][1:]),
+        *(_rule(code, {}, *texts) for code, texts in _FACTS.items()),
     ]
     run: Mapping[str, object] = {
         "tool": {"driver": {"name": "affiant verify", "version": build, "rules": listed}},
@@ -87,14 +101,22 @@ def _rule(code: str, properties: Mapping[str, str], means: str = "", step: str =
     return {"id": code, **texts, "properties": properties}
 
 
-def _platform(verdict: Verdict, index: int, location: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """The result that no reader of the others may overlook."""
+def _facts(verdict: Verdict, first: int, location: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    """The results that no reader of the others may overlook. ``first``: index of the first of :data:`_FACTS`."""
+    said = []
     if verdict.simulated:
+        said.append((_SIMULATED, "warning", "SIMULATED: nothing in this bundle is evidence of hardware"))
+    banner = dict(banner_rows(verdict))
+    if verdict.outcome is Outcome.UNJUDGED:
+        said.append((_UNJUDGED, "error", banner["outcome"]))
+    if verdict.unmet:
+        said.append((_UNMET, "error", banner["demanded"]))
+    for code, level, text in said:
         yield {
-            "ruleId": _SIMULATED,
-            "ruleIndex": index,
-            "level": "warning",
-            "message": {"text": "SIMULATED: nothing in this bundle is evidence of hardware"},
+            "ruleId": code,
+            "ruleIndex": first + list(_FACTS).index(code),
+            "level": level,
+            "message": {"text": printable(text, limit=_MAX_TEXT)},
             "locations": [location],
         }
 

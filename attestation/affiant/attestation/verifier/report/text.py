@@ -28,6 +28,7 @@ _MARKS: Final = {
     State.NOT_ASKED: "not asked",
 }
 _LEVELS: Final = {state: str(state) for state in LevelState} | {LevelState.REFUSED: "REFUSED"}
+_MADE: Final = (State.HELD, State.REFUSED)
 _MAX_SHOWN: Final = 20
 """Exceptions that the table names."""
 _MAX_PEOPLE: Final = 10
@@ -47,12 +48,14 @@ def render(verdict: Verdict) -> str:
 
 def _lines(verdict: Verdict) -> Iterator[str]:
     first, *others = verdict.checks
-    if first.state is State.REFUSED and not any(
-        check.state in (State.HELD, State.REFUSED) for check in others
-    ):
+    if first.state is State.REFUSED and (first.reason == "fmt.json" or first.where == ("typ",)):
         yield from wrapped("REFUSED  ", f"no bundle: [{first.reason}] {first.detail} ({verdict.bundle})")
         return
     yield from head_lines(verdict)
+    if first.state is State.REFUSED and not any(check.state in _MADE for check in others):
+        yield ""
+        yield from _end(verdict)  # nothing could be read, so every other row says the same
+        return
     yield ""
     yield from opening_lines(verdict)
     yield ""
