@@ -82,6 +82,21 @@ def _gateway_died(story: Story) -> None:
     story.gateway_says("later-gap", "gap", {"lst": last, "src": "untrusted-store"})
 
 
+def _lost_beside_a_neighbour(story: Story) -> None:
+    """A session without its end, of a gateway that died; another one ended in order before that."""
+    boot(story)
+    told = start(story)
+    neighbour = start(story, "neighbour")
+    inference(story, told)
+    inference(story, neighbour, answered={"ans": "another"})
+    finish(story, neighbour)
+    last = story.gateway.records[-1].head
+    story.gateway = story.new_gateway("later")
+    keyset = story.gateway.keyset_digest
+    story.gateway_says("later-boot", "boot", {"bld": "sha256:" + "5" * 64, "col": story.col, "ks": keyset})
+    story.gateway_says("later-gap", "gap", {"lst": last, "src": "untrusted-store"})
+
+
 def _late_session(story: Story) -> None:
     """A session that begins when the gateway has long been running; a first one ended before."""
     boot(story)
@@ -117,6 +132,10 @@ _REWRITTEN = {"hidden:inference": put(req__fwd=sha256_name(b"the request without
 _FIRST_ABSENT = {
     "absent:first": True,
     **{f"withhold:first-{step}": True for step in ("start", "close", "session-boot", "session-end")},
+}
+_NEIGHBOUR_ABSENT = {
+    "absent:neighbour": True,
+    **{f"withhold:neighbour-session-{step}": True for step in ("boot", "end")},
 }
 _SUPERVISORS_END = ("session.close", "session.supervisor")
 
@@ -263,6 +282,12 @@ CASES = (
         "valid/gateway-died",
         "The gateway died; the next boot's gap names its chain, so that the session counts as lost.",
         told(script=_gateway_died),
+        warnings=("rfs.accepted", "chain.gaps", *_SUPERVISORS_END),
+    ),
+    Case(
+        "valid/lost-beside-a-neighbour",
+        "The same; between lie the gateway's records of another session, which ended in order and is not judged.",
+        told(_NEIGHBOUR_ABSENT, _lost_beside_a_neighbour),
         warnings=("rfs.accepted", "chain.gaps", *_SUPERVISORS_END),
     ),
     Case(

@@ -5,6 +5,7 @@
 
 import { isByIdentity, readApprovers, readStatement } from "./approval_statement.mjs";
 import { bothSides } from "./case.mjs";
+import { Count, counting } from "./counted.mjs";
 import { epochsOf } from "./epochs.mjs";
 import { goneOf } from "./erasure_checks.mjs";
 import { profileOf } from "./policy_checks.mjs";
@@ -41,7 +42,7 @@ export async function checkApprovals(subject) {
   if (onPage.length > 0) {
     return held("approved on a page that the operator serves (console)", { tier: "warning", where: onPage });
   }
-  return held(`${done.size} actions done by approval, each with its quorum and once`);
+  return counting(new Count(done.size, "actions done by approval, each with its quorum and once"));
 }
 
 /** Who may approve, by the profile of each epoch. */

@@ -34,7 +34,7 @@ export class Case {
     this.pruned = new Map();
     /** Erasure or hold -> the refusal of its authority, or null. */
     this.authorized = new Map();
-    /** The `gap` records, once a session without a close was asked for. */
+    /** Chain that a gap record names -> chains of those records, once a session without a close was asked for. */
     this.gaps = null;
     /** Chain, and chain and session -> what was ordered to be erased and is not here, once that was asked. */
     this.absent = null;
@@ -90,6 +90,12 @@ export function byPlace(one, other) {
 /** A session's only gateway record of `kind`, or undefined. */
 export function theOnly(session, kind) {
   return session.gateway.find((record) => record.kind === kind);
+}
+
+/** Ids of the sessions in focus; where there is none, of the one that was asked for, or of all. */
+export function questioned({ sessions, foreign, onlySession }) {
+  if (sessions.length > 0) return new Set(sessions.map(({ id }) => id));
+  return onlySession === null ? foreign : new Set([onlySession]);
 }
 
 /** Both signers' records of a session. */

@@ -19,8 +19,8 @@ export async function run(subject, code, level, required, check) {
 export async function made(code, level, required, step) {
   const known = { required: required(code) };
   try {
-    const { detail, tier, where } = await step();
-    return makeRow(code, level, "held", tier, detail, { ...known, where });
+    const { detail, tier, where, counted } = await step();
+    return makeRow(code, level, "held", tier, detail, { ...known, where, counted });
   } catch (error) {
     if (error instanceof NotAsked) return notAsked(code, level, error.message, required(code));
     if (error instanceof NotMade) {

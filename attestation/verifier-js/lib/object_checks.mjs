@@ -4,25 +4,34 @@
 
 import { isByIdentity } from "./approval_statement.mjs";
 import { verifyResult } from "./attestation_result.mjs";
-import { bothSides } from "./case.mjs";
+import { bothSides, questioned } from "./case.mjs";
+import { Count, counting } from "./counted.mjs";
 import { fromBase64url, fromUtf8, isAscii, toHex } from "./encoding.mjs";
 import { profilesIn } from "./policy_checks.mjs";
 import { NotMade, Refusal } from "./refusals.mjs";
-import { held } from "./verdict.mjs";
 
 const SHOWN = 4;
+/** Sorts of which no two sessions name the same object; of evidence only gateways' is named by several. */
+const OF_ONE = ["keyset of key", "attestation result", "approver's signature"];
 
 /** Every keyset, evidence, endorsement, result, configuration, profile and approver's signature that is named is here. */
 export async function checkObjects(subject) {
   subject.need("sig.receipts");
   const places = await placesIn(subject);
   const lacking = [];
-  let count = 0;
+  const shared = [];
+  let own = 0;
+  const gateways = new Set(subject.gateways.flatMap(({ records }) => records.map(({ evd }) => evd)));
   for (const [what, names] of Object.entries(await namedIn(subject))) {
-    count += names.size;
-    for (const name of names) if (!places[what].has(name)) lacking.push(`${what} ${name.slice(0, 23)}`);
+    for (const name of names) {
+      if (!places[what].has(name)) lacking.push(`${what} ${name.slice(0, 23)}`);
+      if (OF_ONE.includes(what) || (what === "evidence" && !gateways.has(name))) own += 1;
+      else shared.push(`${what} ${name}`);
+    }
   }
-  if (lacking.length === 0) return held(`${count} objects that records and documents name, each in the bundle`);
+  if (lacking.length === 0) {
+    return counting(new Count(own, "objects that records and documents name, each in the bundle", shared));
+  }
   const more = lacking.length > SHOWN ? ` and ${lacking.length - SHOWN} more` : "";
   throw new NotMade(`not in the bundle, though its records name them: ${lacking.slice(0, SHOWN).join(", ")}${more}`);
 }
@@ -76,10 +85,11 @@ async function namedIn(subject) {
   return named;
 }
 
-/** Of the sessions in focus. Where there is none, the gateway's: of the one that was asked for, or of all. */
-function sessionRecords({ sessions, gateways, foreign, onlySession }) {
+/** Of the sessions in question; where none of them is in focus, the gateway's alone. */
+function sessionRecords(subject) {
+  const { sessions, gateways } = subject;
   if (sessions.length > 0) return sessions.flatMap(bothSides);
-  const wanted = onlySession === null ? foreign : new Set([onlySession]);
+  const wanted = questioned(subject);
   return gateways.flatMap(({ records }) => records.filter((record) => wanted.has(record.member("agt", "ses"))));
 }
 

@@ -6,8 +6,8 @@ import { WORDS } from "./words.mjs";
 const SHOWN = 5;
 const STATES = ["refused", "not made", "held"];
 
-/** Who ran which agent under which profile and when, what was used and refused, how it ended. */
-export function sentencesOf({ summary, counts }) {
+/** Who ran which agent under which profile and when, what was used and refused, which other model answered, how it ended. */
+export function sentencesOf({ summary, counts, checks }) {
   const { began, ended, uses } = summary;
   if (began === null) return ["No record is authentic, so nothing is known of what happened."];
   const { sessions } = counts;
@@ -24,6 +24,7 @@ export function sentencesOf({ summary, counts }) {
     opening(sessions.started, names, between),
     ...(label.length > 0 ? [`Task label: ${label.join(", ")}.`] : []),
     used.length > 0 ? `Used: ${used.join("; ")}.` : "No use of a model, host, secret or tool is recorded.",
+    ...answered(checks),
     refused === "" ? "Nothing was refused." : `Refused: ${refused}.`,
     ...endings(summary, sessions),
   ];
@@ -40,10 +41,24 @@ function opening(started, names, between) {
   return `${started} sessions ${between}: users ${users}; agents ${agents}; profiles ${names("profile") || "unknown"}.`;
 }
 
+/** What no alias of the measured configuration explains. */
+function answered(rows) {
+  const found = rows.find(({ code }) => code === "model.answered")?.counted ?? null;
+  if (found === null || found.others === 0) return [];
+  const { named, others, pairs, left } = found;
+  const told = pairs.map(({ asked, answered: name, count }) => {
+    return `asked for '${bounded(asked)}', answered by '${bounded(name)}' (${count})`;
+  });
+  if (left > 0) told.push(`others (${left})`);
+  return [`Warning: ${others} of ${named} answers name another model than was asked for: ${told.join("; ")}.`];
+}
+
 function endings({ uses }, { started, closed, lost, open }) {
   const said = [];
-  if (started === 1 && open === 0) {
+  if (started === 1 && closed === 1) {
     said.push(...Object.keys(uses.end ?? {}).map((why) => `The session ${WORDS.ends[why] ?? `'${why}'`}.`));
+  } else if (started === 1 && lost === 1) {
+    said.push(`The session ${WORDS.ends.lost}.`);
   } else if (started > 0) {
     const states = [[closed, "closed"], [lost, "lost"], [open, "open"]].filter(([count]) => count > 0);
     said.push(`Sessions: ${states.map(([count, state]) => `${count} ${state}`).join(", ")}.`);

@@ -4,8 +4,6 @@ import { MAX_WHERE } from "./period_exceptions.mjs";
 import { makeRow } from "./verdict.mjs";
 
 const WORST_FIRST = ["refused", "not made", "held", "not asked"];
-/** Checks whose text begins with a number of records or sessions, which no two cases share. */
-const SUMMED = new Set(["session.start", "apr.bound", "peer.ear"]);
 const TIERS = ["affirming", "warning", "none", "contraindicated"];
 
 /** The rows of one check, `{row, name}`, as one; `name`: of the case. `anySuffices`: it holds if it held in one of them. */
@@ -18,16 +16,16 @@ export function tallied(code, level, rows, { required, nothing, anySuffices = fa
   const shown = warned.length > 0 ? warned : these;
   const [{ row }] = shown;
   const tier = state === "held" ? worstTier(these) : row.tier;
-  const text = SUMMED.has(code) && state === "held" ? summed(these, row.detail) : row.detail;
+  const counted = state === "held" && row.counted !== null ? summed(these) : null;
+  const text = counted?.text ?? row.detail;
   const detail = rows.length === 1 ? text : `${shown.length} of ${rows.length}: ${text}`;
-  return makeRow(code, level, state, tier, detail, { reason: row.reason, where: placesIn(these), required });
+  return makeRow(code, level, state, tier, detail, { reason: row.reason, where: placesIn(these), required, counted });
 }
 
-/** `text` with what all cases have counted in place of the first one's number. */
-function summed(rows, text) {
-  const counts = rows.map(({ row }) => /^(\d+) /.exec(row.detail)?.[1] ?? "0");
-  const total = counts.reduce((sum, count) => sum + Number(count), 0);
-  return total === 0 ? text : `${total}${text.slice(text.indexOf(" "))}`;
+/** What all cases have counted together. */
+function summed(rows) {
+  const counts = rows.map(({ row }) => row.counted).filter((counted) => counted !== null);
+  return counts[0].constructor.sum(counts);
 }
 
 function worstTier(rows) {

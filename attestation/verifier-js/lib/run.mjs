@@ -1,6 +1,6 @@
 // What the verification of one file works on and has found so far: its case, and the row of each check that was made.
 
-import { Case } from "./case.mjs";
+import { Case, questioned } from "./case.mjs";
 import { BODIES, CHECKS } from "./check_order.mjs";
 import { made, notAsked, requirementsOf } from "./check_rows.mjs";
 import { sha256Name } from "./cryptography.mjs";
@@ -63,6 +63,7 @@ export class Run {
       return makeRow(code, LEVELS.get(code), "not made", "none", "the bundle could not be read", facts);
     };
     const told = this.rows.get("sig.receipts")?.state === "held" ? population.records : [];
+    const inQuestion = this.whole === null ? new Set() : questioned(this.whole);
     const verdict = makeVerdict({
       bundle: await sha256Name(data),
       at: showInstant(this.at),
@@ -72,7 +73,7 @@ export class Run {
       evidenceClass: classOf(parties),
       rows: [...LEVELS.keys()].map((code) => this.rows.get(code) ?? unread(code)),
       population: countedIn(population),
-      summary: summaryOf(told),
+      summary: summaryOf(told.filter((record) => isToldOf(record, inQuestion))),
       demand: this.demand,
       asked: await this.scope(),
     });
@@ -100,6 +101,13 @@ export class Run {
     const known = [...this.whole.sessions.map(({ id }) => id), ...this.whole.foreign];
     if (!known.includes(onlySession)) throw new SessionUnknown(onlySession);
   }
+}
+
+/** Of one of the sessions, or of a gateway's own: a session's bundle holds its neighbours' records, which tell another story. */
+function isToldOf(record, sessions) {
+  const ofSupervisor = record.role === "session";
+  const session = ofSupervisor ? record.member("iss").split(":").at(-1) : record.member("agt", "ses");
+  return session === undefined || sessions.has(session);
 }
 
 /** Simulated as soon as any keyset or root says so; else what the keysets claim, which nothing here confirms. */

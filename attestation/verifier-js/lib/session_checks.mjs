@@ -1,6 +1,7 @@
 // L1, the sessions: both signers' accounts agree and leave nothing out (trust rules, 7).
 
 import { bothSides, theOnly } from "./case.mjs";
+import { Count, counting } from "./counted.mjs";
 import { goneOf } from "./erasure_checks.mjs";
 import { broken, demandSessions, isEnded, joined, orderOf, tailIsOpen, warning } from "./session_words.mjs";
 import { held } from "./verdict.mjs";
@@ -17,7 +18,7 @@ export function checkStart(subject) {
       throw broken("start", "a record of the session before its start", session.gateway[0].jti);
     }
   }
-  return held(`${subject.sessions.length} sessions, each with one start`);
+  return counting(new Count(subject.sessions.length, "sessions, each with one start"));
 }
 
 /** `session.order`: the gateway's numbers are 0, 1, 2 ... without gap; of an erased record the order names its number. */

@@ -15,14 +15,18 @@ const TIERS = ["affirming", "warning", "none", "contraindicated"];
 const EXIT_CODES = { warning: 10, contraindicated: 20, none: 30 };
 const EXIT_SIMULATED = 40;
 
-/** A check that was made and refused nothing. */
-export function held(detail, { tier = "affirming", where = [] } = {}) {
-  return { detail, tier, where };
+/** The reason of a check that is not made because the verifier reads no more, and not because something is missing. */
+export const BEYOND_VERIFIER = "verifier.limit";
+
+/** A check that was made and refused nothing. `counted`: what `detail` counts, as of `counted.mjs`. */
+export function held(detail, { tier = "affirming", where = [], counted = null } = {}) {
+  return { detail, tier, where, counted };
 }
 
-/** One row of the verdict. */
-export function makeRow(code, level, state, tier, detail, { reason = null, where = [], required = true } = {}) {
-  return { code, level, state, tier, reason, where, detail, required };
+/** One row of the verdict; what it counts is no part of the document. */
+export function makeRow(code, level, state, tier, detail, { reason = null, where = [], required = true, counted = null } = {}) {
+  const row = { code, level, state, tier, reason, where, detail, required };
+  return Object.defineProperty(row, "counted", { value: counted });
 }
 
 /**

@@ -36,7 +36,7 @@ export const WORDS = Object.freeze({
   ends: {
     done: "ended in order",
     lease: "ended when its time was over",
-    lost: "was lost: its supervisor or its machine stopped",
+    lost: "was lost: its supervisor, its gateway or its machine stopped",
     killed: "was ended from outside",
     policy: "was ended by its profile",
   },
@@ -59,7 +59,7 @@ export const WORDS = Object.freeze({
     ],
     "kinds.judged": ["every record is of a kind that this verifier knows", "Verify with a newer release."],
     "erasure.authority": [
-      "records were erased by somebody who may order it",
+      "every erasure was ordered by an authority that you accept",
       "Name your erasure authorities in the trust file, or ask who ordered the erasure.",
     ],
     "hold.respected": ["no record under a legal hold was erased", "Verify with a bundle that has its log part."],
@@ -182,7 +182,7 @@ export const WORDS = Object.freeze({
       "Ask for a bundle with proofs, and name the log in the trust file.",
     ],
     "log.consistency": [
-      "the log shows everybody the same records",
+      "the log shows the same records to every reader",
       "Ask for a bundle with proofs. If it was rejected, publish both checkpoints: the log has two histories.",
     ],
     "wit.quorum": [

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from html import unescape
+
 from tests.attestation.story import Story
+from tests.attestation.vectors.test_vectors import CASES, judged
 from tests.attestation.verifier.test_verify_bundle import judge
 
 from affiant.attestation.verdict.codes import CODES
 from affiant.attestation.verdict.opening import open_points, sentences
-from affiant.attestation.verdict.summary import Counting, Summary, Use
+from affiant.attestation.verdict.summary import Answers, Counting, Summary, Use
 from affiant.attestation.verdict.verdict import Check, Population, State, Tier
+from affiant.attestation.verifier.report.html import render_html
 from affiant.attestation.verifier.report.text import render
 
 
@@ -36,6 +40,44 @@ def test_it_says_who_ran_what_when_and_how_it_ended() -> None:
 
 def test_an_open_session_says_that_records_may_be_missing() -> None:
     assert "1 open. An open session has no close" in told({}, closed=0, open=1)
+
+
+def test_a_lost_session_is_not_said_to_have_ended_in_order_whatever_others_did() -> None:
+    text = told({"end": {"done": 1}}, closed=0, lost=1, foreign=1)
+    assert "in order" not in text
+    assert text.endswith("The session was lost: its supervisor, its gateway or its machine stopped.")
+
+
+def test_a_neighbours_records_are_no_part_of_the_story() -> None:
+    """The gateway died with a session; another, of which only the gateway's records are here, had ended."""
+    verdict = judged(CASES["valid/lost-beside-a-neighbour"])
+    assert (verdict.population.lost, verdict.population.foreign) == (1, 1)
+    assert verdict.summary.uses["model"] == {"echo": 1}
+    assert "end" not in verdict.summary.uses
+    text = " ".join(render(verdict).split())
+    assert "The session was lost" in text and "ended in order" not in text
+
+
+def test_another_model_that_answered_is_a_warning_in_the_first_paragraph() -> None:
+    verdict = judged(CASES["valid/model-answered-other"])
+    sentence = (
+        "Warning: 2 of 3 answers name another model than was asked for: asked for 'echo', answered by 'Echo' (1); "
+        "asked for 'echo', answered by 'echo-latest' (1)."
+    )
+    text = " ".join(render(verdict).split())
+    assert text.index("ran agent") < text.index(sentence) < text.index("Not proven")
+    assert sentence in unescape(render_html(verdict))
+    assert "Warning:" not in render(judged(CASES["valid/model-answered"]))
+
+
+def test_pairs_of_models_are_escaped_bounded_and_counted() -> None:
+    answers = Answers(named=5000)
+    for number in range(5000):
+        answers.other("asked\x1b[2J", f"answered {number:04} " + "x" * 300)
+    (warning,) = (each for each in sentences(Summary(0, 60), Population(), answers) if "Warning" in each)
+    assert warning.isprintable() and "\\u001b" in warning and len(warning) < 1000
+    assert warning.endswith("; others (4997).")
+    assert len(answers.pairs) == 3
 
 
 def test_several_sessions_are_counted() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import json
 import random
 from collections import Counter
@@ -295,6 +297,15 @@ def test_both_say_which_sessions_have_no_end_and_what_is_not_reached(
     assert not disagreements(ours, dict(theirs))
     assert ours["exit_code"] == theirs["exit_code"]
     assert ours["levels"]["L1"] == theirs["levels"]["L1"] == ("open" if bundle is CUT else "held")
+
+
+def test_both_tell_a_session_without_its_neighbours(judge_all: Ask) -> None:
+    vectors = importlib.import_module("tests.attestation.verifier_js.test_vectors")
+    question = pinning_its_log(vectors.question_of(vectors.vectors.CASES["valid/lost-beside-a-neighbour"]))
+    (theirs,) = judge_all([question])
+    assert not disagreements(python_says(question), dict(theirs))
+    assert theirs["counts"]["sessions"] == {"started": 1, "closed": 0, "lost": 1, "open": 0, "not_judged": 1}
+    assert theirs["summary"]["uses"]["model"] == {"echo": 1} and "end" not in theirs["summary"]["uses"]
 
 
 def test_both_take_the_demand_of_a_trust_file(judge_all: Ask) -> None:

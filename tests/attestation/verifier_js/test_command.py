@@ -73,6 +73,49 @@ def test_the_first_lines_are_those_of_affiant_verify(run: Run) -> None:
     assert "verified" not in theirs.stdout.lower()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "valid/lost-beside-a-neighbour",
+        "valid/model-answered-other",
+        "valid/lost",
+        "valid/two-sessions",
+        "valid/boot",
+    ],
+)
+def test_the_first_paragraph_is_that_of_affiant_verify(run: Run, tmp_path: Path, name: str) -> None:
+    question = question_of(vectors.CASES[name])
+    (tmp_path / "bundle").write_bytes(question.bundle)
+    (tmp_path / "trust").write_bytes(question.trust)
+    judged = [str(tmp_path / "bundle"), "--trust", str(tmp_path / "trust"), "--at", vectors.CASES[name]["at"]]
+    ours, theirs = (
+        text.partition("\n\n")[2].partition("\n\n")[0]
+        for text in (CliRunner().invoke(verify, judged).stdout, run(*judged).stdout)
+    )
+    assert theirs == ours != ""
+
+
+def test_what_is_no_bundle_and_a_bundle_that_cannot_be_read_are_told_as_affiant_verify_does(
+    run: Run, tmp_path: Path
+) -> None:
+    whole = json.loads(Path(VECTOR[0]).read_bytes())
+    for name, document in {"other": {"a": "\u001b[2J"}, "empty": whole | {"receipts": []}}.items():
+        (tmp_path / name).write_text(json.dumps(document))
+        judged = [str(tmp_path / name), *VECTOR[1:]]
+        ours, theirs = CliRunner().invoke(verify, judged), run(*judged)
+        assert (ours.exit_code, theirs.returncode) == (20, 20)
+        assert labels(theirs.stdout) == labels(ours.stdout)
+        assert len(theirs.stdout.splitlines()) < 40 and "sig.receipts      " not in theirs.stdout
+        refused = [
+            [line for line in text.splitlines() if line.startswith("REFUSED")]
+            for text in (ours.stdout, theirs.stdout)
+        ]
+        assert refused[0][0].split(":")[0] == refused[1][0].split(":")[0]
+        assert ("no bundle" in theirs.stdout) == ("no bundle" in ours.stdout) == (name == "other")
+    (tmp_path / "garbage").write_bytes(b"garbage")
+    assert run(str(tmp_path / "garbage"), *VECTOR[1:]).stdout.startswith("REFUSED  no bundle: [fmt.json]")
+
+
 def test_the_document_is_that_of_affiant_verify(run: Run) -> None:
     ours = json.loads(CliRunner().invoke(verify, [*VECTOR, "--json"]).stdout)
     theirs = json.loads(run(*VECTOR, "--json").stdout)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from affiant.attestation.verdict.lines import quoted
-from affiant.attestation.verdict.summary import TASK_LABEL, Summary
+from affiant.attestation.verdict.summary import TASK_LABEL, Answers, Summary
 from affiant.attestation.verdict.verdict import Check, Population, State, Tier
 from affiant.attestation.verdict.words import words
 from affiant.printable import shown_time
@@ -27,8 +27,9 @@ class OpenPoint(NamedTuple):
     step: str
 
 
-def sentences(summary: Summary, population: Population) -> Iterator[str]:
-    """Who ran which agent under which profile and when, what was used and refused, how it ended."""
+def sentences(summary: Summary, population: Population, answers: Answers | None = None) -> Iterator[str]:
+    """Who ran which agent under which profile and when, what was used and refused, which other model answered, how it
+    ended."""
     if summary.began is None or summary.ended is None:
         yield "No record is authentic, so nothing is known of what happened."
         return
@@ -54,17 +55,32 @@ def sentences(summary: Summary, population: Population) -> Iterator[str]:
         if summary.uses.get(what)
     ]
     yield f"Used: {'; '.join(used)}." if used else "No use of a model, host, secret or tool is recorded."
+    if answers is not None and answers.others:
+        yield _answered(answers)
     refused = _names(summary, "refused", counted=True)
     yield f"Refused: {refused}." if refused else "Nothing was refused."
     yield from _endings(summary, population)
 
 
+def _answered(answers: Answers) -> str:
+    """What no alias of the measured configuration explains."""
+    pairs = [
+        f"asked for {quoted(asked)}, answered by {quoted(named)} ({count})"
+        for (asked, named), count in answers.pairs.items()
+    ]
+    told = "; ".join(pairs) + (f"; others ({answers.left})" if answers.left else "")
+    return (
+        f"Warning: {answers.others} of {answers.named} answers name another model than was asked for: {told}."
+    )
+
+
 def _endings(summary: Summary, population: Population) -> Iterator[str]:
-    ends = summary.uses.get("end", {})
-    if population.started == 1 and not population.open:
-        for why in ends:
+    if population.started == population.closed == 1:
+        for why in summary.uses.get("end", {}):
             said = words("ends").get(why, quoted(why))
             yield f"The session {said}."
+    elif population.started == population.lost == 1:
+        yield f"The session {words('ends')['lost']}."
     elif population.started:
         counts = [(population.closed, "closed"), (population.lost, "lost"), (population.open, "open")]
         yield f"Sessions: {', '.join(f'{count} {state}' for count, state in counts if count)}."

@@ -1,4 +1,5 @@
-"""Who ran which agent under which profile, from when to when, what it used, what was refused, and how it ended.
+"""What a verdict counts: who ran which agent under which profile, what it used, what was refused, how it ended; and
+what checks found, so that the counts of several cases add up.
 
 Counted from authentic records, and from what they disclose. Every name here was chosen by an agent, a user or an
 operator: it is hostile, and is escaped where it is shown. Lists are bounded; what is left out is counted.
@@ -14,7 +15,18 @@ from typing import Final, NamedTuple
 from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.schema.records import ENDS
 
-__all__ = ["TASK_LABEL", "USES", "Counting", "Summary", "Use", "is_commitment", "uses_of"]
+__all__ = [
+    "TASK_LABEL",
+    "USES",
+    "Answers",
+    "Count",
+    "Counted",
+    "Counting",
+    "Summary",
+    "Use",
+    "is_commitment",
+    "uses_of",
+]
 
 TASK_LABEL: Final = ("workflow", "task", "attempt", "parent")
 """What a session belongs to, where its starter says so."""
@@ -33,6 +45,8 @@ _COMMITMENT: Final = re.compile("[A-Za-z0-9_-]{43}")
 _END_OF_AUTHORITY: Final = re.compile("[/?#]")
 _UNDISCLOSED: Final = "(not disclosed)"
 _MAX_TEXT: Final = 255
+_NAMES_SHOWN: Final = 4
+_PAIRS_SHOWN: Final = 3
 
 
 class Use(NamedTuple):
@@ -124,6 +138,70 @@ class Counting:
     def summary(self) -> Summary:
         """What was counted so far."""
         return Summary(self._began, self._ended, self._uses, self._more)
+
+
+@dataclass(slots=True)
+class Count:
+    """How many of one thing a check found.
+
+    Args:
+        number: of what is one case's own. shared: names of what several cases may have, each counted once.
+        what: the words behind the number. said: those before ``names``, of which the first are shown.
+    """
+
+    number: int
+    what: str
+    shared: set[str] = field(default_factory=set)
+    said: str = ""
+    names: set[str] = field(default_factory=set)
+
+    @property
+    def text(self) -> str:
+        """The row's words."""
+        text = f"{self.number + len(self.shared)} {self.what}"
+        shown, more = sorted(self.names)[:_NAMES_SHOWN], len(self.names) - _NAMES_SHOWN
+        text += f"{self.said}{', '.join(shown)}" if shown else ""
+        return text + (f" and {more} more" if more > 0 else "")
+
+
+@dataclass(slots=True)
+class Answers:
+    """Answers of models: that name one, that name none, that name another one than was asked for.
+
+    ``pairs``: model asked for and model named -> how many; only the first pairs by their names, whose counts are whole.
+    """
+
+    named: int = 0
+    unnamed: int = 0
+    others: int = 0
+    pairs: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The row's words."""
+        rest = f"; answers that name no model: {self.unnamed}" if self.unnamed else ""
+        if not self.others:
+            return f"answers that name the model that was asked for: {self.named}{rest}"
+        pairs = [f"asked {one[:80]}, answered {other[:80]}: {n}" for (one, other), n in self.pairs.items()]
+        told = "; ".join((*pairs, *([f"others: {self.left}"] if self.left else ())))
+        return f"answers that name another model than was asked for: {self.others} of {self.named} ({told}){rest}"
+
+    @property
+    def left(self) -> int:
+        """How many of ``others`` are of pairs that are not kept."""
+        return self.others - sum(self.pairs.values())
+
+    def other(self, asked: str, answered: str, count: int = 1) -> None:
+        """Count answers that name another model. A pair that is left out has smaller ones for good."""
+        self.others += count
+        self.pairs[asked, answered] = self.pairs.get((asked, answered), 0) + count
+        # by code units, as another verifier sorts them
+        kept = sorted(self.pairs, key=lambda pair: [part.encode("utf-16-be") for part in pair])[:_PAIRS_SHOWN]
+        self.pairs = {pair: self.pairs[pair] for pair in kept}
+
+
+Counted = Count | Answers
+"""What a check counted. Of a period each case has its own; they add up, and no text is read for it."""
 
 
 def is_commitment(name: str) -> bool:

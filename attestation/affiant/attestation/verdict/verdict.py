@@ -27,7 +27,7 @@ from affiant.attestation.verdict.outcome import (
     Platform,
     is_below,
 )
-from affiant.attestation.verdict.summary import Summary
+from affiant.attestation.verdict.summary import Answers, Counted, Summary
 from affiant.attestation.verdict.time_bounds import BY_WITNESSES, TimeBounds, Unwitnessed
 from affiant.attestation.verdict.timeline import Moment
 
@@ -128,6 +128,13 @@ class Finding:
     tier: Tier = Tier.AFFIRMING
     where: tuple[str, ...] = ()
     """Receipt ids of exceptions."""
+    counted: Counted | None = None
+    """What ``detail`` counts, where the cases of a period add up."""
+
+    @classmethod
+    def of(cls, counted: Counted, tier: Tier = Tier.AFFIRMING, where: tuple[str, ...] = ()) -> Finding:
+        """A finding that is a count."""
+        return cls(counted.text, tier, where, counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +150,8 @@ class Check:
     """Stable code of the refusal."""
     where: tuple[str, ...] = ()
     required: bool = True
+    counted: Counted | None = None
+    """What ``detail`` counts; no part of the result document."""
 
     def to_json(self) -> Mapping[str, object]:
         """The row for the result document."""
@@ -334,6 +343,12 @@ class Verdict:
         if self.demand.complete and not self.complete:
             found[COMPLETE] = f"sessions are not complete: {self.population.ends}"
         return found
+
+    @property
+    def answers(self) -> Answers | None:
+        """What ``model.answered`` counted."""
+        found = next((check.counted for check in self.checks if check.code == "model.answered"), None)
+        return found if isinstance(found, Answers) else None
 
     @property
     def simulated(self) -> bool:

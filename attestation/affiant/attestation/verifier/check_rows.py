@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from affiant.attestation.verdict.accepted_values import TrustFile
@@ -64,10 +65,8 @@ def make_check(code: str, level: str | None, examine: Callable[[], Finding], tru
         return refused_check(code, level, error, trust)
     except Exception as error:  # noqa: BLE001 - a mistake of ours must refuse the bundle, not leave it unjudged
         return refused_check(code, level, verifier_fault(error), trust)
-    required = requires(trust, code)
-    return Check(
-        code, level, State.HELD, finding.tier, finding.detail, where=finding.where, required=required
-    )
+    held = Check(code, level, State.HELD, finding.tier, finding.detail, required=requires(trust, code))
+    return replace(held, where=finding.where, counted=finding.counted)
 
 
 def verifier_fault(error: Exception) -> VerifierFault:

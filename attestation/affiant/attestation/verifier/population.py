@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
+from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.verdict.summary import Counting, Summary, uses_of
 from affiant.attestation.verdict.time_bounds import TimeBounds, around
 from affiant.attestation.verdict.verdict import Population
@@ -61,12 +62,24 @@ def population_of(case: Case | None) -> Population:
 
 
 def summary_of(case: Case | None) -> Summary:
-    """What the records say was done, if all of them are authentic."""
+    """What the records of the sessions in question, and the gateway's own, say was done, if all are authentic.
+
+    A session's bundle holds its neighbours' records of the gateway's chain: they tell another story.
+    """
     counting = Counting()
     if case is not None and "sig.receipts" in case.established:
+        told = {"", *case.in_question}
         for record in case.records:
-            counting.take(record.iat, tuple(uses_of(record)))
+            if _session_of(record) in told:
+                counting.take(record.iat, tuple(uses_of(record)))
     return counting.summary()
+
+
+def _session_of(record: VerifiedReceipt) -> str:
+    """The session's id; empty for the gateway's own records."""
+    if record.role == "session":
+        return str(record.member("iss")).rpartition(":")[2]
+    return str(record.member("agt", "ses") or "")
 
 
 def state_of(case: Case, session: Session) -> str:

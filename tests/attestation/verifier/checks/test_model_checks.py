@@ -6,6 +6,8 @@ import json
 
 import pytest
 from tests.attestation.story import Story, reference_bytes
+from tests.attestation.vectors.test_vectors import CASES, judged
+from tests.attestation.verifier.checks.test_object_checks import without_keyset_of
 from tests.attestation.verifier.test_verify_bundle import ANY_CONFIG, at, judge, row
 
 from affiant.attestation.encoding.canonical import canonical
@@ -46,6 +48,17 @@ def test_an_answer_by_another_model_is_a_warning_that_names_both_and_the_receipt
     assert "tiny-model-q4" in render(verdict)
     page = render_html(verdict)
     assert "model that answered" in page and "tiny-model-q4" in page
+
+
+def test_a_neighbours_answers_are_not_judged_with_a_session() -> None:
+    """A session's bundle holds the gateway's records of the sessions beside it."""
+    assert row(judged(CASES["valid/lost-beside-a-neighbour"]), "model.answered").tier is Tier.AFFIRMING
+
+
+def test_answers_of_a_session_that_cannot_be_judged_are_told_where_there_is_no_other() -> None:
+    story = told("tiny-model-q4")
+    bundle = without_keyset_of("session")(story.bundle()).to_bytes()
+    assert row(judge(bundle), "model.answered").tier is Tier.WARNING
 
 
 @pytest.mark.parametrize("answered", [ECHO, None])

@@ -194,6 +194,13 @@ class Case:
         """The time judged at."""
         return self.asked.at
 
+    @property
+    def in_question(self) -> Collection[str]:
+        """Ids of the sessions in focus; where there is none, of the one that was asked for, or of all."""
+        if self.sessions:
+            return {session.id for session in self.sessions}
+        return self.foreign if self.asked.session is None else {self.asked.session}
+
     def gone(self, session: Session) -> Gone:
         """What of ``session`` is erased by order and not here."""
         if not self.erased:

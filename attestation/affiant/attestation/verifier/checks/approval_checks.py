@@ -15,8 +15,8 @@ profile does whose trusted root it is verified under, offline.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.signatures.approvers.clock_tolerance import CLOCK_TOLERANCE_S
@@ -26,6 +26,7 @@ from affiant.attestation.signatures.approvers.errors import (
     StatementStale,
 )
 from affiant.attestation.verdict.errors import EvidenceUnbound, NotAccepted, NotMade, SessionBroken
+from affiant.attestation.verdict.summary import Count
 from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case
 from affiant.attestation.verifier.case.epochs import epochs_of
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from affiant.attestation.signatures.approvers.statement import Statement
 
 __all__ = ["check_approvals"]
-
-_SHOWN: Final = 4
 
 
 class ApprovalUnbound(EvidenceUnbound):
@@ -135,15 +134,8 @@ def check_approvals(case: Case) -> Finding:
         ]
     if console:
         return Finding("approved on a page that the operator serves (console)", Tier.WARNING, tuple(console))
-    return Finding(f"{len(done)} actions done by approval, each with its quorum and once{_told(identities)}")
-
-
-def _told(identities: Collection[str]) -> str:
-    """Whose signatures were verified, where they are no keys."""
-    if not identities:
-        return ""
-    shown, more = sorted(identities)[:_SHOWN], len(identities) - _SHOWN
-    return f"; signed by {', '.join(shown)}" + (f" and {more} more" if more > 0 else "")
+    text = "actions done by approval, each with its quorum and once"
+    return Finding.of(Count(len(done), text, said="; signed by ", names=identities))
 
 
 def _identity_of(statement: Statement, approvers: NamedApprovers) -> Iterator[str]:

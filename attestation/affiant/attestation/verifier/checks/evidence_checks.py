@@ -20,6 +20,7 @@ from affiant.attestation.statements.manifest import (
 from affiant.attestation.statements.restriction import NARROWING_EVENT
 from affiant.attestation.statements.statement import report_data
 from affiant.attestation.verdict.errors import EvidenceUnbound, NotAccepted, NotMade
+from affiant.attestation.verdict.summary import Count
 from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case, Party, Session
 from affiant.attestation.verifier.case.epochs import begun_by, received
@@ -127,11 +128,13 @@ def check_appraisal(case: Case) -> Finding:
     barrier in a session's RTMR3 is exactly the narrowings until that quote.
     """
     case.need("key.bound", "conf.bound", "pol.bound")
-    statuses = set()
+    statuses: set[str] = set()
     for party, quoted in _quotes(case):
         statuses.add(appraised_once(case, party, quoted).verified.statuses.merged.value)
-    count = sum(len(party.quoted) for party in case.parties)
-    return Finding(f"{count} quotes: chain, CRLs, TCB {'/'.join(sorted(statuses))}, image, registers")
+    own = sum(party.role == "session" for party, _ in _quotes(case))
+    gateways = {quoted.evd for party in case.gateways for quoted in party.quoted}
+    text = "quotes: chain, CRLs, image, registers"
+    return Finding.of(Count(own, text, gateways, said="; TCB ", names=statuses))
 
 
 def _quotes(case: Case) -> Iterator[tuple[Party, Quoted]]:
@@ -443,7 +446,7 @@ def check_results(case: Case) -> Finding:
             count += 1
     if others:  # last, so that it hides no refusal
         raise NotMade(f"results that this version does not judge: {', '.join(sorted(others))}")
-    return Finding(f"{count} records rest on a result that this verifier reached too")
+    return Finding.of(Count(count, "records rest on a result that this verifier reached too"))
 
 
 def _others(record: VerifiedReceipt) -> set[str]:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.verdict.errors import NotMade
+from affiant.attestation.verdict.summary import Count
 from affiant.attestation.verdict.verdict import Finding
 from affiant.attestation.verifier.case.case import Case
 from affiant.attestation.verifier.checks.evidence_checks import result_named
@@ -23,6 +24,8 @@ from affiant.errors import AffiantError
 __all__ = ["check_objects"]
 
 _SHOWN: Final = 4
+_OF_ONE: Final = frozenset({"keyset of key", "attestation result", "approver's signature", "evidence"})
+"""Sorts of which no two sessions name the same object; but several name a gateway's evidence."""
 
 
 class _Named(NamedTuple):
@@ -45,7 +48,10 @@ def check_objects(case: Case) -> Finding:
         shown = ", ".join(f"{each.what} {each.name[:23]}" for each in lacking[:_SHOWN])
         more = f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
         raise NotMade(f"not in the bundle, though its records name them: {shown}{more}")
-    return Finding(f"{len(named)} objects that records and documents name, each in the bundle")
+    gateways = {str(record.member("evd")) for party in case.gateways for record in party.records}
+    shared = {f"{one.what} {one.name}" for one in named if one.what not in _OF_ONE or one.name in gateways}
+    text = "objects that records and documents name, each in the bundle"
+    return Finding.of(Count(len(named) - len(shared), text, shared))
 
 
 def _of_signers(case: Case) -> Iterator[_Named]:
@@ -86,11 +92,11 @@ def _of_sessions(case: Case) -> Iterator[_Named]:
 
 
 def _session_records(case: Case) -> Iterator[VerifiedReceipt]:
-    """Of the sessions in focus. Where there is none, the gateway's: of the one that was asked for, or of all."""
+    """Of the sessions in question; where none of them is in focus, the gateway's alone."""
     for session in case.sessions:
         yield from session.records
     if not case.sessions:
-        wanted = case.foreign if case.asked.session is None else {case.asked.session}
+        wanted = case.in_question
         for party in case.gateways:
             yield from (record for record in party.records if record.member("agt", "ses") in wanted)
 

@@ -10,6 +10,7 @@ from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.records.session_summary import session_counts, session_root
 from affiant.attestation.schema.records import BEGINS, ENDS
 from affiant.attestation.verdict.errors import NotMade, SessionBroken
+from affiant.attestation.verdict.summary import Count
 from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case, Gone, Session
 from affiant.attestation.verifier.checks.interrupted import covered_by_close, tail_is_open
@@ -110,7 +111,7 @@ def check_start(case: Case) -> Finding:
             raise StartBroken("a record of the session before its start", where=session.gateway[0].jti)
 
     _each(case, examine)
-    return Finding(f"{len(case.sessions)} sessions, each with one start")
+    return Finding.of(Count(len(case.sessions), "sessions, each with one start"))
 
 
 def check_order(case: Case) -> Finding:

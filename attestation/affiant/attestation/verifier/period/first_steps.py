@@ -86,6 +86,7 @@ def begin_pass(run: Run, *, own_times: bool = False) -> None:
         time_bounds=time_bounds,
         spill=run.spill,
         judged=judged,
+        only=only,
         at=run.asked.at,
         tolerance=run.asked.trust.clock_tolerance_s,
         split=run.split,

@@ -126,7 +126,7 @@ def _view(verdict: Verdict, *, untold: int, room: int = MAX_MOMENTS) -> Mapping[
         "facts": list(_facts(verdict)),
         "exceptions": exceptions[:MAX_EXCEPTIONS],
         "more_exceptions": max(0, len(exceptions) - MAX_EXCEPTIONS),
-        "sentences": list(sentences(verdict.summary, verdict.population)),
+        "sentences": list(sentences(verdict.summary, verdict.population, verdict.answers)),
         "points": open_points(verdict.checks),
         "sessions": _by_session(verdict.timeline[:room]),
         "untold": untold + max(0, len(verdict.timeline) - room),

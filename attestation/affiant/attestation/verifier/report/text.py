@@ -97,7 +97,7 @@ def head_lines(verdict: Verdict) -> Iterator[str]:
 
 def opening_lines(verdict: Verdict) -> Iterator[str]:
     """What happened, then what is not proven, each with what to do about it."""
-    yield from wrapped("", " ".join(sentences(verdict.summary, verdict.population)))
+    yield from wrapped("", " ".join(sentences(verdict.summary, verdict.population, verdict.answers)))
     points = open_points(verdict.checks)
     if not points:
         return

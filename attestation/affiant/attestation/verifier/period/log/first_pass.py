@@ -86,8 +86,9 @@ class FirstPass:
     """Takes lines and leaves; what it found stands in its attributes.
 
     Args:
-        judged: session id -> the key of its supervisor. time_bounds: None without witnesses. traced: None: nobody
-            holds other bundles against this one. times: None: what was then is not asked.
+        judged: session id -> the key of its supervisor. only: the session that the reader asks for.
+        time_bounds: None without witnesses. traced: None: nobody holds other bundles against this one.
+        times: None: what was then is not asked.
         split: takes what contradicts the log.
     """
 
@@ -99,6 +100,7 @@ class FirstPass:
     judged: dict[str, str]
     at: datetime
     tolerance: int
+    only: str | None = None
     split: Exceptions = field(default_factory=Exceptions)
     traced: TracedRecords | None = None
     stamps: Sequence[Stamps] = ()
@@ -154,8 +156,9 @@ class FirstPass:
         self.signed.add(entry.chn)
         self.ids.take(seen.jti)
         self._meet(seen)
-        self.counting.take(entry.iat, seen.uses)
         signer = self.signers.by_kid[seen.kid]
+        if self._is_in_question(signer.session or seen.ses):
+            self.counting.take(entry.iat, seen.uses)
         self._keep(seen, entry.kind, signer, text)
         self.latest = max(self.latest, entry.iat)
         leaf = self._place(seen)
@@ -291,6 +294,12 @@ class FirstPass:
             self._people.meet(met, seen.jti)
         first, count = self._signed.get(seen.kid, (seen.jti, 0))
         self._signed[seen.kid] = first, count + 1
+
+    def _is_in_question(self, session: str) -> bool:
+        """As of a single bundle: the sessions that are judged; where there is none, the one asked for, or all."""
+        if not session:
+            return True
+        return session in self.judged if self.judged else self.only in (None, session)
 
     def _name(self, seen: Seen, kind: str, signer: Signer) -> str | None:
         """Whose own time it bounds: a session's, or a gateway's if it is its boot record."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from affiant.attestation.verdict.summary import Answers, Count, Counted
 from affiant.attestation.verdict.verdict import Check, State, Tier
 from affiant.errors import AffiantError
 
@@ -12,8 +13,6 @@ __all__ = ["MAX_WHERE", "Exceptions", "Tally"]
 
 MAX_WHERE: Final = 100
 """Receipt ids that a row names; it says how many more there are."""
-_SUMMED: Final = frozenset({"session.start", "apr.bound", "peer.ear"})
-"""Checks whose text begins with a number of records or sessions, which no two cases share."""
 
 
 @dataclass(slots=True)
@@ -54,16 +53,18 @@ class Tally:
     warnings: int = 0
     where: dict[State, list[str]] = field(default_factory=dict)
     tier: Tier = Tier.AFFIRMING
-    counted: int = 0
-    """Of a check in :data:`_SUMMED`: what the cases that held have counted together."""
+    counted: Counted | None = None
+    """What the cases that held have counted together."""
 
     def add(self, check: Check, *, case: str) -> None:
         """Take what became of it in one case, called ``case``."""
         self.made[check.state] = self.made.get(check.state, 0) + 1
         self.first.setdefault(check.state, check)
-        if self.code in _SUMMED and check.state is State.HELD:
-            number = check.detail.partition(" ")[0]
-            self.counted += int(number) if number.isdecimal() else 0
+        if check.state is State.HELD and check.counted is not None:
+            if self.counted is None:
+                self.counted = check.counted
+            else:
+                _add(self.counted, check.counted)
         if check.state is State.HELD and check.tier is not None:
             if check.tier is not Tier.AFFIRMING:
                 self.warned = self.warned or check
@@ -95,11 +96,31 @@ class Tally:
             tier: Tier | None = self.tier
         else:
             shown, tier = self.first[state], self.first[state].tier
-        text = shown.detail
-        if self.counted and state is State.HELD:
-            text = f"{self.counted} {text.partition(' ')[2]}"
+        counted = self.counted if state is State.HELD and shown.counted is not None else None
+        text = shown.detail if counted is None else counted.text
         detail = text if total == 1 else f"{count} of {total}: {text}"
         where = tuple(self.where.get(state, ()))
         return Check(
-            self.code, self.level, state, tier, detail, reason=shown.reason, where=where, required=required
+            self.code,
+            self.level,
+            state,
+            tier,
+            detail,
+            reason=shown.reason,
+            where=where,
+            required=required,
+            counted=counted,
         )
+
+
+def _add(total: Counted, more: Counted) -> None:
+    if isinstance(total, Count) and isinstance(more, Count):
+        total.number += more.number
+        total.shared |= more.shared
+        total.names |= more.names
+    elif isinstance(total, Answers) and isinstance(more, Answers):
+        total.named += more.named
+        total.unnamed += more.unnamed
+        total.others += more.left
+        for pair, count in more.pairs.items():
+            total.other(*pair, count)
