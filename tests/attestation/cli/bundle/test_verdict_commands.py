@@ -71,7 +71,7 @@ def good_beside_rejected() -> tuple[str, bytes]:
     """A bundle with a session that holds and one that is rejected, and the first one's id."""
     good, rejected = Story(), Story(gks=link("another gateway's keyset"))
     one, other = good.bundle(), rejected.bundle()
-    names = ("keysets", "evidence", "endorsements", "results", "policies", "proofs")
+    names = ("keysets", "evidence", "endorsements", "results", "policies")  # one log has no place for both
     both = {name: {**getattr(one, name), **getattr(other, name)} for name in names}
     return good.session, replace(one, receipts=(*one.receipts, *other.receipts), **both).to_bytes()
 
