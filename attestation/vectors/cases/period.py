@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from vectors.making import tree
 from vectors.making.acts import acts, closed, labelled, opened
 from vectors.making.archive import Member, archive, padded
 from vectors.making.documents import ORIGIN
+from vectors.making.encoding import from_b64u
 from vectors.making.keys import ed25519_key
 from vectors.making.period import Files, manifest, members, period_files, zipped
 from vectors.making.scripts import boot, finish, ids, session, start
@@ -108,6 +110,20 @@ def _lines(files: Files, change: Callable[[list[bytes]], list[bytes]]) -> None:
     """Other lines of receipts, without disclosures: theirs would have to follow."""
     del files["disclosures/000000.ndjson"]
     files[_RECEIPTS] = b"".join(change(files[_RECEIPTS].splitlines(keepends=True)))
+
+
+def _without_sessions(files: Files) -> None:
+    """Neither keysets nor records of supervisors: the gateway's records name both."""
+    for name in [
+        each for each in files if each.startswith("keysets/") and b'"role":"session"' in files[each]
+    ]:
+        del files[name]
+    _lines(files, lambda lines: [line for line in lines if _role(line) == "gateway"])
+
+
+def _role(line: bytes) -> str:
+    role: str = json.loads(from_b64u(json.loads(line).split(".")[1]))["role"]
+    return role
 
 
 def _of_another_signer(files: Files) -> None:
@@ -278,6 +294,17 @@ _EVIDENCE = (
     *("peer.ear", "pol.accepted", "pol.bound", "pol.private", "rfs.accepted", "session.sealed"),
     *("tee.appraisal", "tee.class"),
 )
+_OF_SESSIONS = (
+    *(
+        f"session.{name}"
+        for name in (
+            *("start", "order", "counter", "close", "peer", "intents", "decisions", "supervisor"),
+            "sealed",
+        )
+    ),
+    *("apr.bound", "iso.floor", "model.answered", "peer.bound", "peer.ear", "pol.accepted", "pol.bound"),
+    *("pol.private", "rfs.accepted"),
+)
 
 PERIOD_CASES: tuple[PeriodCase, ...] = (
     PeriodCase(
@@ -350,6 +377,13 @@ PERIOD_CASES: tuple[PeriodCase, ...] = (
         "The evidence is not here: whose keys these are is not known, and so not whose log.",
         _built(_without("evidence/")),
         not_made=("bundle.objects", *_EVIDENCE, *_LOG, *_NO_TIME),
+    ),
+    PeriodCase(
+        "valid/keysets-missing",
+        "A session of which the gateway's records alone are here: neither keyset nor record of its supervisor.",
+        _built(_without_sessions),
+        not_made=("bundle.objects", *_OF_SESSIONS, *_NO_TIME),
+        warnings=("chain.contiguous", "chain.coverage"),
     ),
     PeriodCase(
         "valid/without-log",

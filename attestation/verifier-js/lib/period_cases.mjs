@@ -6,7 +6,7 @@ import { run } from "./check_rows.mjs";
 import { Case, byPlace, signersByChain } from "./case.mjs";
 import { idOf } from "./receipt_checks.mjs";
 import { stateOf } from "./session_close.mjs";
-import { makeRow } from "./verdict.mjs";
+import { BEYOND_VERIFIER, makeRow } from "./verdict.mjs";
 
 /** Records of one session that are judged together. */
 const MAX_SESSION = 20_000;
@@ -145,6 +145,9 @@ async function rowsOf(subject, checks, required) {
 function tooLarge(count, required) {
   const text = `a session of ${count} records: more than ${MAX_SESSION} are not judged together`;
   return new Map(
-    CASE_CHECKS.map(([code, level]) => [code, makeRow(code, level, "not made", "none", text, { required: required(code) })]),
+    CASE_CHECKS.map(([code, level]) => {
+      const facts = { required: required(code), reason: BEYOND_VERIFIER };
+      return [code, makeRow(code, level, "not made", "none", text, facts)];
+    }),
   );
 }

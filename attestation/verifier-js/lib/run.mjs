@@ -57,7 +57,7 @@ export class Run {
   }
 
   /** The verdict document on the file `data`; a check of which there is no row could not be made. */
-  async verdict(data, { time, parties, population }) {
+  async verdict(data, { time, parties, population, ofAllSessions = false }) {
     const unread = (code) => {
       const facts = { required: this.required(code) };
       return makeRow(code, LEVELS.get(code), "not made", "none", "the bundle could not be read", facts);
@@ -76,6 +76,7 @@ export class Run {
       summary: summaryOf(told.filter((record) => isToldOf(record, inQuestion))),
       demand: this.demand,
       asked: await this.scope(),
+      ofAllSessions,
     });
     return Object.defineProperty(verdict, "records", { value: told }); // for the page; no part of the document
   }

@@ -48,22 +48,26 @@ export function parseDemand(text) {
   return { level, complete: others.length > 0 };
 }
 
-/** How the sessions that were judged ended, in words. */
-export function endsOf({ started, closed, open, lost }) {
-  if (started === 0) return "none judged";
-  if (closed === started) return `${closed} of ${started} closed`;
-  const counts = [["open", open], ["lost", lost], ["not judged whole", started - closed - open - lost]];
-  return counts.filter(([, count]) => count > 0).map(([word, count]) => `${count} of ${started} ${word}`).join(", ");
+/** How the sessions ended, in words: those that were judged, and how many were not. */
+export function endsOf({ started, closed, open, lost, not_judged: foreign }) {
+  const others = [["open", open], ["lost", lost], ["not judged whole", started - closed - open - lost]];
+  const counts = (closed === started ? [["closed", closed]] : others).filter(([, count]) => count > 0);
+  const said = counts.map(([word, count]) => `${count} of ${started} ${word}`);
+  if (foreign > 0) said.push(`${foreign} not judged`);
+  return said.join(", ") || "none judged";
 }
 
-/** The verdict document over all rows. `evidenceClass`: simulated, hardware (claimed), or null. */
-export function makeVerdict({ rows, population, demand, asked, ...facts }) {
-  const { bundle, at, trust, build, time, evidenceClass, summary } = facts;
+/**
+ * The verdict document over all rows. `evidenceClass`: simulated, hardware (claimed), or null. `ofAllSessions`: a period of
+ * which no single session was asked for.
+ */
+export function makeVerdict(found) {
+  const { bundle, at, trust, build, time, evidenceClass, rows, population, demand, asked, summary, ofAllSessions } = found;
   const { sessions } = population;
   const levels = Object.fromEntries(Object.keys(LEVELS).map((level) => [level, levelState(rows, level, sessions)]));
   const level = highest(levels);
   const simulated = evidenceClass === "simulated";
-  const unmet = unmetOf(demand, level, rows, sessions);
+  const unmet = unmetOf(demand, level, rows, sessions, ofAllSessions);
   const outcome = outcomeOf(rows);
   const short = outcome === "cannot be judged" || unmet.length > 0;
   const tier = tierOf(rows, simulated || unmet.length > 0);
@@ -107,11 +111,12 @@ function platformOf(evidenceClass) {
   return evidenceClass === "simulated" ? "simulated" : "hardware (claimed)";
 }
 
-/** What of the reader's demand is not reached. */
-function unmetOf(demand, level, rows, { started, closed }) {
+/** What of the reader's demand is not reached. A session's bundle holds its neighbours' records: they are not asked for. */
+function unmetOf(demand, level, rows, { started, closed, not_judged: foreign }, ofAllSessions) {
   const order = [null, ...Object.keys(LEVELS)];
   const ends = rows.find(({ code }) => code === "session.close");
-  const isComplete = ends?.state === "held" && started > 0 && closed === started;
+  const wanted = started + (ofAllSessions ? foreign : 0);
+  const isComplete = ends?.state === "held" && wanted > 0 && closed === wanted;
   const isShort = order.indexOf(level) < order.indexOf(demand.level);
   return [...(isShort ? ["level"] : []), ...(demand.complete && !isComplete ? ["complete"] : [])];
 }

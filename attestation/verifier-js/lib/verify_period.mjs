@@ -52,6 +52,7 @@ export async function verifyPeriod(data, trust, how) {
     time: run.rows.get("time.bracket")?.state === "held" ? timeAround(run.brackets.brackets) : null,
     parties: partiesIn(run),
     population: populationOf(run),
+    ofAllSessions: run.asked.onlySession === null,
   });
 }
 
@@ -196,8 +197,8 @@ function tallyCases(run) {
     run.rows.set(code, tallied(code, level, rows, { required: run.required(code), nothing, anySuffices }));
   };
   for (const [code, level] of CASE_CHECKS) add(code, level, false);
-  if (run.asked.onlySession !== null && run.passed && run.whole.sessions.length === 0) {
-    const lacking = "the keyset of the session that was asked for is not here";
+  if (authentic && run.passed && run.whole.sessions.length === 0 && run.whole.foreign.size > 0) {
+    const lacking = "no keyset of the sessions that the gateway's records name is here";
     const facts = { required: run.required("bundle.objects") };
     run.rows.set("bundle.objects", makeRow("bundle.objects", "L4", "not made", "none", lacking, facts));
   }

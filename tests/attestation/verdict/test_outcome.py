@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from affiant.attestation.verdict.outcome import NO_DEMAND, Demand, Outcome, Platform
@@ -121,6 +123,31 @@ def test_below_what_is_demanded_the_exit_code_is_30_on_every_platform(cls: str) 
         assert verdict(cls=cls, sessions=sessions).unmet == {}
     refused = verdict(REFUSED, cls=cls, demand=Demand("L5", complete=True))
     assert (list(refused.unmet), refused.exit_code) == (["level"], 20)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "said"),
+    [
+        (CLOSED, "1 of 1 closed"),
+        (Population(started=1, closed=1, foreign=3), "1 of 1 closed, 3 not judged"),
+        (Population(started=3, closed=1, lost=1), "1 of 3 lost, 1 of 3 not judged whole"),
+        (Population(foreign=2), "2 not judged"),
+        (Population(), "none judged"),
+    ],
+)
+def test_how_sessions_ended_says_how_many_were_not_judged(sessions: Population, said: str) -> None:
+    assert sessions.ends == said
+
+
+def test_a_whole_period_is_not_complete_while_a_session_of_it_is_not_judged() -> None:
+    """A session's bundle holds its neighbours' records, and nobody asks for those sessions."""
+    beside = Population(started=1, closed=1, foreign=1)
+    bundle = verdict(sessions=beside, demand=Demand(complete=True))
+    period = replace(bundle, of_all_sessions=True)
+    assert (bundle.unmet, list(period.unmet)) == ({}, ["complete"])
+    assert period.unmet["complete"] == "sessions are not complete: 1 of 1 closed, 1 not judged"
+    assert period.exit_code == 30
+    assert replace(period, population=CLOSED).unmet == {}
 
 
 def test_sessions_whose_close_could_not_be_judged_are_not_complete() -> None:

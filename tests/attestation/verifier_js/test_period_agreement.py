@@ -30,6 +30,8 @@ period_vectors = importlib.import_module("tests.attestation.vectors.test_period_
 period_tests = importlib.import_module("tests.attestation.verifier.period.test_verify_period")
 CASES, FOLDER = period_vectors.CASES, period_vectors.FOLDER
 
+judged_now_tests = importlib.import_module("tests.attestation.verifier.period.test_judged_now")
+
 ABOUT_ATTESTED = {"valid/without-evidence": {"chain.coverage", "log.consistency", "log.inclusion"}}
 """Rows that a case is about only as long as the log is ``attested``; here it is pinned, so that they are made."""
 LATER = NOW + timedelta(hours=1)
@@ -288,6 +290,25 @@ def test_both_tell_alike_which_records_were_signed_before_a_crash_and_never_logg
             for verdict in (ours, theirs)
         ]
         assert told[0] == told[1] and told[0][0].startswith("1 gap disclosed")
+
+
+def test_both_count_and_tell_alike_the_sessions_in_question(judge_all: Ask, tmp_path: Path) -> None:
+    path, (first, second) = judged_now_tests.period(tmp_path, 0.0003)
+    trust = trust_bytes(log=[{"value": first.log_signer.verifier.vkey()}])
+    whole = Question(path.read_bytes(), trust, LATER, since=BEFORE, period=True)
+    cut = replace(whole, bundle=period_tests.without_session(path, second).read_bytes())
+    questions = {
+        "both": whole,
+        "the first": replace(whole, session=first.session),
+        "the first of one": replace(cut, session=first.session),
+        "one of both": cut,
+    }
+    theirs = judge_all(list(questions.values()))
+    refused = demand_the_same(questions, theirs, tmp_path)
+    assert refused == {("session.counter", "session.counter")}  # the second one's end has no counter
+    demanding = judge_all([replace(each, require="complete") for each in questions.values()])
+    assert [verdict["demand"]["unmet"] for verdict in demanding] == [[], [], [], ["complete"]]
+    assert [verdict["summary"]["uses"]["end"]["done"] for verdict in theirs] == [2, 1, 1, 1]
 
 
 def test_any_flipped_byte_never_raises_tier_or_level(judge_all: Ask, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ LEVELS: Final = {
 """What each level says; of L1 and L4 a verdict says more exactly what."""
 
 COMPLETE: Final = "complete"
-"""No session that is judged is open or lost."""
+"""No session is open or lost, and of a whole period none is left unjudged."""
 
 
 class Outcome(StrEnum):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from affiant.attestation.verdict.since_archived import Changed
 
 __all__ = [
+    "BEYOND_VERIFIER",
     "EXIT_CODES",
     "MAX_EXCEPTIONS",
     "Check",
@@ -98,6 +99,8 @@ EXIT_SIMULATED: Final = 40
 _APPRAISED: Final = ("L4", "L5")
 _SHOWN: Final = {Platform.SIMULATED: "SIMULATED, not hardware"}
 """In capitals, so that readers notice it."""
+BEYOND_VERIFIER: Final = "verifier.limit"
+"""The reason of a check that is not made because the verifier reads no more, and not because something is missing."""
 MAX_EXCEPTIONS: Final = 100
 """Exceptions that a document or a page names; it counts the others."""
 
@@ -147,7 +150,7 @@ class Check:
     tier: Tier | None
     detail: str
     reason: str | None = None
-    """Stable code of the refusal."""
+    """Stable code of the refusal, or :data:`BEYOND_VERIFIER`."""
     where: tuple[str, ...] = ()
     required: bool = True
     counted: Counted | None = None
@@ -200,14 +203,14 @@ class Population:
 
     @property
     def ends(self) -> str:
-        """How the sessions that were judged ended, in words."""
-        if not self.started:
-            return "none judged"
-        if self.closed == self.started:
-            return f"{self.closed} of {self.started} closed"
+        """How the sessions ended, in words: those that were judged, and how many were not."""
         unknown = self.started - self.closed - self.open - self.lost
         counts = {"open": self.open, "lost": self.lost, "not judged whole": unknown}
-        return ", ".join(f"{count} of {self.started} {word}" for word, count in counts.items() if count)
+        if self.started == self.closed:
+            counts = {"closed": self.closed}
+        said = [f"{count} of {self.started} {word}" for word, count in counts.items() if count]
+        said += [f"{self.foreign} not judged"] if self.foreign else []
+        return ", ".join(said) or "none judged"
 
     @classmethod
     def of(
@@ -295,6 +298,8 @@ class Verdict:
     """What the reader wants reached."""
     asked: Mapping[str, str] = field(default_factory=dict)
     """What the reader asked about, as ``Question.about`` has it; empty: the whole bundle."""
+    of_all_sessions: bool = False
+    """A period of which no single session was asked for: one that is not judged is not complete either."""
 
     @property
     def outcome(self) -> Outcome:
@@ -329,10 +334,12 @@ class Verdict:
 
     @property
     def complete(self) -> bool:
-        """Whether there is a session, and every one that was judged has its signed end."""
+        """Whether there is a session, and every one has its signed end. A session's bundle holds its neighbours'
+        records of the gateway's chain: those sessions are not asked for."""
         ends = next((check for check in self.checks if check.code == "session.close"), None)
         held = ends is not None and ends.state is State.HELD
-        return held and self.population.closed == self.population.started > 0
+        wanted = self.population.started + (self.population.foreign if self.of_all_sessions else 0)
+        return held and self.population.closed == wanted > 0
 
     @property
     def unmet(self) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,19 +16,27 @@ import pytest
 from tests.attestation.log_builder import LogBuilder, cosigner
 from tests.attestation.period_builder import build, rezipped, sorted_records
 from tests.attestation.story import NOW, REQUEST, RESPONSE, Story, leaf_of, link, trust
+from tests.attestation.vectors.test_period_vectors import CASES as PERIOD_CASES
+from tests.attestation.vectors.test_period_vectors import judged as judged_vector
 from tests.attestation.verifier.checks.test_erasure_checks import AUTHORITY, story_with
 from tests.attestation.verifier.checks.test_witness_checks import KEYS, NAMES, START, Watched
 from tests.attestation.verifier.checks.test_witness_checks import judged as watched_alone
 from tests.attestation.verifier.checks.test_witness_checks import policy as watched_by
+from tests.attestation.verifier.period.test_judged_now import period
 
+from affiant.attestation.bundle.period.layout import object_name
+from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.encoding.keys import public_jwk
 from affiant.attestation.records.receipt import Issued
 from affiant.attestation.tlog.note_signing import Cosigner
 from affiant.attestation.verdict.errors import NotMade
+from affiant.attestation.verdict.outcome import Demand, Outcome
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verifier.case.question import Question
 from affiant.attestation.verifier.period.log.coverage import Coverage
-from affiant.attestation.verifier.period.verify_period import verify_period
+from affiant.attestation.verifier.period.verify_period import examine_period, verify_period
+from affiant.attestation.verifier.report.banner import banner_rows
 from affiant.attestation.verifier.report.html import render_html
 from affiant.attestation.verifier.report.text import render
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
@@ -405,9 +414,76 @@ def test_a_session_that_is_too_large_is_not_judged_and_said_so(
     archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("affiant.attestation.verifier.period.case_rows.MAX_SESSION", 3)
-    check = row(judged(archive), "session.close")
+    verdict = judged(archive)
+    check = row(verdict, "session.close")
     assert (check.state, check.tier) == (State.NOT_MADE, Tier.NONE)
     assert "more than 3" in check.detail
+    assert (verdict.outcome, verdict.exit_code) == (Outcome.UNJUDGED, 30)
+    banner = dict(banner_rows(verdict))
+    assert banner["outcome"].startswith("CANNOT BE JUDGED: it holds more than this verifier judges together")
+
+
+# -- several sessions ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Story]]:
+    """An archive of two sessions of one gateway."""
+    found: tuple[Path, list[Story]] = period(tmp_path_factory.mktemp("two"), 0.0003)
+    return found
+
+
+def test_what_sessions_count_is_added_up_and_what_they_share_counted_once(
+    two: tuple[Path, list[Story]], archive: Path
+) -> None:
+    one, both = judged(archive), judged(two[0])
+    assert row(both, "session.start").detail == "2 of 2: 2 sessions, each with one start"
+    assert row(one, "tee.appraisal").detail.endswith("2 quotes: chain, CRLs, image, registers; TCB UpToDate")
+    assert row(both, "tee.appraisal").detail.endswith(
+        ": 3 quotes: chain, CRLs, image, registers; TCB UpToDate"
+    )
+    assert row(both, "peer.ear").detail.startswith("2 of 2: 3 records rest on a result")
+    counts = [int(row(each, "bundle.objects").detail.partition(": ")[2].split()[0]) for each in (one, both)]
+    assert counts[1] - counts[0] == 4  # evidence, key, result and collateral of one session more
+
+
+def test_only_the_session_that_is_asked_for_is_told(two: tuple[Path, list[Story]]) -> None:
+    path, (first, _) = two
+    whole, alone = judged(path), judged(path, session=first.session)
+    assert (whole.summary.uses["known_by"], whole.summary.uses["end"]) == ({"uid": 2}, {"done": 2})
+    assert (alone.summary.uses["known_by"], alone.summary.uses["end"]) == ({"uid": 1}, {"done": 1})
+    assert (alone.population.ends, alone.population.foreign) == ("1 of 1 closed, 1 not judged", 1)
+
+
+def test_without_any_supervisors_keyset_nothing_can_be_judged() -> None:
+    verdict = judged_vector(PERIOD_CASES["valid/keysets-missing"])
+    assert (verdict.outcome, verdict.exit_code) == (Outcome.UNJUDGED, 30)
+    assert row(verdict, "bundle.objects").state is State.NOT_MADE
+
+
+def test_a_period_is_complete_only_if_every_session_of_it_was_judged(two: tuple[Path, list[Story]]) -> None:
+    path, (first, second) = two
+    asked = {"at": LATER, "build": "test", "trust": trust(), "verifiers": STANDARD_VERIFIERS}
+    complete = Question(**asked, demand=Demand(complete=True))
+    assert examine_period(path, complete).verdict.unmet == {}
+    of_one = replace(complete, session=first.session)
+    assert examine_period(path, of_one).verdict.unmet == {}
+    cut = without_session(path, second)
+    found = examine_period(cut, complete).verdict
+    assert (found.population.foreign, list(found.unmet), found.exit_code) == (1, ["complete"], 30)
+    assert examine_period(cut, of_one).verdict.unmet == {}
+
+
+def without_session(path: Path, story: Story) -> Path:
+    """Without the keyset and the records of one supervisor, as an exporter could leave them out."""
+    name = object_name("keysets", sha256_name(story.session_statement.raw))
+    own = {json.dumps(record.jws).encode() for record in story.session_records}
+    with zipfile.ZipFile(path) as source:
+        lines = source.read("receipts/000000.ndjson").splitlines()
+        gone = {each for each in source.namelist() if each.startswith("disclosures/")}
+    changes: dict[str, bytes | None] = {name: None, **dict.fromkeys(gone)}
+    changes["receipts/000000.ndjson"] = b"".join(line + b"\n" for line in lines if line not in own)
+    return rezipped(path, path.parent / "cut.zip", listed(path, changes))
 
 
 # -- time ------------------------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ def assembled(run: Run, *, name: str) -> Verdict:
         timeline=run.moments,
         demand=run.asked.demanded,
         asked=run.asked.about,
+        of_all_sessions=run.asked.session is None,
     )
 
 

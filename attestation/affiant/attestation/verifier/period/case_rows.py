@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from affiant.attestation.verdict.verdict import Check, State, Tier
+from affiant.attestation.verdict.verdict import BEYOND_VERIFIER, Check, State, Tier
 from affiant.attestation.verifier.check_rows import not_asked_check, not_made_check, refused_check
 from affiant.attestation.verifier.comparing import instant_of
 from affiant.attestation.verifier.period import judging
@@ -105,8 +105,14 @@ def _works(run: Run, compared: Compared | None) -> Iterator[Work]:
 def _too_large(run: Run, session: str, count: int) -> None:
     text = f"a session of {count} records: more than {MAX_SESSION} are not judged together"
     for row in case_rows(with_session=True):
-        check = Check(row.code, row.level, State.NOT_MADE, Tier.NONE, text)
+        check = Check(row.code, row.level, State.NOT_MADE, Tier.NONE, text, reason=BEYOND_VERIFIER)
         run.cases.tally(row).add(check, case=session)
+
+
+def _lacks_keysets(run: Run) -> bool:
+    """Whether no session that was asked for can be judged; a single bundle names the objects one by one."""
+    first = run.first
+    return first is not None and "sig.receipts" in run.held and not first.judged and bool(first.foreign)
 
 
 def _take(run: Run, judged: Judged) -> None:
@@ -131,8 +137,8 @@ def make_case_rows(run: Run) -> None:
     for row in case_rows(with_session=True):
         required = run.requires(row.code)
         run.checks[row.code] = run.cases.tally(row).to_check(required=required, nothing=nothing)
-    if run.asked.session is not None and run.first is not None and not run.first.judged:
-        lacking = "the keyset of the session that was asked for is not here"
+    if _lacks_keysets(run):
+        lacking = "no keyset of the sessions that the gateway's records name is here"
         run.checks["bundle.objects"] = not_made_check("bundle.objects", "L4", lacking, trust)
     found = None if run.first is None else run.first.exceptions.get("peer.bound")
     if found is not None:
