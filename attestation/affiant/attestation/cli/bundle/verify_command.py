@@ -8,9 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
+from click.core import ParameterSource
 
 from affiant.attestation.bundle.period.progress import period_progress
 from affiant.attestation.cli.options.timestamp_option import timestamp, timestamp_if_given
@@ -44,6 +45,29 @@ _MAX_BUNDLES: Final = 10_000
 """A verdict of each is kept until the end."""
 _PROCESSES: Final = 2
 """That verify the receipts of a period bundle; each takes some 100 MiB."""
+
+
+class _Given(TypedDict):
+    """The arguments of ``affiant verify``, as they were given."""
+
+    bundles: tuple[Path, ...]
+    trust_path: Path
+    at: datetime
+    judged_now: bool
+    collateral: Path | None
+    request_path: Path | None
+    response_path: Path | None
+    session: str | None
+    demand: Demand
+    since: datetime | None
+    until: datetime | None
+    as_json: bool
+    html: Path | None
+    sarif: Path | None
+    junit: Path | None
+    rows: Path | None
+    sign_with: Path | None
+    signed: Path | None
 
 
 def _demand(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Demand:
@@ -87,7 +111,8 @@ def _demand(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     "demand",
     callback=_demand,
     metavar="L3,complete",
-    help="Exit with 30 below this level (L0 to L5), or if a session has no signed end (complete).",
+    help="Exit with 30 below this level (L0 to L5), or if a session has no signed end (complete), "
+    "or of a whole period is not judged.",
 )
 @click.option(
     "--from",
@@ -109,7 +134,7 @@ def _demand(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     "--csv",
     "rows",
     type=_REPORT,
-    help="Also write the timeline as CSV: one row a record, at most 100,000 a bundle.",
+    help="Also write the timeline as CSV: one row a record, at most 100,000 in all.",
 )
 @click.option(
     "--sign",
@@ -125,28 +150,7 @@ def _demand(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     help="Where the signed verdict goes (default: BUNDLE.verdict.dsse.json).",
 )
 @click.pass_context
-def verify(
-    ctx: click.Context,
-    *,
-    bundles: tuple[Path, ...],
-    trust_path: Path,
-    at: datetime,
-    judged_now: bool,
-    collateral: Path | None,
-    request_path: Path | None,
-    response_path: Path | None,
-    session: str | None,
-    demand: Demand,
-    since: datetime | None,
-    until: datetime | None,
-    as_json: bool,
-    html: Path | None,
-    sarif: Path | None,
-    junit: Path | None,
-    rows: Path | None,
-    sign_with: Path | None,
-    signed: Path | None,
-) -> None:
+def verify(ctx: click.Context, **given: Unpack[_Given]) -> None:
     """Check receipt bundles, offline, against your own trust file.
 
     A BUNDLE is a file, or a folder: every *.affiant.json and *.affiant.zip below it. Several are judged one by one and
@@ -174,48 +178,66 @@ def verify(
       affiant verify monday.affiant.json tuesday.affiant.json archive/ --trust trust.json --html report.html
       affiant verify session.affiant.json --trust trust.json --sign auditor.pem --signed verdict.dsse.json
     """
-    if collateral is not None and not judged_now:
+    bundles = given["bundles"]
+    one = len(bundles) == 1 and not bundles[0].is_dir()
+    _demand_fitting(given, one=one)
+    question = _question(given, at_asked=ctx.get_parameter_source("at") is ParameterSource.COMMANDLINE)
+    reports = Reports(html=given["html"], sarif=given["sarif"], junit=given["junit"], csv=given["rows"])
+    if (key := given["sign_with"]) is not None:
+        place = given["signed"] or bundles[0].with_name(f"{bundles[0].name}{SIGNED_ENDING}")
+        reports = replace(reports, signed=place, signer=_signer(key))
+    found = _found(bundles)
+    inputs = (given["trust_path"], given["request_path"], given["response_path"], key)
+    reports.keep_apart([*found, *(path for path in inputs if path is not None)])
+    judge = partial(_verify_one, bundles[0]) if one else partial(_verify_several, found)
+    ctx.exit(judge(question, reports, as_json=given["as_json"]))
+
+
+def _demand_fitting(given: _Given, *, one: bool) -> None:
+    """Refuse options that do not go together. ``one``: the verdict is about one bundle.
+
+    Raises:
+        click.UsageError: as named.
+    """
+    if given["collateral"] is not None and not given["judged_now"]:
         raise click.UsageError(
             "--collateral was given without --now. Give both: --now compares your collateral with the archived one."
         )
-    if signed is not None and sign_with is None:
+    if given["signed"] is not None and given["sign_with"] is None:
         raise click.UsageError(
             "--signed was given without --sign. Name the key that signs the verdict: --sign KEY."
         )
-    one = len(bundles) == 1 and not bundles[0].is_dir()
-    if sign_with is not None and not one:
-        given = "several were named" if len(bundles) > 1 else "a folder was named"
-        raise click.UsageError(f"--sign is about one bundle file, and {given}. Name one file.")
-    asked = ctx.get_parameter_source("at") is click.core.ParameterSource.COMMANDLINE
-    question = Question(
-        trust=read_trust_file(trust_path),
-        verifiers=STANDARD_VERIFIERS,
-        at=datetime.now(UTC) if judged_now else at,
-        build=build_name(),
-        compared=_compared(at if asked else None, collateral) if judged_now else None,
-        request=None if request_path is None else request_path.read_bytes(),
-        response=None if response_path is None else response_path.read_bytes(),
-        session=session,
-        demand=demand,
-        since=since,
-        until=until,
-        processes=min(_PROCESSES, len(os.sched_getaffinity(0))),
-        timeline=MAX_ROWS if rows is not None else MAX_MOMENTS if html is not None else 0,
-        progress=period_progress(),
-    )
-    reports = Reports(html=html, sarif=sarif, junit=junit, csv=rows)
-    if sign_with is not None:
-        place = signed or bundles[0].with_name(f"{bundles[0].name}{SIGNED_ENDING}")
-        reports = replace(reports, signed=place, signer=_signer(sign_with))
-    found = _found(bundles)
-    reports.keep_apart([*found, trust_path, *filter(None, (request_path, response_path, sign_with))])
     if one:
-        ctx.exit(_verify_one(bundles[0], question, reports, as_json=as_json))
-    if (request_path, response_path, session) != (None, None, None):
+        return
+    if given["sign_with"] is not None:
+        named = "several were named" if len(given["bundles"]) > 1 else "a folder was named"
+        raise click.UsageError(f"--sign is about one bundle file, and {named}. Name one file.")
+    if (given["request_path"], given["response_path"], given["session"]) != (None, None, None):
         raise click.UsageError(
             "--request, --response and --session are about one bundle, and several were named. Name one file."
         )
-    ctx.exit(_verify_several(found, question, reports, as_json=as_json))
+
+
+def _question(given: _Given, *, at_asked: bool) -> Question:
+    """What is asked of each bundle. ``at_asked``: ``--at`` was given."""
+    request, response, at = given["request_path"], given["response_path"], given["at"]
+    judged_now = given["judged_now"]
+    return Question(
+        trust=read_trust_file(given["trust_path"]),
+        verifiers=STANDARD_VERIFIERS,
+        at=datetime.now(UTC) if judged_now else at,
+        build=build_name(),
+        compared=_compared(at if at_asked else None, given["collateral"]) if judged_now else None,
+        request=None if request is None else request.read_bytes(),
+        response=None if response is None else response.read_bytes(),
+        session=given["session"],
+        demand=given["demand"],
+        since=given["since"],
+        until=given["until"],
+        processes=min(_PROCESSES, len(os.sched_getaffinity(0))),
+        timeline=MAX_ROWS if given["rows"] is not None else MAX_MOMENTS if given["html"] is not None else 0,
+        progress=period_progress(),
+    )
 
 
 def _signer(path: Path) -> SigningKey:
