@@ -116,8 +116,12 @@ def test_one_identity_in_two_records_is_one_approver() -> None:
 
 
 def test_a_signature_that_the_bundle_does_not_carry_is_not_judged() -> None:
-    check = found(carried=False)
+    verdict = judged(carried=False)
+    check = row(verdict, "apr.bound")
     assert (check.state, check.tier) == (State.NOT_MADE, Tier.NONE)
+    objects = row(verdict, "bundle.objects")
+    assert (objects.state, "approver's signature" in objects.detail) == (State.NOT_MADE, True)
+    assert row(judged(), "bundle.objects").state is State.HELD
 
 
 def test_without_the_library_nothing_is_said_of_an_identity(monkeypatch: pytest.MonkeyPatch) -> None:

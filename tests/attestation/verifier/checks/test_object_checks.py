@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
-from tests.attestation.story import POLICY, Story
+from tests.attestation.story import NOW, PLATFORM, POLICY, Story
 from tests.attestation.vector_bundles import vector_bundle
 from tests.attestation.vectors.test_vectors import CASES, judged
-from tests.attestation.verifier.test_verify_bundle import judge, row
+from tests.attestation.verifier.test_verify_bundle import at, judge, row
 
 from affiant.attestation.bundle.bundle import Bundle, objects_by_digest, parse_bundle
-from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
+from affiant.attestation.encoding.binary_text import b64u_sha256, from_b64u, sha256_name
 from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.records.receipt import parse_receipt
+from affiant.attestation.statements.evidence import wrap_endorsements
 from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.verdict.outcome import Outcome, Platform
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
@@ -80,6 +82,21 @@ def test_a_simulated_bundle_without_an_object_that_it_names_cannot_be_judged(wha
     assert what in found.detail
     assert verdict.outcome is Outcome.UNJUDGED
     assert (verdict.exit_code, verdict.platform) == (30, Platform.SIMULATED)
+
+
+def rests_on_other_collateral() -> tuple[Bundle, bytes]:
+    """A bundle whose result rests on other collateral than the gateway's boot record names; and that collateral."""
+    other = wrap_endorsements(PLATFORM.collateral(NOW + timedelta(minutes=1)).to_bytes())
+    bundle = Story(alter=at("ear", col=b64u_sha256(other))).bundle()
+    return bundle, other
+
+
+def test_the_collateral_that_a_result_rests_on_is_an_object_of_the_bundle() -> None:
+    bundle, other = rests_on_other_collateral()
+    found = row(judge(bundle.to_bytes()), "bundle.objects")
+    assert (found.state, "endorsements" in found.detail) == (State.NOT_MADE, True)
+    whole = replace(bundle, endorsements={**bundle.endorsements, sha256_name(other): other})
+    assert row(judge(whole.to_bytes()), "bundle.objects").state is State.HELD
 
 
 def test_a_bundle_whose_profile_was_replaced_cannot_be_judged() -> None:
