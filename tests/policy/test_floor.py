@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy.policies import policies
@@ -137,25 +139,86 @@ def test_lint_no_longer_misses_an_approver(floor: Path) -> None:
 
 
 COMMANDS = {
-    "can": ["can", str(SEED), "deployment_agent"],
-    "who-can": ["who-can", str(SEED), "tool:run_terraform"],
-    "lint": ["lint", str(SEED)],
-    "digest": ["digest", str(SEED), "deployment_agent"],
-    "show": ["show", str(SEED), "deployment_agent"],
-    "explain": ["explain", str(SEED), "deployment_agent", "tool:run_terraform"],
-    "diff": ["diff", str(SEED), str(SEED)],
-    "test": ["test", str(SEED)],
-    "compile": ["compile", str(SEED), "log_analyzer", "--target", "srt"],
-    "rule": ["rule", str(SEED), "tools/0", "--agent", "deployment_agent"],
+    "can": ["{seed}", "deployment_agent"],
+    "who-can": ["{seed}", "tool:run_terraform"],
+    "lint": ["{seed}"],
+    "digest": ["{seed}", "deployment_agent"],
+    "show": ["{seed}", "deployment_agent"],
+    "explain": ["{seed}", "deployment_agent", "tool:run_terraform"],
+    "diff": ["{seed}", "{seed}"],
+    "test": ["{seed}"],
+    "compile": ["{seed}", "log_analyzer", "--target", "srt"],
+    "rule": ["{seed}", "tools/0", "--agent", "deployment_agent"],
+    "report": ["{seed}", "-o", "{new}.html"],
+    "simulate": ["--log", "{log}", "{seed}"],
+    "learn": ["--log", "{log}", "--from", "{seed}"],
+    "decisions": ["{log}", "--profiles", "{seed}"],
+    "sign": ["{seed}", "--key", "{key}", "-o", "{new}.sig.json"],
+    "verify": ["{seed}", "--key", "{key}", "--signature", "{signature}"],
 }
+LINE = {"agent": "log_analyzer", "request": "tool:read_logs", "decision": "allow", "reason": "allowed"}
 
 
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """What commands need beside the published profiles; the signature is over these under the floor."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    for name, data in (
+        ("key.pem", pem),
+        ("pub.pem", public),
+        ("log.jsonl", json.dumps(LINE).encode() + b"\n"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        (tmp_path / name).chmod(0o600)
+    return {
+        "seed": str(SEED),
+        "log": str(tmp_path / "log.jsonl"),
+        "new": str(tmp_path / "new"),
+        "key": str(tmp_path / "key.pem"),
+        "signature": str(tmp_path / "seed.sig.json"),
+    }
+
+
+def test_every_command_about_a_profile_file_is_among_those_that_are_tried() -> None:
+    assert set(COMMANDS) == set(policy.commands) - {"schema"}
+
+
+@pytest.mark.parametrize("given", ["option", "environment"])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_about_a_profile_file_takes_a_floor(floor: Path, name: str) -> None:
-    result = CliRunner().invoke(policy, [*COMMANDS[name], "--floor", str(floor)])
-    assert "Usage" not in result.output, result.output
-    missing = CliRunner().invoke(policy, [*COMMANDS[name], "--floor", "/nowhere/org.yaml"])
-    assert missing.exit_code != 0, "it is read"
+def test_every_command_about_a_profile_file_takes_a_floor(
+    floor: Path, files: dict[str, str], name: str, given: str
+) -> None:
+    run = CliRunner()
+
+    def under(path: str) -> Result:
+        command = [name, *(each.format_map(files) for each in COMMANDS[name])]
+        if given == "option":
+            return run.invoke(policy, [*command, "--floor", path])
+        return run.invoke(policy, command, env={"AFFIANT_FLOOR": path})
+
+    if name == "verify":
+        signed = ["sign", str(SEED), "--key", files["key"], "-o", files["signature"], "--floor", str(floor)]
+        assert run.invoke(policy, signed).exit_code == 0
+        files["key"] = files["key"].replace("key.pem", "pub.pem")
+    missing, found = under("/nowhere/org.yaml"), under(str(floor))
+    assert missing.exit_code == 1 and "org.yaml" in f"{missing.output}{missing.exception}", "it is read"
+    assert isinstance(found.exception, SystemExit | None) and found.exit_code != 2, found.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["decisions", "{log}"], ["learn", "--log", "{log}"], ["diff", "--normal-forms", "{log}", "{log}"]],
+)
+def test_a_floor_under_which_nothing_is_read_is_a_wrong_command_line(
+    floor: Path, files: dict[str, str], command: list[str]
+) -> None:
+    command = [each.format_map(files) for each in command]
+    done = CliRunner().invoke(policy, [*command, "--floor", str(floor)])
+    assert done.exit_code == 2 and "no profile for the baseline policy" in " ".join(done.output.split())
+    inherited = CliRunner().invoke(policy, command, env={"AFFIANT_FLOOR": str(floor)})
+    assert inherited.exit_code != 2 and "baseline policy to be" not in inherited.output
 
 
 def test_can_names_the_approver_and_explain_says_that_approval_is_needed(floor: Path) -> None:

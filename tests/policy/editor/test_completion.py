@@ -65,6 +65,14 @@ def test_agents_of_the_file_are_completed(complete, args: tuple[str, ...]) -> No
     assert complete(*args, typed="x") == []
 
 
+def test_the_rules_of_a_floor_that_is_named_are_completed_too(complete) -> None:
+    Path("org.yaml").write_text("tools: [{deny: kubectl}]")
+    asked = ("policy", "rule", "p.yaml", "--agent", "developer")
+    assert complete(*asked) == ["tools/0"]
+    assert complete(*asked, "--floor", "org.yaml") == ["tools/0", "tools/1"]
+    assert complete(*asked, "--floor", "nowhere.yaml") == []
+
+
 def test_rules_are_completed_where_it_is_known_whose(complete) -> None:
     rules = ["tools/0", "tools/1", "egress/0", "limits/tokens"]
     assert complete("policy", "rule", "p.yaml", "--agent", "deployer") == rules

@@ -26,7 +26,7 @@ from affiant.policy.diff.restriction import restriction_digest, restriction_docu
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import read_bounded, read_profiles
 from affiant.policy.loading.profile_set import ProfileSet
-from affiant.policy.rendering.terminal import check_one_form, floor_option, print_lines
+from affiant.policy.rendering.terminal import check_floor_unused, check_one_form, floor_option, print_lines
 from affiant.report_files import keep_apart, write_report
 
 __all__ = ["diff"]
@@ -90,6 +90,7 @@ def diff(
             raise click.UsageError(
                 "--normal-forms allows no option but --json and --fail-on: leave the others out"
             )
+        check_floor_unused(instead="a normal form holds its own already")
         _fail(_of_normal_forms(old, new, as_json=as_json), fail_on)
         return
     keep_apart([sarif], inputs=[old, new, *([floor] if floor else [])])

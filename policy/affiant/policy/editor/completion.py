@@ -48,7 +48,8 @@ def complete_rules(context: click.Context, _parameter: click.Parameter, typed: s
         return []
     try:
         names = read_agent_names(path) if agent is None else (agent,)
-        profile = read_one_profile(path, names[0]) if len(names) == 1 else None
+        floor = _path(context, "floor")
+        profile = read_one_profile(path, names[0], floor=floor) if len(names) == 1 else None
     except (AffiantError, OSError):
         return []
     if profile is None:

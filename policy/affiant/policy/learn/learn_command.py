@@ -20,7 +20,7 @@ from affiant.policy.learn.draft_text import Source, use_text
 from affiant.policy.learn.learned import Learned, LearningRefused, Seen, Use, learn
 from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.loading.profile_set import ProfileSet
-from affiant.policy.rendering.terminal import floor_option
+from affiant.policy.rendering.terminal import check_floor_unused, floor_option
 
 __all__ = ["learn_policy"]
 
@@ -95,6 +95,8 @@ def learn_policy(
     """
     if keep and start is None:
         raise click.UsageError("--keep needs --from: it names the file whose sections are kept")
+    if start is None:
+        check_floor_unused(instead="name the profile file by --from")
     if output is not None and output.exists():
         raise click.UsageError(
             f"{printable(str(output))} exists already: choose another file for the proposal"

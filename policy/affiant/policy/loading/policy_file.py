@@ -149,8 +149,11 @@ def read_agent_names(path: Path) -> tuple[str, ...]:
     return tuple(read_agent(member)[0] for member in agent_members(top))
 
 
-def read_one_profile(path: Path, agent: str) -> Profile:
+def read_one_profile(path: Path, agent: str, *, floor: Path | None = None) -> Profile:
     """One profile of a file with any owner, for review only; the others are not read, and its tests not tried.
+
+    Args:
+        floor: as :func:`read_policy_file`.
 
     Raises:
         ``policy.file``: as :func:`read_profiles`.
@@ -158,10 +161,8 @@ def read_one_profile(path: Path, agent: str) -> Profile:
         MalformedError, ConfigurationError: as ``load_profiles``.
     """
     data = _read(path, None)
-    floor = floor_file(data, source=path.name)
-    denials = (
-        NO_BASELINE if floor is None else load_baseline(_read_baseline(path, data, floor, None), source=floor)
-    )
+    found = _baseline_of(path, data, floor, None)
+    denials = NO_BASELINE if found is None else load_baseline(found.data, source=found.path.name)
     for member in agent_members(read_top(data, source=path.name)):
         if member.key.text == agent:
             return read_profile(*read_agent(member), denials, lambda *_: None)

@@ -18,6 +18,7 @@ from affiant.command_line import printable
 __all__ = [
     "aligned",
     "bounded",
+    "check_floor_unused",
     "check_one_form",
     "counted",
     "entry_lines",
@@ -31,6 +32,8 @@ floor_option = click.option(
     "--floor",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
+    envvar="AFFIANT_FLOOR",
+    show_envvar=True,
     help="The organisation's baseline policy: its denials, limits and approvers hold for every profile.",
 )
 
@@ -51,6 +54,20 @@ def check_one_form(**wanted: bool) -> None:
     if sum(wanted.values()) > 1:
         *names, last = [f"--{name}" for name in wanted]
         raise click.UsageError(f"{', '.join(names)} and {last} exclude each other: choose one")
+
+
+def check_floor_unused(*, instead: str) -> None:
+    """Reject ``--floor`` on a command line that reads no profile under it; from the environment it may come.
+
+    Args:
+        instead: what to do, as the message says it.
+
+    Raises:
+        click.UsageError: it was given.
+    """
+    given = click.get_current_context().get_parameter_source("floor")
+    if given is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError(f"there is no profile for the baseline policy to be merged into: {instead}")
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from affiant.policy.decision_log.log_input import log_lines, log_name
 from affiant.policy.decision_log.reader import RecordedDecision, read_decision
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import read_profiles
-from affiant.policy.rendering.terminal import aligned, floor_option
+from affiant.policy.rendering.terminal import aligned, check_floor_unused, floor_option
 from affiant.policy.replay.members import decision_members, encoded
 from affiant.policy.replay.ocsf import ocsf_event
 from affiant.policy.replay.otel import otlp_logs
@@ -120,6 +120,8 @@ def decisions_command(
     """
     if as_json and ctx.get_parameter_source("form") is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("--json and --format exclude each other: choose one")
+    if not files:
+        check_floor_unused(instead="name the profile file by --profiles")
     known = KnownProfiles(*(read_profiles(file, floor=floor) for file in files))
     reading = _Reading(Choice(**{name: _chosen(value) for name, value in chosen.items()}), known)
     found = reading.of(logs)
