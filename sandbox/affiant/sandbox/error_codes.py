@@ -39,15 +39,14 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "service.silent": ("UnreachableError", "A service did not become ready in time."),
     "service.unreadable": ("ConfigurationError", "A service's own user cannot read a path that it needs."),
     "services.other_configuration": ("ConfigurationError", "The running gateway cannot serve this session."),
-    "session.act": ("StateError", "An act of the session failed by a mistake in the supervisor; the session is ended."),
+    "session.act": (
+        "StateError",
+        "An act of the session failed by a mistake in the supervisor; the session is ended.",
+    ),
     "session.admission_mismatch": ("NotAuthenticError", "The admission has other keys or evidence."),
     "session.bundle": (
         "MalformedError",
         "What came for a session is not a bundle and its sealed disclosures.",
-    ),
-    "session.act": (
-        "StateError",
-        "An act of the session failed by a mistake in the supervisor; the session is ended.",
     ),
     "session.busy": ("StateError", "The session carries out as many acts as it may at once."),
     "session.control": ("MalformedError", "A control message that is not one of the protocol's."),
