@@ -28,6 +28,7 @@ from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical, parse_canonical
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.receipt import parse_receipt, verify_receipt
+from affiant.attestation.records.task_label import make_task_label
 from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.evidence import Admission, parse_evidence, wrap_admission
@@ -56,6 +57,17 @@ def test_a_session_in_order_is_admitted(gateway: Gateway, platform: PlatformClie
     assert start.member("man") == {"man": session.made.manifest.digest, "act": session.made.activation.digest}
     assert start.member("att", "ses", "tier") == "none"  # simulated evidence affirms nothing
     assert session.admitted["head"] == {"chn": start.chn, "seq": start.seq, "rh": start.rh}
+
+
+def test_a_task_label_is_repeated_in_the_start_record_and_never_shown(
+    gateway: Gateway, platform: PlatformClient
+) -> None:
+    label = make_task_label({"workflow": "nightly", "attempt": 2}, random_bytes=secrets.token_bytes)
+    made = activation_like(draft(gateway), task=label.digests)
+    answer = admit(gateway, made, platform)
+    start = verify_receipt(parse_receipt(str(answer.json()["start"])), parse_statement(gateway.keyset))
+    assert start.member("tsk") == {"_sd": list(label.digests)}
+    assert not [path for path in start.disclosed.values if path.startswith("tsk")]
 
 
 def with_manifest(made: Draft, manifest: Manifest) -> Draft:

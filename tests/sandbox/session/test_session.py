@@ -224,3 +224,24 @@ def test_without_a_home_the_state_folder_is_that_of_the_environment(tmp_path, mo
         place.mkdir(parents=True, mode=0o755)
         with raises_code("home.refused", match=str(place)):
             asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_the_task_that_a_session_is_for_is_in_its_verdict(warm):
+    async def run() -> Path:
+        task = {"workflow": "nightly", "task": "summarise", "attempt": 2}
+        async with Session.open(request(warm, task=task), home=warm.home) as session:
+            pass
+        return session.bundle_path
+
+    verdict = " ".join(warm.verdict(asyncio.run(run())).split())
+    assert "Task label: workflow 'nightly', task 'summarise', attempt '2'." in verdict
+
+
+def test_a_task_label_of_another_form_starts_nothing(warm):
+    async def run() -> None:
+        async with Session.open(request(warm, task={"colour": "red"}), home=warm.home):
+            raise AssertionError("started")
+
+    with raises_code("session.task", match="workflow, task, attempt, parent"):
+        asyncio.run(run())

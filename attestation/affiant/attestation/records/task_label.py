@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from affiant.attestation.records.issuing import conceal
 from affiant.attestation.schema.records import TASK
 from affiant.attestation.schema.shapes import ShapeMismatch
+from affiant.errors import MalformedError
 
-__all__ = ["TaskLabel", "make_task_label"]
+__all__ = ["TaskLabel", "TaskLabelMalformed", "make_task_label", "require_task_label"]
+
+
+class TaskLabelMalformed(MalformedError):
+    """A task label has another member than workflow, task, attempt and parent, or one of another form."""
+
+    code = "session.task"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,24 @@ class TaskLabel:
         return f"TaskLabel(digests={self.digests!r})"
 
 
+def require_task_label(values: Mapping[str, object]) -> None:
+    """Return if ``values`` are a task label: one to four of its members, each of its form.
+
+    Raises:
+        TaskLabelMalformed: they are not.
+    """
+    if not values or not values.keys() <= TASK.hidden.keys():
+        names = ", ".join(TASK.hidden)
+        found = ", ".join(sorted(map(str, values))) or "no member"
+        raise TaskLabelMalformed("not a task label", expected=f"one or more of {names}", found=found)
+    for name, value in values.items():
+        try:
+            TASK.hidden[name].check(value, name)
+        except ShapeMismatch as error:
+            shape = TASK.hidden[name].describe()
+            raise TaskLabelMalformed(f"the task label's {name} has another form", expected=shape) from error
+
+
 def make_task_label(values: Mapping[str, object], *, random_bytes: Callable[[int], bytes]) -> TaskLabel:
     """Salt ``values``.
 
@@ -42,9 +67,8 @@ def make_task_label(values: Mapping[str, object], *, random_bytes: Callable[[int
         random_bytes: the operating system's generator.
 
     Raises:
-        ShapeMismatch: another member, another form, or no member.
+        TaskLabelMalformed: another member, another form, or no member.
     """
-    if not values:
-        raise ShapeMismatch("a task label without a member", expected=", ".join(TASK.hidden))
+    require_task_label(values)
     digests, disclosures = conceal(TASK, values, random_bytes=random_bytes)
     return TaskLabel(tuple(digests), tuple(disclosures))

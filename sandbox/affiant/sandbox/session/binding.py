@@ -17,6 +17,7 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, sha256_name
 from affiant.attestation.records.sealed_disclosures import recipient
+from affiant.attestation.records.task_label import TaskLabel, make_task_label
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.manifest import load_release
 from affiant.attestation.statements.gateway_config import GatewayConfig
@@ -39,6 +40,7 @@ from affiant.sandbox.session.private_paths import private_inodes
 from affiant.sandbox.session.secret_store import secret_descriptors
 from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.session.supervisor_link import SupervisorLink
+from affiant.sandbox.session_state.task_label import keep_label
 from affiant.sandbox.workspace.copy_in import Copied
 from affiant.sandbox.workspace.walk import WHOLE, runtime_digest
 from affiant.secrets.store.private_files import open_private_file
@@ -88,6 +90,10 @@ async def bind_session(
         gateway=services.gateway_config,
     )
     salt = random_bytes(16)
+    task = plan.request.task
+    label = None if task is None else make_task_label(task, random_bytes=random_bytes)
+    if label is not None:
+        await asyncio.to_thread(keep_label, home.session(plan.session), label)
     activation = session_activation(
         plan,
         salt=salt,
@@ -95,6 +101,7 @@ async def bind_session(
         input_digest=None if copied is None else copied.digest,
         expires=int(datetime.now(UTC).timestamp()) + plan.request.lease_s,
         openings=recipient(home.openings_key(random_bytes=random_bytes)),
+        label=label,
         random_bytes=random_bytes,
     )
     collateral = await asyncio.to_thread(services.provisioner.collateral)
@@ -242,6 +249,7 @@ def session_activation(
     input_digest: str | None,
     expires: int,
     openings: str,
+    label: TaskLabel | None,
     random_bytes: Callable[[int], bytes],
 ) -> Activation:
     """What is this session's own.
@@ -251,6 +259,7 @@ def session_activation(
         starter: who starts it, as text; only a commitment under a salt of its own goes in.
         expires: Unix seconds.
         openings: X25519 public key, 43 characters.
+        label: the session's task label, salted.
     """
     return make_activation(
         session=plan.session,
@@ -262,4 +271,5 @@ def session_activation(
         starter={"iss": "local", "method": "uid", "sub": agent_commitment(random_bytes(16), starter)},
         openings=openings,
         release=plan.release,
+        task=None if label is None else label.digests,
     )

@@ -19,6 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from affiant.attestation.quote.providers.own_platform import PlatformName
+from affiant.attestation.records.task_label import require_task_label
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureOther
 from affiant.attestation.statements.gateway_config import is_upstream_url
 from affiant.errors import ConfigurationError
@@ -73,6 +74,7 @@ class SessionRequest:
         policy_signature: a signature over the profile file; None: the one beside it, if there is one. It is passed on
             to the gateway, which may demand one and knows whose counts; here it must be about this very file.
         floor: the organisation's baseline policy, for a profile file that names none; approvers may come from it.
+        task: what the session belongs to: ``workflow``, ``task``, ``attempt``, ``parent``. Receipts show it salted.
     """
 
     profile: Path
@@ -94,6 +96,7 @@ class SessionRequest:
     policy_signature: Path | None = None
     floor: Path | None = None
     store_key: StoreKey | None = None
+    task: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +151,8 @@ def plan_session(
     signature = read_profile_signature(request.policy_signature, request.profile, file.profiles)
     for url in request.gateway.upstreams:
         _check_upstream(url)
+    if request.task is not None:
+        require_task_label(request.task)
     roots = tuple(der for path in request.extra_roots for der in _read_roots(path))
     hosts = {canonical_host(name): _addresses(name, given) for name, given in request.hosts.items()}
     folders = ((request.input, "input"), (request.runtime, "runtime"), (request.secret_store, "secret store"))

@@ -4,7 +4,7 @@
    gave, or what the gateway of this state folder finds in its journal, of this boot or an earlier one;
 2. the supervisor's records that are missing there, because they were never acknowledged, from the session's own
    journal, unless a close speaks for both sides: it says which record was the last, and stays true;
-3. the openings of both, which are sealed to the session's starter.
+3. the openings of both, which are sealed to the session's starter, and the task label, which its launcher kept.
 
 The gateway's operator socket gives a bundle without proof of possession, because only the owner of the state folder can
 open it, and what a session hides is sealed to its starter.
@@ -36,6 +36,7 @@ from affiant.sandbox.session_state.bundle_out import (
     write_bundle,
 )
 from affiant.sandbox.session_state.session_folder import BUNDLE, RECORDS, SEALED
+from affiant.sandbox.session_state.task_label import kept_label, with_label
 from affiant.unix_http import OPERATOR_SOCKET, request
 
 __all__ = ["Gathered", "fetch_sealed", "fetch_session_bundle", "gather", "gather_now", "operator_socket"]
@@ -84,7 +85,8 @@ def gather(home: Home, session: str, sealed: SealedBundle, key: X25519PrivateKey
     """
     spooled = read_spooled(home.session(session) / RECORDS)
     whole, left_out = with_spooled(sealed, spooled, session=session)
-    bundle = open_bundle(whole, key)
+    label = kept_label(home.session(session))
+    bundle = with_label(open_bundle(whole, key), label, session=session)
     path = home.session(session) / BUNDLE
     write_bundle(path, bundle)
     return Gathered(

@@ -15,8 +15,7 @@ from tests.properties import thorough
 
 from affiant.attestation.encoding import jws
 from affiant.attestation.encoding.binary_text import sha256_name
-from affiant.attestation.records.task_label import make_task_label
-from affiant.attestation.schema.shapes import ShapeMismatch
+from affiant.attestation.records.task_label import TaskLabelMalformed, make_task_label
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.report.text import render
 
@@ -235,7 +234,7 @@ def test_a_start_record_with_another_label_than_was_activated_is_refused(how: st
     "values", [{}, {"task": ""}, {"task": "x" * 257}, {"attempt": -1}, {"attempt": "1"}, {"colour": "red"}]
 )
 def test_a_label_of_another_form_is_not_made(values: dict[str, object]) -> None:
-    with pytest.raises(ShapeMismatch):
+    with pytest.raises(TaskLabelMalformed):
         make_task_label(values, random_bytes=bytes)
 
 

@@ -180,6 +180,33 @@ def test_the_gateways_head_becomes_the_next_records_peer(tmp_path: Path) -> None
     assert second.member("peer", "seq") == 1
 
 
+def test_files_and_ports_are_recorded_with_what_they_hide(tmp_path: Path) -> None:
+    """A call that failed names its record; a port that is closed names the record that opened it."""
+
+    async def scenario(records, gateway):
+        what = {"path": "/workspace", "dig": "sha256:" + "0" * 64, "n": 3, "len": 900}
+        moved = await records.record("file", {"mov": {"dir": "in"}}, {"mov": what}, acknowledged=True)
+        failed = {"mov": {"dir": "in"}, "ph": "failed", "par": [moved]}
+        await records.record("file", failed, {"mov": {"n": 1, "len": 300}})
+        begun = {"prt": {}, "ph": "opened"}
+        opened = await records.record("port", begun, {"prt": {"num": 8080}}, acknowledged=True)
+        ended = {"prt": {}, "ph": "closed", "par": [opened]}
+        await records.record("port", ended, {"prt": {"num": 8080, "in": 5, "out": 7}}, acknowledged=True)
+        return gateway
+
+    gateway = run(scenario, folder=tmp_path)
+    assert [(record.kind, record.member("ph")) for record in gateway.taken] == [
+        ("file", None),
+        ("file", "failed"),
+        ("port", "opened"),
+        ("port", "closed"),
+    ]
+    last = gateway.taken[-1]
+    opened = open_sealed(gateway.sealed[last.rh], key=KEY, rh=last.rh)
+    shown = verify_receipt(parse_receipt("~".join([last.text.jws, *opened, ""])), gateway.statement)
+    assert [shown.disclosed.get(f"prt.{name}") for name in ("num", "in", "out")] == [8080, 5, 7]
+
+
 def test_disclosures_are_sealed_to_the_starter_only(tmp_path: Path) -> None:
     async def scenario(records, gateway):
         await records.record(
