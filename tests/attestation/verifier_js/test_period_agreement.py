@@ -96,7 +96,7 @@ def test_a_log_that_counts_as_attested_is_not_judged_without_the_quote(judge_all
 # -- single bundles as periods ---------------------------------------------------------------------------------
 
 ONE_IN = 9
-CLASSES = ("valid", "chain", "session", "erasure", "log", "witness", "platform", "peer", "content")
+CLASSES = ("valid", "chain", "session", "act", "erasure", "log", "witness", "platform", "peer", "content")
 
 
 @pytest.mark.slow
