@@ -23,9 +23,10 @@ returned; foreign errors are chained with ``from``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from affiant.line_excerpt import LineExcerpt
+if TYPE_CHECKING:
+    from affiant.line_excerpt import LineExcerpt
 
 __all__ = [
     "AffiantError",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from hmac import compare_digest
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from affiant.attestation.tdx.pki.ecdsa import public_key_of_point, raw_signature_holds
 from affiant.attestation.tdx.pki.pck import PCKExtension, VerifiedPCKChain, verify_pck_chain
@@ -36,8 +36,10 @@ from affiant.attestation.tdx.tcb.tcb_status import (
     converge,
     judge_relaunch,
 )
-from affiant.attestation.tdx.verify.cache import VerificationCache
 from affiant.errors import MalformedError, NotAuthenticError
+
+if TYPE_CHECKING:
+    from affiant.attestation.tdx.verify.cache import VerificationCache
 
 __all__ = ["AuthenticQuote", "TCBStatuses", "VerifiedQuote", "authenticate_quote", "verify_quote"]
 
