@@ -341,6 +341,7 @@ def read(data: bytes, codes: dict[str, int]) -> Read:
     for raw in maps["endorsements"].values():
         collection(raw, "tag:affiant.dev,2026:endorsements/1", {"collateral"})
     found.results = [result(raw.decode("ascii"), statements) for raw in maps["results"].values()]
+    sessions = {each["iss"].rpartition(":")[2] for each in statements if each["role"] == "session"}
     (vkey,) = {each["log"]["vkey"] for each in statements if each["log"] is not None}
     for entry in bundle["receipts"]:
         one = receipt(entry["sdjwt"], statements)
@@ -351,7 +352,8 @@ def read(data: bytes, codes: dict[str, int]) -> Read:
         if "cp" in one.payload:
             note = maps["checkpoints"][named(one.payload["cp"])].decode()
             demand(int(note.split("\n")[1]) == one.payload["cps"], "cps")
-        if "ses" in one.payload.get("att", {}):
+        beside = one.payload.get("agt", {}).get("ses") not in sessions
+        if "ses" in one.payload.get("att", {}) and not beside:
             rests_on(one, maps, statements, found)
     chains(found)
     closes(found)
