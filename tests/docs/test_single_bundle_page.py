@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.exceptions import InvalidSignature
+from tests.attestation.vector_bundles import vector_bundle
 from tests.docs import single_bundle_reader
 from tests.docs.single_bundle_reader import Read, Refused, read
 
@@ -74,6 +75,12 @@ def test_it_reads_every_valid_bundle(path: Path) -> None:
     found = read_file(path)
     assert found.receipts
     assert {one.rh for one in found.receipts} >= found.proven.keys()
+
+
+def test_it_reads_a_session_of_a_gateway_that_had_another_beside_it() -> None:
+    found = read(vector_bundle("valid/lost-beside-a-neighbour"), codes())
+    sessions = {one.payload["agt"]["ses"] for one in found.receipts if "agt" in one.payload}
+    assert (len(sessions), found.closes) == (2, 1)
 
 
 def test_it_finds_what_a_whole_session_holds() -> None:

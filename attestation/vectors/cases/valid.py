@@ -289,6 +289,7 @@ CASES = (
         "The same; between lie the gateway's records of another session, which ended in order and is not judged.",
         told(_NEIGHBOUR_ABSENT, _lost_beside_a_neighbour),
         warnings=("rfs.accepted", "chain.gaps", *_SUPERVISORS_END),
+        stored_from="valid/gateway-died",
     ),
     Case(
         "valid/without-proofs",
