@@ -63,13 +63,14 @@ class ModelAnswerError(NotAllowedError):
         self,
         message: str,
         *,
+        code: str | None = None,
         expected: object = None,
         found: object = None,
         hint: str | None = None,
         model: str | None = None,
         rules: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(message, expected=expected, found=found, hint=hint)
+        super().__init__(message, code=code, expected=expected, found=found, hint=hint)
         self.model = model
         self.rules = rules
 
