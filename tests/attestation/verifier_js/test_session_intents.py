@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.attestation.story import NOW, Clock, trust_bytes
+from tests.attestation.verifier.checks.test_erasure_checks import AUTHORITY, Ordered, without
 from tests.attestation.verifier.checks.test_session_checks import (
     Acts,
     command,
@@ -28,6 +29,8 @@ from tests.attestation.verifier_js.as_periods import (
 from tests.attestation.verifier_js.conftest import Question, Verdicts
 from tests.attestation.verifier_js.test_agreement import disagreements, pinning_its_log, python_says
 from tests.properties import tried
+
+from affiant.attestation.encoding.keys import public_jwk
 
 Ask = Callable[[Sequence[Question]], Verdicts]
 LATER = NOW + timedelta(minutes=10)
@@ -87,6 +90,58 @@ def test_any_acts_are_judged_alike(judge_all: Ask) -> None:
         ("held", "warning"),
         ("refused", "contraindicated"),
     }
+
+
+class Erased(Ordered, Acts):
+    """Acts of which some records are erased by order, after the close."""
+
+    chance: random.Random
+
+    def close(self) -> None:
+        Acts.close(self)
+        kinds = ("exec", "file", "port")
+        content = [record for record in self.session_records if record.payload["kind"] in kinds]
+        self.gone = self.chance.sample(content, k=self.chance.randrange(1, len(content)))
+        self.order("erasure", {"del": [self.item(record) for record in self.gone]})
+
+
+def test_what_is_erased_by_order_makes_no_act_contradictory(judge_all: Ask) -> None:
+    """Whatever of them is gone; and both verifiers say the same of what is left."""
+    trust = trust_bytes(erasure_authorities=[{"value": public_jwk(AUTHORITY.public_key)}])
+    questions = []
+    for number in range(tried(60, quick=10)):
+        parts = [
+            command("a"),
+            serving("b", 80),
+            failing("c"),
+            serving("d", 80),
+            moving("e", "in"),
+            command("f"),
+        ]
+        story = Erased(acts=[act for part in parts for act in part])
+        story.chance = random.Random(number)
+        whole = story.tell().bundle()
+        questions.append(pinning_its_log(Question(without(whole, *story.gone).to_bytes(), trust, LATER)))
+    for question, theirs in zip(questions, judge_all(questions), strict=True):
+        ours = python_says(question)
+        assert not disagreements(ours, dict(theirs))
+        assert intents_of(ours)["state"] == "held"
+
+
+def test_an_order_excuses_one_port_that_was_opened_twice_and_no_second(judge_all: Ask) -> None:
+    trust = trust_bytes(erasure_authorities=[{"value": public_jwk(AUTHORITY.public_key)}])
+    opened = [lambda s, step=f"p{number}": s.opened(step, num=80) for number in range(3)]
+    for count, state in ((2, "held"), (3, "refused")):
+        story = Erased(acts=[*opened[:count], *moving("m", "in")])
+        story.chance = random.Random(1)
+        story.chance.sample = lambda content, k: content[-1:]  # files, and no port
+        whole = story.tell().bundle()
+        question = pinning_its_log(Question(without(whole, *story.gone).to_bytes(), trust, LATER))
+        (theirs,) = judge_all([question])
+        assert (intents_of(python_says(question))["state"], intents_of(dict(theirs))["state"]) == (
+            state,
+            state,
+        )
 
 
 def test_a_task_label_is_shown_alike(judge_all: Ask) -> None:

@@ -430,16 +430,16 @@ def check_intents(case: Case) -> Finding:
 def _examine_intents(records: Sequence[VerifiedReceipt], erased: int) -> Finding | None:
     """What is to be said of the intents of one signer's ``records``, of which ``erased`` are gone."""
     intents: dict[str, VerifiedReceipt] = {}
-    done: set[str] = set()
-    unknown: set[str] = set()
+    done, unknown = set[str](), set[str]()
     ports: dict[object, str] = {}
+    reopened = 0
     for record in sorted(records, key=lambda item: item.seq):
         if _is_intent(record):
             intents[record.jti] = record
         if record.shown("mov.n") == 0 and record.shown("mov.len"):
             raise IntentMismatch("bytes of no file", where=record.jti)
         if record.member("ph") == "opened" and (number := record.shown("prt.num")) is not None:
-            if not erased and number in ports and ports[number] not in done:
+            if (reopened := reopened + (number in ports and ports[number] not in done)) > erased:
                 raise IntentMismatch("a port that was open already", where=record.jti)
             ports[number] = record.jti
         if record.member("ph") in ENDS:
