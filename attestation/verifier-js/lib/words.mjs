@@ -21,7 +21,7 @@ export const WORDS = Object.freeze({
     gap: "disclosed what a crash left unaccounted",
     hold: "recorded a legal hold",
     exec: "ran a command",
-    file: "is about to move files",
+    file: "file operation",
     port: "port of the agent",
   },
   uses: {
