@@ -135,7 +135,7 @@ async def communicate(client: RunnerClient, command: Command, stdin: bytes = b""
     os.write(in_write, stdin)
     os.close(in_write)
     try:
-        await client.start(command, stdin=in_read, stdout=out_write, stderr=out_write)
+        number = await client.start(command, stdin=in_read, stdout=out_write, stderr=out_write)
     except BaseException:
         os.close(out_read)
         raise
@@ -143,8 +143,37 @@ async def communicate(client: RunnerClient, command: Command, stdin: bytes = b""
         os.close(in_read)
         os.close(out_write)
 
-    output = await rest_of(out_read)
-    return await client.wait(), output.decode("utf-8", "replace")
+    output = bytearray()
+    loop = asyncio.get_running_loop()
+    os.set_blocking(out_read, False)
+    loop.add_reader(out_read, lambda: output.extend(at_hand(out_read)))
+    try:
+        ended = await client.wait(number)
+    finally:
+        loop.remove_reader(out_read)
+        output += at_hand(
+            out_read
+        )  # what the command left in the background may write on: nobody waits for that
+        os.close(out_read)
+    return ended.code, output.decode("utf-8", "replace")
+
+
+def at_hand(read: int) -> bytes:
+    """What a pipe holds at this moment; its reading end does not block."""
+    found = b""
+    while True:
+        try:
+            more = os.read(read, 1 << 16)
+        except BlockingIOError:
+            return found
+        if not more:
+            return found
+        found += more
+
+
+async def code_of(client: RunnerClient, number: int) -> int:
+    """The exit code of a command."""
+    return (await client.wait(number)).code
 
 
 async def begin(client: RunnerClient, command: Command) -> tuple[int, asyncio.Task[int]]:
@@ -152,11 +181,11 @@ async def begin(client: RunnerClient, command: Command) -> tuple[int, asyncio.Ta
     read, write = os.pipe()
     nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        await client.start(command, stdin=nothing, stdout=write, stderr=write)
+        number = await client.start(command, stdin=nothing, stdout=write, stderr=write)
     finally:
         os.close(write)
         os.close(nothing)
-    waiting = asyncio.create_task(client.wait())
+    waiting = asyncio.create_task(code_of(client, number))
     assert await asyncio.to_thread(os.read, read, 3) == b"up\n"  # whatever it has said since stays to be read
     return read, waiting
 

@@ -43,8 +43,9 @@ async def go():
         proxy = await runner.prepare(plan.plan_sandbox("s", grants), ca_bundle=b"")
         inside = "id -u; touch /w/made; touch /r/not; ls /; cat /proc/net/route; grep -c . /proc/net/dev;"
         inside += "cat /proc/self/mountinfo; python3 -c 'import os; os.memfd_create(chr(97))'; exit 0"
-        await runner.start(plan.Command(("/bin/sh", "-c", inside), {{"PATH": "/usr/bin"}}), stdin=0, stdout=1, stderr=1)
-        ended = await runner.wait()
+        command = plan.Command(("/bin/sh", "-c", inside), {{"PATH": "/usr/bin"}})
+        number = await runner.start(command, stdin=0, stdout=1, stderr=1)
+        ended = (await runner.wait(number)).code
         proxy.listener.close()
         await runner.cleanup()
     process.wait()

@@ -33,8 +33,8 @@ PROGRAMS: Final[Mapping[Image, tuple[str, ...]]] = MappingProxyType(
 )
 """The programs that run in each image's TD."""
 
-DATA_FILES: Final = ("affiant/sandbox/isolation/backends/confine.py",)
-"""Files that a measured program reads as bytes: this one becomes the first program inside of bubblewrap."""
+DATA_FILES: Final[tuple[str, ...]] = ()
+"""Files that a measured program reads as bytes."""
 
 
 def files_of_images(sources: Mapping[str, Callable[[], bytes]]) -> Mapping[Image, tuple[str, ...]]:

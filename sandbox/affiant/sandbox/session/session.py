@@ -200,10 +200,7 @@ class Session:
             ``session.supervisor_lost``: as named. StateError: the supervisor's error, under its code.
         """
         if self._closed:
-            raise StateError(
-                "a session runs one command", expected="a session for each", code="session.not_open"
-            )
-        self._closed = True
+            raise StateError("the session is closed", expected="one that is open", code="session.not_open")
         with ExitStack() as stack:
             if stdin is None:
                 stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

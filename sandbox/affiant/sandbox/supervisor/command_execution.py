@@ -1,18 +1,24 @@
-"""Running the agent's command: intent, start, live output through the redactor, outcome.
+"""Running one command of the agent's: intent, start, live output through the redactor, outcome.
 
-The sandbox never holds a descriptor of the user's: not even a terminal's, into which it could type. It gets pipes;
-what it writes goes through the broker's redactor to the user's own descriptors as it comes, what the user types
-goes in (``user_streams``).
+The sandbox never holds a descriptor of the user's: not even a terminal's, into which it could type. It gets pipes, or
+a terminal of its own; what it writes goes through the broker's redactor to the user's own descriptors as it comes, what
+the user types goes in (``user_streams``).
+
+A command has ended when its first process has. What it had written by then is passed on. What it leaves in the
+background lives on until the session ends, and writes to no one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import signal
+import sys
+import termios
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,21 +26,21 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import AffiantError
-from affiant.sandbox.isolation.plan.errors import CommandNotRun, LimitExceeded, SandboxFailed, StepError
+from affiant.sandbox.isolation.plan.driver import Ended
+from affiant.sandbox.isolation.plan.errors import CommandNotRun, LimitExceeded, StepError
 from affiant.sandbox.isolation.plan.plan import Command
 from affiant.sandbox.isolation.runner.client import RunnerClient
-from affiant.sandbox.supervisor.launch.user_streams import UserOutput, UserStreams, feed_input
+from affiant.sandbox.supervisor.launch.user_streams import END_OF_INPUT, UserOutput, UserStreams, feed_input
 from affiant.sandbox.supervisor.records.records import SessionRecords
 from affiant.secrets.broker.client.client import BrokerClient
 
-__all__ = ["AgentRun", "RunServices"]
+__all__ = ["AgentRun", "RunResult", "RunServices"]
 
 _PIECE: Final = 64 * 1024
 _QUIET_S: Final = 0.2
 """Without output, after which a short line is given out that redaction held back."""
-_LIMIT_EXIT: Final = 137
-_HARMLESS: Final = frozenset({signal.SIGSTOP, signal.SIGCONT})
-"""Signals that never end a command."""
+LIMIT_EXIT: Final = 137
+"""Exit code of a command that a limit of the session ended."""
 _DELIVERY_TRIES: Final = 60
 _DELIVERY_STEP_S: Final = 0.05
 
@@ -49,40 +55,52 @@ class RunServices:
     isolation: str
 
 
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a command ended. ``limit``: the limit of the session that ended it, and the sandbox with it."""
+
+    code: int
+    ended: Ended | None = None
+    limit: LimitExceeded | None = None
+
+
 @dataclass(slots=True)
 class AgentRun:
-    """One command, once."""
+    """One command, once.
+
+    Args:
+        terminal: rows and columns of the terminal that it gets; None: it gets pipes.
+        tell_started: called once the command runs.
+    """
 
     services: RunServices
     command: Command
     user: UserStreams
     tell_started: Callable[[], Awaitable[None]]
-    """Called once the command runs."""
-    started: asyncio.Event = field(default_factory=asyncio.Event)
+    terminal: tuple[int, int] | None = None
+    _started: asyncio.Event = field(default_factory=asyncio.Event)
     _over: threading.Event = field(default_factory=threading.Event)
-    _delivered: int | None = None
+    _number: int = 0
+    _master: int = -1
     _deliveries: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def run(self) -> int:
-        """Run it to its end; the exit code (126 or 127 where it could not be executed).
+    async def run(self) -> RunResult:
+        """Run it to its end (exit code 126 or 127 where it could not be executed).
 
         Raises:
             AffiantError: the sandbox was lost, or the run could not be recorded.
         """
         intent = await self._record("intent", {}, acknowledged=True)
-        end, code, digests = "failed", _LIMIT_EXIT, _nothing()
+        end, result, digests = "failed", RunResult(LIMIT_EXIT), _nothing()
         try:
-            code, digests = await self._run()
-            end = "complete"
+            ended, digests = await self._run()
+            end, result = "complete", RunResult(ended.code, ended)
         except CommandNotRun as refused:
-            end, code = "refused", refused.exit_code
+            end, result = "refused", RunResult(refused.exit_code)
             await self._say(str(refused))
-        except LimitExceeded as ended:
-            await self._say(str(ended))
-        except SandboxFailed:
-            if self._delivered is None:
-                raise
-            end, code = "complete", 128 + self._delivered  # a signal ended it before the command had begun
+        except LimitExceeded as limit:
+            result = RunResult(LIMIT_EXIT, limit=limit)
+            await self._say(str(limit))
         except asyncio.CancelledError:
             end = "aborted"
             raise
@@ -91,9 +109,9 @@ class AgentRun:
             for delivery in self._deliveries:
                 delivery.cancel()
             await asyncio.to_thread(self.user.close)
-            out = sha256_name(canonical({"exit": code, **digests}))
-            await self._record("outcome", {"out": out, "tgt": f"exit {code}"}, par=intent, end=end)
-        return code
+            out = sha256_name(canonical({"exit": result.code, **digests}))
+            await self._record("outcome", {"out": out, "tgt": f"exit {result.code}"}, par=intent, end=end)
+        return result
 
     def signal(self, number: int) -> None:
         """Send a signal to the command; one that comes before its first process is there is sent then."""
@@ -101,13 +119,17 @@ class AgentRun:
         self._deliveries.add(delivery)
         delivery.add_done_callback(self._deliveries.discard)
 
+    def resize(self, rows: int, columns: int) -> None:
+        """Change the size of the command's terminal, if it has one."""
+        if self._master >= 0:
+            termios.tcsetwinsize(self._master, (rows, columns))
+            self.signal(signal.SIGWINCH)
+
     async def _deliver(self, number: int) -> None:
-        await self.started.wait()
+        await self._started.wait()
         for _ in range(_DELIVERY_TRIES):
             try:
-                await self.services.runner.signal(number)
-                if number not in _HARMLESS:
-                    self._delivered = number
+                await self.services.runner.signal(self._number, number)
             except StepError:  # no process yet, or none any more
                 await asyncio.sleep(_DELIVERY_STEP_S)
             except AffiantError:
@@ -136,26 +158,63 @@ class AgentRun:
         named = {"name": _printable(argv[0]), "arg": sha256_name(canonical(argv)), **hidden}
         return await self.services.records.record("exec", members, {"act": named}, acknowledged=acknowledged)
 
-    async def _run(self) -> tuple[int, Mapping[str, str]]:
+    async def _run(self) -> tuple[Ended, Mapping[str, str]]:
         async with AsyncExitStack() as stack:
-            stdin = self._stdin()
-            outputs = [await self._output(stack, user) for user in (self.user.stdout, self.user.stderr)]
+            stdin, outputs = self._streams(stack)
+            writing = [output.write_end for output in outputs]
             try:
-                await self.services.runner.start(
-                    self.command, stdin=stdin, stdout=outputs[0].write_end, stderr=outputs[1].write_end
+                self._number = await self.services.runner.start(
+                    self.command,
+                    stdin=stdin,
+                    stdout=writing[0],
+                    stderr=writing[-1],
+                    terminal=self.terminal is not None,
                 )
             finally:
                 os.close(stdin)
             for output in outputs:
                 output.close_write_end()
-            self.started.set()
+            self._started.set()
             await self.tell_started()
             copies = [asyncio.create_task(output.copy()) for output in outputs]
             stack.push_async_callback(_end_all, copies)
-            code = await self.services.runner.wait()
-            await asyncio.gather(*copies)  # all writers are dead, so this takes as long as the user does
+            try:
+                ended = await self.services.runner.wait(self._number)
+            finally:
+                for output in outputs:
+                    output.finish()
+            await asyncio.gather(
+                *copies
+            )  # what was written by then is at hand, so this takes as long as the user does
             names = ("stdout", "stderr")
-            return code, {name: output.digest for name, output in zip(names, outputs, strict=True)}
+            written = {name: output.digest for name, output in zip(names, outputs, strict=False)}
+            return ended, {**_nothing(), **written}
+
+    def _streams(self, stack: AsyncExitStack) -> tuple[int, Sequence[_Output]]:
+        """The command's end of its input, and its outputs: two pipes', or one terminal's."""
+        if self.terminal is None:
+            outputs = [
+                _Output(self.services.broker, user, self._over)
+                for user in (self.user.stdout, self.user.stderr)
+            ]
+            for output in outputs:
+                stack.callback(output.close)
+            return self._stdin(), outputs
+        self._master, slave = os.openpty()
+        termios.tcsetwinsize(self._master, self.terminal)
+        output = _Output(
+            self.services.broker, self.user.stdout, self._over, ends=(os.dup(self._master), slave)
+        )
+        stack.callback(output.close)
+        stack.callback(self._close_terminal)
+        source = self.user.take_stdin()
+        if source is not None:
+            self._feed(source, os.dup(self._master), END_OF_INPUT)
+        return os.dup(slave), [output]
+
+    def _close_terminal(self) -> None:
+        os.close(self._master)
+        self._master = -1
 
     def _stdin(self) -> int:
         """The command's end of its standard input, fed from the user's by a thread."""
@@ -163,15 +222,12 @@ class AgentRun:
         if source is None:
             return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
-        feeding = (source, write_end, self._over)
-        threading.Thread(target=feed_input, args=feeding, name="stdin", daemon=True).start()
+        self._feed(source, write_end)
         return read_end
 
-    async def _output(self, stack: AsyncExitStack, user: UserOutput) -> _Output:
-        output = _Output(self.services.broker, user, self._over)
-        stack.push_async_callback(output.close)
-        await output.open()
-        return output
+    def _feed(self, source: int, sink: int, last: bytes = b"") -> None:
+        feeding = (source, sink, self._over, last)
+        threading.Thread(target=feed_input, args=feeding, name="stdin", daemon=True).start()
 
 
 def _nothing() -> Mapping[str, str]:
@@ -179,27 +235,35 @@ def _nothing() -> Mapping[str, str]:
 
 
 class _Output:
-    """One of the command's outputs on its way to the user."""
+    """One of the command's outputs on its way to the user.
 
-    def __init__(self, broker: BrokerClient, user: UserOutput, over: threading.Event) -> None:
+    Args:
+        ends: descriptors to read from and to write to; both are owned here. None: a pipe's.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerClient,
+        user: UserOutput,
+        over: threading.Event,
+        *,
+        ends: tuple[int, int] | None = None,
+    ) -> None:
         self._broker = broker
         self._user = user
         self._over = over
         self._hash = hashlib.sha256()
-        read_end, self.write_end = os.pipe2(os.O_CLOEXEC)
-        self._file = os.fdopen(read_end, "rb", buffering=0)
-        self._transport: asyncio.BaseTransport | None = None
-        self._reader = asyncio.StreamReader(limit=_PIECE)
+        self._reading, self.write_end = ends or os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._reading, False)
+        self._left: int | None = None
+        """Bytes that were at hand when the command ended, and are still to be read."""
+        self._ready = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self._reading, self._ready.set)
 
     @property
     def digest(self) -> str:
         """``sha256:`` of what was passed on."""
         return f"sha256:{self._hash.hexdigest()}"
-
-    async def open(self) -> None:
-        loop = asyncio.get_running_loop()
-        protocol = asyncio.StreamReaderProtocol(self._reader)
-        self._transport, _ = await loop.connect_read_pipe(lambda: protocol, self._file)
 
     def close_write_end(self) -> None:
         """Ours; the command has its own."""
@@ -207,8 +271,15 @@ class _Output:
             os.close(self.write_end)
             self.write_end = -1
 
+    def finish(self) -> None:
+        """The command has ended: pass on what it has written, and wait for no more."""
+        if self._reading >= 0:
+            count = fcntl.ioctl(self._reading, termios.FIONREAD, bytes(4))
+            self._left = int.from_bytes(count, sys.byteorder)
+            self._ready.set()
+
     async def copy(self) -> None:
-        """Pass on until the command's end is closed everywhere, or the user reads no more.
+        """Pass on until the command has ended, or its end is closed everywhere, or the user reads no more.
 
         A user who has closed the output (``| head -1``) closes it for the command as well, which then gets the
         broken pipe that it would have had without us.
@@ -217,41 +288,51 @@ class _Output:
             async for data in self._pieces():
                 await self._pass_on(await (redactor.feed(data) if data else redactor.settle()))
                 if self._user.gone:
-                    self._stop_reading()
+                    self.close()
                     return
             rest, _ = await redactor.flush()
             await self._pass_on(rest)
 
-    def _stop_reading(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
     async def _pieces(self) -> AsyncIterator[bytes]:
         """What comes; empty, once, where nothing has come for a while after it."""
         quiet = False
-        while True:
-            try:
-                async with asyncio.timeout(None if quiet else _QUIET_S):
-                    data = await self._reader.read(_PIECE)
-            except TimeoutError:
-                quiet = True
-                yield b""
-                continue
-            if not data:
-                return
-            quiet = False
-            yield data
+        while (data := self._read()) != b"":
+            if data is None:
+                self._ready.clear()
+                try:
+                    async with asyncio.timeout(None if quiet else _QUIET_S):
+                        await self._ready.wait()
+                except TimeoutError:
+                    quiet = True
+                    yield b""
+            else:
+                quiet = False
+                yield data
+
+    def _read(self) -> bytes | None:
+        """What is at hand; None: nothing is yet; empty: nothing comes any more."""
+        most = _PIECE if self._left is None else min(_PIECE, self._left)
+        try:
+            data = os.read(self._reading, most)
+        except BlockingIOError:
+            return None if self._left is None else b""
+        except OSError:  # a terminal that no process has open any more (EIO)
+            return b""
+        if self._left is not None:
+            self._left -= len(data)
+        return data
 
     async def _pass_on(self, data: bytes) -> None:
         self._hash.update(data)
         await asyncio.to_thread(self._user.write, data, self._over)
 
-    async def close(self) -> None:
+    def close(self) -> None:
+        """Give the descriptors back. Idempotent."""
         self.close_write_end()
-        if self._transport is not None:
-            self._transport.close()
-        else:
-            self._file.close()
+        if self._reading >= 0:
+            asyncio.get_running_loop().remove_reader(self._reading)
+            os.close(self._reading)
+            self._reading = -1
 
 
 async def _end_all(tasks: list[asyncio.Task[None]]) -> None:

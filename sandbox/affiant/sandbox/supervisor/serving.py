@@ -21,7 +21,7 @@ from affiant.policy.decision.limit_words import most_words
 from affiant.policy.model.limits import Bound
 from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.acts import Act, Acts, Ending, Handler
-from affiant.sandbox.supervisor.commands import Commands
+from affiant.sandbox.supervisor.agent_runs import Commands
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message
 from affiant.sandbox.supervisor.launch.errors import BrokerLost, RestrictionError
 from affiant.sandbox.supervisor.launch.restriction_request import (

@@ -1,16 +1,15 @@
-"""What is written for bwrap and the confining step. Pure; the running of it is in test_runner."""
+"""What is written for bwrap. Pure; the running of it is in test_runner."""
 
-import json
 import os
-from pathlib import Path
 
 from affiant.sandbox.isolation.backends.bubblewrap import (
     bwrap_arguments,
     close_all,
-    confine_order,
+    landlock_of,
     open_launch,
 )
-from affiant.sandbox.isolation.plan.plan import Access, Command, FileGrant, plan_sandbox
+from affiant.sandbox.isolation.backends.entering import Confinement
+from affiant.sandbox.isolation.plan.plan import Access, FileGrant, plan_sandbox
 from affiant.sandbox.isolation.plan.rootfs import Shown
 
 PLAN = plan_sandbox(
@@ -18,13 +17,11 @@ PLAN = plan_sandbox(
     [FileGrant("/w", Access.READ_WRITE), FileGrant("/r", Access.READ_ONLY), FileGrant("/w/h", Access.NONE)],
 )
 SHOWN = (Shown("/usr", "/m/usr"), Shown("/w", "/m/w", writable=True), Shown("/r", "/m/r"))
-COMMAND = Command(("agent", "--secret-looking=x"), {"A": "b"}, "/w")
+CONFINEMENT = Confinement("x86_64", PLAN.limits, b"\0" * 8, landlock_of(PLAN, 7))
 
 
 def arguments(root):
-    return bwrap_arguments(
-        PLAN, COMMAND, SHOWN, root=root, seccomp_fd=10, script_fd=11, order_fd=12, report_fd=13
-    )
+    return bwrap_arguments(PLAN, SHOWN, root=root, first_fd=11)
 
 
 def skeleton(tmp_path):
@@ -34,7 +31,7 @@ def skeleton(tmp_path):
     return tmp_path
 
 
-def test_namespaces_capabilities_and_filter_are_always_there(tmp_path):
+def test_namespaces_and_capabilities_are_always_taken(tmp_path):
     words = arguments(skeleton(tmp_path))
     for word in (
         "--unshare-user",
@@ -45,7 +42,6 @@ def test_namespaces_capabilities_and_filter_are_always_there(tmp_path):
     ):
         assert word in words
     assert words[words.index("--cap-drop") + 1] == "ALL"
-    assert words[words.index("--seccomp") + 1] == "10"
     assert "--die-with-parent" in words
     assert "--new-session" in words
     assert "--clearenv" in words
@@ -65,37 +61,29 @@ def test_only_writable_entries_are_bound_writable(tmp_path):
     assert words[hole + 2 : hole + 4] == ("--remount-ro", "/w/h")
 
 
-def test_neither_command_nor_environment_is_on_a_command_line(tmp_path):
-    launch = open_launch("bwrap", PLAN, COMMAND, SHOWN, root=skeleton(tmp_path), filter_program=b"\0" * 8)
+def launched(tmp_path):
+    return open_launch("bwrap", PLAN, SHOWN, root=skeleton(tmp_path), confinement=CONFINEMENT)
+
+
+def test_no_path_of_the_machine_is_on_a_command_line(tmp_path):
+    launch = launched(tmp_path)
     try:
-        assert "secret-looking" not in " ".join(launch.argv)
         assert launch.argv[:2] == ("bwrap", "--args")
         assert str(tmp_path) not in " ".join(launch.argv)
-        assert launch.argv[4] == "/usr/bin/python3"
+        assert launch.argv[3:] == ("--", "/run/affiant/first")
     finally:
-        close_all((*launch.descriptors, launch.status, launch.report))
+        close_all((*launch.descriptors, launch.report))
 
 
-def test_landlock_gives_writing_where_the_plan_does(tmp_path):
-    order = json.loads(confine_order(PLAN, COMMAND, status_fd=9))
-    writable = {path for path in order["write"] if not path.startswith("/dev/")}
-    assert writable == {"/w", "/tmp"}
-    assert order["read"] == ["/"]
-    assert order["env"] == {"A": "b"}
-    assert order["limits"]["RLIMIT_CORE"] == 0
+def test_landlock_gives_writing_where_the_plan_does():
+    landlock = landlock_of(PLAN, 7)
+    assert {path for path in landlock.folders if not path.startswith("/dev/")} == {"/w", "/tmp"}
+    assert all(path.startswith("/dev/") for path in landlock.files)
 
 
 def test_descriptors_close_on_exec_until_they_are_passed(tmp_path):
-    launch = open_launch("bwrap", PLAN, COMMAND, SHOWN, root=skeleton(tmp_path), filter_program=b"\0" * 8)
+    launch = launched(tmp_path)
     try:
-        assert not any(os.get_inheritable(fd) for fd in (*launch.descriptors, launch.status, launch.report))
+        assert not any(os.get_inheritable(fd) for fd in (*launch.descriptors, launch.report))
     finally:
-        close_all((*launch.descriptors, launch.status, launch.report))
-
-
-def test_the_confining_step_uses_the_standard_library_alone():
-    source = Path(
-        __import__("affiant.sandbox.isolation.backends.confine", fromlist=["x"]).__file__
-    ).read_text()
-    assert "import affiant" not in source
-    assert "from affiant" not in source
+        close_all((*launch.descriptors, launch.report))

@@ -17,15 +17,15 @@ from typing import Final
 
 from affiant.errors import ConfigurationError
 from affiant.sandbox.base.privileges import Owner
-from affiant.sandbox.isolation.backends import confine
 from affiant.sandbox.isolation.backends.bubblewrap import bwrap_program
+from affiant.sandbox.isolation.backends.call_program import program_machines
+from affiant.sandbox.isolation.backends.entering import LEAST_LANDLOCK
 from affiant.sandbox.isolation.backends.gvisor import (
     OLDEST_RELEASE,
     release_year,
     runsc_program,
     runsc_release,
 )
-from affiant.sandbox.isolation.backends.seccomp import supported_machines
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.isolation.plan.linux import landlock_version
 from affiant.sandbox.isolation.plan.plan import AGENT_GID, AGENT_UID
@@ -107,7 +107,7 @@ def _probe_gvisor() -> Availability:
     if program is None:
         return Availability(BackendName.GVISOR, "", (f"runsc is not installed ({_INSTALL})",))
     release = runsc_release(program)
-    reasons = []
+    reasons = _machine()
     if release_year(release) < OLDEST_RELEASE:
         reasons.append(f"runsc is older than {OLDEST_RELEASE} ({release or 'no version'})")
     if os.geteuid() != 0:
@@ -127,12 +127,16 @@ def _probe_bubblewrap() -> Availability:
     elif not _runs(*_trial(program)):
         reasons.append("the kernel does not let bubblewrap make a sandbox here")
     version = landlock_version()
-    if version < confine.LEAST_ABI:
-        reasons.append(f"Landlock is too old or off (ABI {version}, needed {confine.LEAST_ABI})")
-    if platform.machine() not in supported_machines():
-        reasons.append(f"no system call filter for {platform.machine()}")
+    if version < LEAST_LANDLOCK:
+        reasons.append(f"Landlock is too old or off (ABI {version}, needed {LEAST_LANDLOCK})")
+    reasons += _machine()
     release = "" if program is None else f"bubblewrap, Landlock ABI {version}"
     return Availability(BackendName.BUBBLEWRAP, release, tuple(reasons))
+
+
+def _machine() -> list[str]:
+    known = platform.machine() in program_machines()
+    return [] if known else [f"no static program for {platform.machine()}"]
 
 
 def _trial(program: str) -> Sequence[str]:

@@ -3,8 +3,9 @@
 The sandbox's file system is a tmpfs into which the same skeleton, read-only root and session directories are
 shown as under gVisor. The network namespace is the runner's, where only loopback and the proxy's listening
 socket exist. Arguments travel through a descriptor (``--args``), so that no program inside can read them from
-``/proc/1/cmdline``. Before the agent's command, ``confine`` applies Landlock; a
-kernel without it refuses, there is no best effort.
+``/proc/1/cmdline``. The sandbox's first process is a program of the runner's (``entering``) that applies Landlock and
+the filter to itself; each command enters the sandbox's namespaces and does the same. A kernel without Landlock
+refuses, there is no best effort.
 
 Everything here is pure but :func:`open_launch`, which makes the descriptors that bwrap reads.
 """
@@ -12,58 +13,45 @@ Everything here is pure but :func:`open_launch`, which makes the descriptors tha
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import pkgutil
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.isolation.backends import confine
-from affiant.sandbox.isolation.plan.plan import AGENT_GID, AGENT_UID, Command, Mask, SandboxPlan, Scratch
+from affiant.sandbox.isolation.backends.entering import Confinement, Landlock, first_process
+from affiant.sandbox.isolation.plan.plan import AGENT_GID, AGENT_UID, Mask, SandboxPlan, Scratch
 from affiant.sandbox.isolation.plan.rootfs import Shown, mount_order
 
 __all__ = [
-    "CONFINE_AT",
+    "FIRST_AT",
     "Launch",
     "bwrap_arguments",
     "bwrap_program",
     "close_all",
-    "confine_order",
+    "landlock_of",
     "open_launch",
 ]
 
-CONFINE_AT: Final = "/run/affiant/confine.py"
-"""Where the confining step lies inside; the agent may read it."""
+FIRST_AT: Final = "/run/affiant/first"
+"""Where the first process's executable lies inside; the agent may read it."""
 
-_PYTHON: Final = "/usr/bin/python3"
 _DEVICES: Final = ("full", "null", "random", "tty", "urandom", "zero")
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to execute: bwrap with descriptors that it reads its arguments, filter, script and order from."""
+    """What to execute: bwrap with the descriptors that it reads from."""
 
     argv: tuple[str, ...]
     descriptors: tuple[int, ...]
-    status: int
-    """Reading end: what the confining step says."""
     report: int
-    """Reading end: what bwrap says (``--json-status-fd``)."""
+    """Reading end: what the first process says."""
 
 
 def bwrap_arguments(
-    plan: SandboxPlan,
-    command: Command,
-    shown: Sequence[Shown],
-    *,
-    root: Path,
-    seccomp_fd: int,
-    script_fd: int,
-    order_fd: int,
-    report_fd: int,
+    plan: SandboxPlan, shown: Sequence[Shown], *, root: Path, first_fd: int
 ) -> tuple[str, ...]:
     """The arguments of bwrap(1) for ``plan``, without the program's own name."""
     return (
@@ -75,11 +63,10 @@ def bwrap_arguments(
         *(word for item in mount_order(plan, shown) for word in _mount(item)),
         *("--proc", "/proc", "--dev", "/dev"),
         *("--perms", "1777", "--size", str(plan.limits.tmp_bytes), "--tmpfs", "/dev/shm"),  # noqa: S108 - inside
-        *("--perms", "0644"),
-        *("--ro-bind-data", str(script_fd), CONFINE_AT),
+        *("--perms", "0555"),
+        *("--ro-bind-data", str(first_fd), FIRST_AT),
         *("--remount-ro", "/", "--remount-ro", "/run"),
-        *("--chdir", command.cwd, "--seccomp", str(seccomp_fd), "--json-status-fd", str(report_fd)),
-        *("--", _PYTHON, "-I", "-S", "-B", CONFINE_AT, str(order_fd)),
+        *("--chdir", "/", "--as-pid-1", "--", FIRST_AT),
     )
 
 
@@ -107,64 +94,23 @@ def _mount(item: Shown | Scratch | Mask) -> tuple[str, ...]:
             return ("--perms", "0555", "--size", "4096", "--tmpfs", target, "--remount-ro", target)
 
 
-def confine_order(plan: SandboxPlan, command: Command, *, status_fd: int) -> bytes:
-    """What the confining step reads: Landlock's rules from the plan, limits, and the command."""
+def landlock_of(plan: SandboxPlan, abi: int) -> Landlock:
+    """What Landlock lets be written: where the plan does, and devices."""
     writable = [bind.target for bind in plan.binds if bind.writable] + [item.target for item in plan.scratch]
-    devices = [f"/dev/{name}" for name in _DEVICES] + ["/dev/pts", "/dev/shm"]  # noqa: S108 - inside
-    limits = {
-        "RLIMIT_CORE": 0,
-        "RLIMIT_FSIZE": plan.limits.file_bytes,
-        "RLIMIT_NOFILE": plan.limits.open_files,
-        "RLIMIT_NPROC": plan.limits.processes,
-    }
-    return json.dumps(
-        {
-            "status": status_fd,
-            "read": ["/"],
-            "write": [*writable, *devices],
-            "limits": limits,
-            "argv": list(command.argv),
-            "env": dict(command.env),
-        }
-    ).encode()
-
-
-def _confine_source() -> bytes:
-    """The program ``confine`` as bytes: from the measured image where this process runs one."""
-    source = pkgutil.get_data(confine.__name__.rpartition(".")[0], "confine.py")
-    assert source is not None
-    return source
+    devices = tuple(f"/dev/{name}" for name in _DEVICES)
+    return Landlock(abi, (*writable, "/dev/pts", "/dev/shm"), devices)  # noqa: S108 - inside
 
 
 def open_launch(
-    program: str,
-    plan: SandboxPlan,
-    command: Command,
-    shown: Sequence[Shown],
-    *,
-    root: Path,
-    filter_program: bytes,
+    program: str, plan: SandboxPlan, shown: Sequence[Shown], *, root: Path, confinement: Confinement
 ) -> Launch:
     """Make the descriptors, and the command line that names them. The caller closes them all."""
-    status, tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    report, report_here = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    script = _memory("confine", _confine_source())
-    order = _memory("order", confine_order(plan, command, status_fd=tell))
-    seccomp = _memory("seccomp", filter_program)
-    arguments = bwrap_arguments(
-        plan,
-        command,
-        shown,
-        root=root,
-        seccomp_fd=seccomp,
-        script_fd=script,
-        order_fd=order,
-        report_fd=report_here,
-    )
+    report, tell = os.pipe2(os.O_CLOEXEC)
+    first = _memory("first", first_process(confinement, report=tell))
+    arguments = bwrap_arguments(plan, shown, root=root, first_fd=first)
     args = _memory("args", b"".join(word.encode() + b"\0" for word in arguments[: arguments.index("--")]))
     argv = (program, "--args", str(args), *arguments[arguments.index("--") :])
-    descriptors = (tell, script, order, seccomp, args, report_here)
-    return Launch(argv=argv, descriptors=descriptors, status=status, report=report)
+    return Launch(argv=argv, descriptors=(tell, first, args), report=report)
 
 
 def close_all(descriptors: Sequence[int]) -> None:

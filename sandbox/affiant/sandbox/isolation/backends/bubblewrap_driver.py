@@ -1,73 +1,115 @@
-"""Drives ``bwrap`` inside the enclosure. Talks to processes and to /proc."""
+"""Drives ``bwrap`` inside the enclosure, and has commands enter what it made. Talks to processes and to /proc."""
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import os
-import re
 import signal
 import subprocess
-from dataclasses import dataclass, field
-from pathlib import Path
+import time
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
-from affiant.errors import ConfigurationError
 from affiant.sandbox.base.privileges import Owner
-from affiant.sandbox.isolation.backends.bubblewrap import Launch, close_all, open_launch
+from affiant.sandbox.isolation.backends.bubblewrap import close_all, open_launch
 from affiant.sandbox.isolation.backends.enclosure import Enclosure
-from affiant.sandbox.isolation.plan.driver import FOR_ALL, Prepared, Stdio
-from affiant.sandbox.isolation.plan.errors import CommandNotRun, SandboxFailed, StepError
-from affiant.sandbox.isolation.plan.linux import die_with_parent
-from affiant.sandbox.isolation.plan.plan import Command, DirectoryRoot
+from affiant.sandbox.isolation.backends.entering import (
+    Confinement,
+    Namespaces,
+    command_program,
+    is_ready,
+)
+from affiant.sandbox.isolation.backends.executing import sealed
+from affiant.sandbox.isolation.backends.process_tree import children_of, descendants, machine_processes
+from affiant.sandbox.isolation.plan import linux
+from affiant.sandbox.isolation.plan.driver import FOR_ALL, Prepared, Started, Stdio
+from affiant.sandbox.isolation.plan.errors import SandboxFailed, StepError
+from affiant.sandbox.isolation.plan.plan import Command
 
 __all__ = ["BubblewrapDriver"]
 
-_EXIT_CODE: Final = re.compile(r'"exit-code": (\d{1,3})\b')
-_NOT_FOUND: Final = (errno.ENOENT, errno.ENOTDIR)
-_AGENT_PID_INSIDE: Final = 2
-"""bwrap itself is the sandbox's first process and reaps; the agent is the second."""
+_NS_GET_USERNS: Final = 0xB701
+"""ioctl_ns(2): the user namespace that owns a namespace."""
 
 
 @dataclass(slots=True)
 class BubblewrapDriver:
-    """One bwrap in one enclosure. ``user``: whom to become before bwrap starts; None: stay who we are."""
+    """One bwrap in one enclosure. ``user``: whom to become before anything starts; None: stay who we are."""
 
     program: str
     enclosure: Enclosure
-    seccomp: bytes
+    confinement: Confinement
     user: Owner | None
-    _launch: Launch | None = field(default=None, repr=False)
-    _pid: int = 0
+    _bwrap: subprocess.Popen[bytes] | None = None
+    _report: int = -1
+    _namespaces: Namespaces | None = None
 
-    def start(self, prepared: Prepared, command: Command, stdio: Stdio) -> int:
-        _require_python(prepared)
+    def begin(self, prepared: Prepared) -> None:
         launch = open_launch(
             self.program,
             prepared.plan,
-            command,
             prepared.shown,
             root=prepared.root,
-            filter_program=self.seccomp,
+            confinement=self.confinement,
         )
-        self._launch = launch
+        self._report = launch.report
         try:
-            child = subprocess.Popen(
-                launch.argv,
-                stdin=stdio.stdin,
-                stdout=stdio.stdout,
-                stderr=stdio.stderr,
+            self._bwrap = self._child(launch.argv, launch.descriptors)
+        finally:
+            close_all(launch.descriptors)
+
+    def first(self) -> int:
+        if self._bwrap is None or not is_ready(os.read(self._report, 4096)):
+            raise SandboxFailed(
+                "bubblewrap did not start the sandbox",
+                expected="Landlock, limits and a first process confined by them",
+            )
+        try:
+            (init,) = children_of(self._bwrap.pid)
+            self._namespaces = _namespaces_of(init)
+            return os.pidfd_open(self._bwrap.pid)
+        except (OSError, ValueError) as error:
+            raise SandboxFailed("the sandbox did not come up, or ended at once") from error
+
+    def start(self, command: Command, stdio: Stdio, *, terminal: bool) -> Started:
+        if self._namespaces is None:  # pragma: no cover - first() comes before
+            raise StepError("there is no sandbox")
+        report, tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        at = time.monotonic()
+        executable = sealed(
+            command_program(
+                self.confinement, command, report=tell, namespaces=self._namespaces, terminal=terminal
+            )
+        )
+        try:
+            passed = (executable, tell, *self._namespaces.descriptors)
+            child = self._child((f"/proc/self/fd/{executable}",), passed, stdio)
+        except BaseException:
+            os.close(report)
+            raise
+        finally:
+            os.close(executable)
+            os.close(tell)
+        child.returncode = 0  # the runner waits for the pid itself
+        return Started(command, child.pid, report, at)
+
+    def _child(
+        self, argv: tuple[str, ...], descriptors: tuple[int, ...], stdio: Stdio | None = None
+    ) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL if stdio is None else stdio.stdin,
+                stdout=subprocess.DEVNULL if stdio is None else stdio.stdout,
+                stderr=subprocess.DEVNULL if stdio is None else stdio.stderr,
                 env={},
-                pass_fds=launch.descriptors,
+                pass_fds=descriptors,
                 preexec_fn=self._step_down,  # noqa: PLW1509 - the runner has one thread
                 start_new_session=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise SandboxFailed("bwrap could not be started") from error
-        finally:
-            close_all(launch.descriptors)
-        child.returncode = 0  # the runner waits for the pid itself
-        self._pid = child.pid
-        return child.pid
+            raise SandboxFailed("a program of the sandbox could not be started") from error
 
     def _step_down(self) -> None:
         """In the child: into the enclosure, then without root, which clears the parent-death signal."""
@@ -76,102 +118,63 @@ class BubblewrapDriver:
             os.setgroups([])
             os.setresgid(self.user.gid, self.user.gid, self.user.gid)
             os.setresuid(self.user.uid, self.user.uid, self.user.uid)
-            die_with_parent()
+            linux.die_with_parent()
 
-    def signal(self, number: int) -> None:
-        targets = _agents_of(self._pid)
-        reached = [
-            _send(self._pid, target, number) for target in (targets if number in FOR_ALL else targets[:1])
-        ]
+    def signal(self, started: Started, number: int) -> None:
+        outer = started.pid
+        targets = descendants(outer, machine_processes())[1:]
+        reached = [_send(outer, target, number) for target in (targets if number in FOR_ALL else targets[:1])]
         if not any(reached):
             raise StepError(
                 "the signal found no process", expected="a command that has started and still runs"
             )
 
-    def judge(self, status: int) -> int:
-        said = self._read(None if self._launch is None else self._launch.status)
-        confined, _, failure = said.rpartition("confined ")
-        step, _, number = failure.partition(" ")
-        if step == "exec" and number.isdecimal():
-            missing = int(number) in _NOT_FOUND
-            text = "was not found" if missing else "cannot be executed"
-            raise CommandNotRun(f"the command {text} in the sandbox", exit_code=127 if missing else 126)
-        if status < 0:
-            return 128 - status
-        if failure or not said.startswith("confined "):
-            raise SandboxFailed(
-                "bubblewrap did not start the sandbox",
-                expected="Landlock, limits and a command confined by them",
-                found=failure[:40] or confined[:40] or "no answer from inside",
-            )
-        return self._reported(status)
-
-    def _reported(self, status: int) -> int:
-        """What bwrap reports as the command's own status; its absence is a sandbox that was lost."""
-        said = self._read(None if self._launch is None else self._launch.report)
-        for line in said.splitlines():
-            found = _EXIT_CODE.search(line)
-            if found is not None:
-                return int(found.group(1))
-        if status >= 128:
-            return status
-        raise SandboxFailed("bubblewrap ended before the command did")
-
     def log(self) -> bytes:
         return b""
 
     def close(self) -> None:
-        if self._launch is not None:
-            close_all((self._launch.status, self._launch.report))
-            self._launch = None
-
-    @staticmethod
-    def _read(fd: int | None) -> str:
-        try:
-            return "" if fd is None else os.read(fd, 4096).decode("utf-8", "replace")
-        except BlockingIOError:
-            return ""
-
-
-def _require_python(prepared: Prepared) -> None:
-    """Landlock is applied from inside, by the root's own Python."""
-    root = prepared.plan.rootfs
-    base = Path(root.path) if isinstance(root, DirectoryRoot) else Path("/")
-    if not (base / "usr/bin/python3").exists():
-        raise ConfigurationError(
-            "bubblewrap needs Python in the sandbox's root to apply Landlock",
-            expected="/usr/bin/python3",
-            hint="Install it there, or use gVisor.",
-            code="isolation.plan",
-        )
+        if self._report >= 0:
+            os.close(self._report)
+            self._report = -1
+        if self._namespaces is not None:
+            close_all(self._namespaces.descriptors)
+            self._namespaces = None
+        if self._bwrap is not None:
+            with suppress(ChildProcessError):
+                self._bwrap.wait()
+            self._bwrap = None
 
 
-def _agents_of(bwrap: int) -> list[int]:
-    """The agent's processes as this machine counts, its first one first; empty: it has not started, or has ended.
+def _namespaces_of(init: int) -> Namespaces:
+    """The namespaces of the sandbox's first process. The one that owns them is above the one that it is in."""
 
-    They are all that descends from ``bwrap`` but bwrap's own process inside.
-    """
-    processes = _processes()
-    family: set[int] = {bwrap}
-    while more := {pid for pid, parent, _ in processes if parent in family and pid not in family}:
-        family |= more
-    inside = {
-        pid: number for pid, parent, number in processes if pid in family and bwrap not in (parent, pid)
-    }
-    first = [pid for pid, number in inside.items() if number == _AGENT_PID_INSIDE]
-    return [*first, *(pid for pid in inside if pid not in first)] if first else []
+    def opened(kind: str) -> int:
+        return os.open(f"/proc/{init}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+
+    mounts = opened("mnt")
+    return Namespaces(
+        owner=fcntl.ioctl(mounts, _NS_GET_USERNS),
+        users=opened("user"),
+        processes=opened("pid"),
+        mounts=mounts,
+        others={
+            linux.CLONE_NEWIPC: opened("ipc"),
+            linux.CLONE_NEWUTS: opened("uts"),
+            linux.CLONE_NEWCGROUP: opened("cgroup"),
+        },
+    )
 
 
-def _send(bwrap: int, target: int, number: int) -> bool:
-    """Send a signal to one of the agent's processes; whether it was still there."""
+def _send(outer: int, target: int, number: int) -> bool:
+    """Send a signal to one of a command's processes; whether it was still there."""
     try:
         handle = os.pidfd_open(target)
     except ProcessLookupError:
         return False
     try:
-        if target not in _agents_of(
-            bwrap
-        ):  # asked again: the handle's process is the agent's, not a later one
+        if target not in descendants(
+            outer, machine_processes()
+        ):  # the handle's process is the command's, not a later one
             return False
         signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:
@@ -179,17 +182,3 @@ def _send(bwrap: int, target: int, number: int) -> bool:
     finally:
         os.close(handle)
     return True
-
-
-def _processes() -> list[tuple[int, int, int]]:
-    """(pid, parent, pid in the innermost process namespace) of what /proc shows."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                text = (entry / "status").read_text()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-            found.append((int(entry.name), int(facts["PPid"]), int(facts["NSpid"].split()[-1])))
-    return found

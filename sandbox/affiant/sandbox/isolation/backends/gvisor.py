@@ -8,16 +8,18 @@ release 20240729):
 ``--overlay2=none``        writes go to the session's own copies, which are what leaves with ``--output``
 ``--host-uds=none`` ...    no Unix socket or pipe of the machine can be opened through a mount
 ``--net-raw=false``        no raw sockets, also for a root inside
-``--oci-seccomp``          gVisor's own kernel refuses mounts and namespaces to the agent
 ``--ignore-cgroups``       runsc makes no cgroup: the runner puts it into the sandbox's own, where it can make one
 
-Two traps: container ids are matched by prefix, so all have one length; and runsc writes to a standard stream
-that is a regular file from that file's start, so the runner refuses such streams.
+The container's first process is a program of the runner's that waits; a command is started beside it (``runsc exec``).
+Both are executed from a descriptor (``--exec-fd``), so neither depends on what the root file system holds.
+
+Three traps: container ids are matched by prefix, so all have one length; runsc writes to a standard stream
+that is a regular file from that file's start, so the runner refuses such streams; and ``--oci-seccomp`` holds the
+first process alone, so each program installs the filter itself, in gVisor's own kernel.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import re
 import shutil
@@ -26,44 +28,41 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.isolation.backends.seccomp import NAMESPACE_FLAGS
-from affiant.sandbox.isolation.plan.plan import AGENT_GID, AGENT_UID, Command, Mask, SandboxPlan, Scratch
+from affiant.sandbox.isolation.backends.entering import REPORT_DESCRIPTOR
+from affiant.sandbox.isolation.plan.plan import Limits, Mask, SandboxPlan, Scratch
 from affiant.sandbox.isolation.plan.rootfs import Shown, mount_order
 
 __all__ = [
     "CONTAINER_ID",
     "OLDEST_RELEASE",
-    "command_failure",
+    "STARTED",
     "dated_release",
+    "exec_command",
+    "list_command",
     "oci_config",
+    "process",
     "release_year",
     "run_command",
     "runsc_program",
     "runsc_release",
-    "signal_command",
     "write_bundle",
 ]
 
 OLDEST_RELEASE: Final = 2024
 """Older ones have no systrap platform, or one that current kernels break."""
 
-_NO_MOUNTS: Final = ("chroot", "mount", "pivot_root", "ptrace", "setns", "umount2", "unshare")
-
 CONTAINER_ID: Final = "affiant-sandbox"
 """One container per state folder, so the id can be the same everywhere."""
 
 _RELEASE: Final = re.compile(r"(20\d\d)[01]\d[0-3]\d")
-_NOT_FOUND: Final = re.compile(
-    r"no such file or directory|executable file not found|not found in \$?PATH", re.IGNORECASE
-)
-_NOT_EXECUTABLE: Final = re.compile(
-    r"permission denied|exec format error|is a directory|not executable", re.IGNORECASE
-)
+FIRST_UID: Final = 65534
+"""Who the first process is inside: one that the agent may send no signal. It has no capability either."""
+
+STARTED: Final = "started"
+"""The file with the pid of the sandbox's own process."""
 
 
-def oci_config(
-    plan: SandboxPlan, command: Command, shown: Sequence[Shown], *, root: str, network: str
-) -> Mapping[str, object]:
+def oci_config(plan: SandboxPlan, shown: Sequence[Shown], *, root: str, network: str) -> Mapping[str, object]:
     """The OCI configuration.
 
     Args:
@@ -73,26 +72,7 @@ def oci_config(
     """
     return {
         "ociVersion": "1.0.2",
-        "process": {
-            "terminal": False,
-            "user": {"uid": AGENT_UID, "gid": AGENT_GID},
-            "args": list(command.argv),
-            "env": [f"{name}={value}" for name, value in command.env.items()],
-            "cwd": command.cwd,
-            "capabilities": {
-                kind: [] for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")
-            },
-            "noNewPrivileges": True,
-            "rlimits": [
-                {"type": name, "hard": value, "soft": value}
-                for name, value in (
-                    ("RLIMIT_CORE", 0),
-                    ("RLIMIT_FSIZE", plan.limits.file_bytes),
-                    ("RLIMIT_NOFILE", plan.limits.open_files),
-                    ("RLIMIT_NPROC", plan.limits.processes),
-                )
-            ],
-        },
+        "process": {**process(FIRST_UID), "rlimits": _rlimits(plan.limits)},
         "root": {"path": root, "readonly": True},
         "hostname": plan.hostname,
         "mounts": _mounts(plan, shown),
@@ -104,36 +84,40 @@ def oci_config(
                 {"type": "mount"},
                 {"type": "network", "path": network},
             ],
-            "seccomp": _seccomp(),
         },
     }
 
 
-def _seccomp() -> Mapping[str, object]:
-    """No new namespaces and no mounts inside either: no process there becomes root over anything.
+def process(user: int, *, terminal: bool = False) -> Mapping[str, object]:
+    """An OCI process without capabilities; what it executes is a descriptor of the runner's.
 
-    gVisor's kernel judges it (``--oci-seccomp``). CLONE_NEW* are refused bit by bit. The flags of clone3 lie in
-    memory, so it has to look not implemented (ENOSYS), and libc falls back to clone: runsc knows no other errno
-    than EPERM, but a call that is left to a tracer, when there is none, is ENOSYS. Hence no ptrace either.
+    Args:
+        terminal: its streams are a terminal.
     """
-    refused = {"action": "SCMP_ACT_ERRNO", "errnoRet": errno.EPERM}
-    flags = [1 << bit for bit in range(32) if NAMESPACE_FLAGS >> bit & 1]
-    by_flag = [
-        {
-            **refused,
-            "names": ["clone"],
-            "args": [{"index": 0, "value": flag, "valueTwo": flag, "op": "SCMP_CMP_MASKED_EQ"}],
-        }
-        for flag in flags
-    ]
     return {
-        "defaultAction": "SCMP_ACT_ALLOW",
-        "syscalls": [
-            {**refused, "names": list(_NO_MOUNTS)},
-            {"action": "SCMP_ACT_TRACE", "names": ["clone3"]},
-            *by_flag,
-        ],
+        "terminal": terminal,
+        "user": {"uid": user, "gid": user},
+        "args": ["affiant"],
+        "env": [],
+        "cwd": "/",
+        "capabilities": {
+            kind: [] for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")
+        },
+        "noNewPrivileges": True,
     }
+
+
+def _rlimits(limits: Limits) -> list[Mapping[str, object]]:
+    """gVisor holds the commands of a container to those of its configuration."""
+    return [
+        {"type": name, "hard": value, "soft": value}
+        for name, value in (
+            ("RLIMIT_CORE", 0),
+            ("RLIMIT_FSIZE", limits.file_bytes),
+            ("RLIMIT_NOFILE", limits.open_files),
+            ("RLIMIT_NPROC", limits.processes),
+        )
+    ]
 
 
 def _mounts(plan: SandboxPlan, shown: Sequence[Shown]) -> list[Mapping[str, object]]:
@@ -173,21 +157,46 @@ def write_bundle(config: Mapping[str, object], at: Path) -> None:
     (at / "config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-def run_command(program: str, folder: Path) -> tuple[str, ...]:
-    """The attached start: it ends with the container, and the container with it."""
+def run_command(program: str, folder: Path, *, first: int) -> tuple[str, ...]:
+    """Start the container, and return when its first process runs.
+
+    Args:
+        first: descriptor of the executable of the first process.
+    """
     return (
         *_global_flags(program, folder),
         "run",
+        "--detach",
         f"--bundle={folder / 'bundle'}",
-        f"--pid-file={folder / 'started'}",
+        f"--pid-file={folder / STARTED}",
+        f"--exec-fd={first}",
         CONTAINER_ID,
     )
 
 
-def signal_command(program: str, folder: Path, number: int, *, everyone: bool) -> tuple[str, ...]:
-    """Send a signal to all of the container's processes, or to its first."""
-    flags = ("--all",) if everyone else ()
-    return (*_global_flags(program, folder, log="control.log"), "kill", *flags, CONTAINER_ID, str(number))
+def exec_command(
+    program: str, folder: Path, name: str, *, executable: int, report: int | None = None
+) -> tuple[str, ...]:
+    """Start a process beside the first one, and end with it.
+
+    Args:
+        name: of the files of this process: its specification and its log. executable: descriptor of what it executes.
+        report: descriptor that becomes its report.
+    """
+    passed = () if report is None else (f"--pass-fd={report}:{REPORT_DESCRIPTOR}",)
+    return (
+        *_global_flags(program, folder, log=f"{name}.log"),
+        "exec",
+        f"--process={folder / name}",
+        f"--exec-fd={executable}",
+        *passed,
+        CONTAINER_ID,
+    )
+
+
+def list_command(program: str, folder: Path) -> tuple[str, ...]:
+    """List the container's processes: a head line, then user, pid, parent and more of each."""
+    return (*_global_flags(program, folder, log="control.log"), "ps", CONTAINER_ID)
 
 
 def _global_flags(program: str, folder: Path, *, log: str = "runsc.log") -> tuple[str, ...]:
@@ -205,25 +214,7 @@ def _global_flags(program: str, folder: Path, *, log: str = "runsc.log") -> tupl
         "--host-fifo=none",
         "--net-raw=false",
         "--ignore-cgroups",
-        "--oci-seccomp=true",
     )
-
-
-def command_failure(log: bytes) -> int | None:
-    """127 or 126 when runsc's log says that the agent's command could not be executed; None: another failure."""
-    for line in log.splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        text = str(entry.get("msg", "")) if isinstance(entry, dict) else ""
-        if "starting container" not in text and "starting root container" not in text:
-            continue
-        if _NOT_FOUND.search(text):
-            return 127
-        if _NOT_EXECUTABLE.search(text):
-            return 126
-    return None
 
 
 def runsc_program() -> str | None:

@@ -2,90 +2,164 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 import subprocess
-from dataclasses import dataclass
+import termios
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from affiant.sandbox.isolation.backends.enclosure import PRIVATE, Enclosure
+from affiant.sandbox.isolation.backends.entering import (
+    REPORT_DESCRIPTOR,
+    Confinement,
+    command_program,
+    first_process,
+    read_reports,
+    signalling,
+)
+from affiant.sandbox.isolation.backends.executing import sealed
 from affiant.sandbox.isolation.backends.gvisor import (
-    command_failure,
+    STARTED,
+    exec_command,
+    list_command,
     oci_config,
+    process,
     run_command,
-    signal_command,
     write_bundle,
 )
-from affiant.sandbox.isolation.plan.driver import FOR_ALL, Prepared, Stdio
-from affiant.sandbox.isolation.plan.errors import CommandNotRun, SandboxFailed, StepError
-from affiant.sandbox.isolation.plan.plan import Command
+from affiant.sandbox.isolation.backends.process_tree import descendants, own_pid
+from affiant.sandbox.isolation.plan.driver import FOR_ALL, Prepared, Started, Stdio
+from affiant.sandbox.isolation.plan.errors import SandboxFailed, StepError
+from affiant.sandbox.isolation.plan.plan import AGENT_UID, Command
 
 __all__ = ["GVisorDriver"]
 
-_FAILED_BY_ITSELF: Final = 128
-"""runsc's own exit status for every failure of its own (cmd/util, Fatalf)."""
-
 _LOG_BYTES: Final = 65536
-_SIGNAL_SECONDS: Final = 5
+_CONTROL_SECONDS: Final = 5
+_START_SECONDS: Final = 30
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GVisorDriver:
     """One container in one enclosure."""
 
     program: str
     enclosure: Enclosure
+    confinement: Confinement
     folder: Path = PRIVATE
+    _starting: subprocess.Popen[bytes] | None = None
+    _count: int = field(default=0)
 
-    def start(self, prepared: Prepared, command: Command, stdio: Stdio) -> int:
-        config = oci_config(
-            prepared.plan, command, prepared.shown, root=str(prepared.root), network="/proc/1/ns/net"
-        )
+    def begin(self, prepared: Prepared) -> None:
+        config = oci_config(prepared.plan, prepared.shown, root=str(prepared.root), network="/proc/1/ns/net")
         write_bundle(config, self.folder / "bundle")
+        first = sealed(first_process(self.confinement, report=None))
         try:
-            child = subprocess.Popen(
-                run_command(self.program, self.folder),
-                stdin=stdio.stdin,
-                stdout=stdio.stdout,
-                stderr=stdio.stderr,
+            argv = run_command(self.program, self.folder, first=first)
+            self._starting = self._runsc(argv, first, enter=self.enclosure.enter_counted)
+        finally:
+            os.close(first)
+
+    def first(self) -> int:
+        try:
+            if self._starting is None or self._starting.wait(_START_SECONDS) != 0:
+                raise SandboxFailed(
+                    "gVisor did not start the sandbox",
+                    hint="The session's isolation/runsc.log says why; nothing was run.",
+                )
+            inside = int((self.folder / STARTED).read_text())
+            return os.pidfd_open(own_pid(self.enclosure.init, inside))
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            raise SandboxFailed("the sandbox did not come up, or ended at once") from error
+
+    def start(self, command: Command, stdio: Stdio, *, terminal: bool) -> Started:
+        self._count += 1
+        name, at = f"exec-{self._count}", time.monotonic()
+        (self.folder / name).write_text(json.dumps(process(AGENT_UID, terminal=terminal)), encoding="utf-8")
+        executable = sealed(
+            command_program(
+                self.confinement, command, report=REPORT_DESCRIPTOR, namespaces=None, terminal=terminal
+            )
+        )
+        report, tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            argv = exec_command(self.program, self.folder, name, executable=executable, report=tell)
+            enter = self._enter_on_terminal if terminal else self.enclosure.enter
+            child = self._runsc(argv, executable, tell, stdio=stdio, enter=enter)
+        except BaseException:
+            os.close(report)
+            raise
+        finally:
+            os.close(executable)
+            os.close(tell)
+        child.returncode = 0  # the runner waits for the pid itself
+        return Started(command, child.pid, report, at)
+
+    def signal(self, started: Started, number: int) -> None:
+        first = read_reports(started.said(), started.command).pid
+        if first == 0:
+            raise StepError(
+                "the signal found no process", expected="a command that has started and still runs"
+            )
+        targets = descendants(first, self._processes()) if number in FOR_ALL else [first]
+        program = sealed(signalling(self.confinement, targets, number))
+        name = "signal"
+        (self.folder / name).write_text(json.dumps(process(AGENT_UID)), encoding="utf-8")
+        try:
+            self._control(exec_command(self.program, self.folder, name, executable=program), program)
+        finally:
+            os.close(program)
+
+    def _processes(self) -> list[tuple[int, int]]:
+        """Pid and parent of the container's processes, as its kernel counts them."""
+        listed = self._control(list_command(self.program, self.folder)).decode("utf-8", "replace")
+        rows = (line.split() for line in listed.splitlines()[1:])
+        return [
+            (int(row[1]), int(row[2]))
+            for row in rows
+            if len(row) > 3 and row[1].isdecimal() and row[2].isdecimal()
+        ]
+
+    def _control(self, argv: tuple[str, ...], *descriptors: int) -> bytes:
+        child = self._runsc(argv, *descriptors, output=subprocess.PIPE)
+        try:
+            return child.communicate(timeout=_CONTROL_SECONDS)[0]
+        except subprocess.TimeoutExpired as error:
+            child.kill()
+            child.communicate()
+            raise StepError("gVisor did not answer in time") from error
+
+    def _runsc(
+        self,
+        argv: tuple[str, ...],
+        *descriptors: int,
+        stdio: Stdio | None = None,
+        enter: Callable[[], None] | None = None,
+        output: int = subprocess.DEVNULL,
+    ) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL if stdio is None else stdio.stdin,
+                stdout=output if stdio is None else stdio.stdout,
+                stderr=subprocess.DEVNULL if stdio is None else stdio.stderr,
                 env={},
-                preexec_fn=self.enclosure.enter_counted,  # noqa: PLW1509 - the runner has one thread
+                pass_fds=descriptors,
+                preexec_fn=enter or self.enclosure.enter,  # noqa: PLW1509 - the runner has one thread
                 start_new_session=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise SandboxFailed("runsc could not be started") from error
-        child.returncode = 0  # the runner waits for the pid itself
-        return child.pid
 
-    def signal(self, number: int) -> None:
-        try:
-            subprocess.run(
-                signal_command(self.program, self.folder, number, everyone=number in FOR_ALL),
-                capture_output=True,
-                check=True,
-                env={},
-                preexec_fn=self.enclosure.enter,
-                timeout=_SIGNAL_SECONDS,
-            )
-        except subprocess.SubprocessError as error:
-            raise StepError(
-                "the signal found no process", expected="a command that has started and still runs"
-            ) from error
-
-    def judge(self, status: int) -> int:
-        if status < 0:
-            return 128 - status
-        if status != _FAILED_BY_ITSELF:
-            return status
-        failure = command_failure(self.log())
-        if failure is not None:
-            text = "was not found" if failure == 127 else "cannot be executed"
-            raise CommandNotRun(f"the command {text} in the sandbox", exit_code=failure)
-        if b'"level":"error"' in self.log():
-            raise SandboxFailed(
-                "gVisor did not start the sandbox",
-                hint="The session's isolation/runsc.log says why; nothing was run.",
-            )
-        return status
+    def _enter_on_terminal(self) -> None:
+        """In the child: runsc gets the signals of the terminal's keys, and passes them on inside."""
+        self.enclosure.enter()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     def log(self) -> bytes:
         try:
@@ -94,4 +168,7 @@ class GVisorDriver:
             return b""
 
     def close(self) -> None:
-        """Nothing is held here."""
+        if self._starting is not None and self._starting.poll() is None:
+            self._starting.kill()
+            self._starting.wait()
+        self._starting = None

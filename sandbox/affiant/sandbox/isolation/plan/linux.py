@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 __all__ = [
+    "CLONE_NEWCGROUP",
+    "CLONE_NEWIPC",
     "CLONE_NEWNET",
     "CLONE_NEWNS",
     "CLONE_NEWPID",
     "CLONE_NEWUSER",
+    "CLONE_NEWUTS",
     "Mounted",
     "bind_mount",
     "die_with_parent",
@@ -38,6 +41,9 @@ __all__ = [
 ]
 
 CLONE_NEWNS: Final = 0x00020000
+CLONE_NEWCGROUP: Final = 0x02000000
+CLONE_NEWUTS: Final = 0x04000000
+CLONE_NEWIPC: Final = 0x08000000
 CLONE_NEWUSER: Final = 0x10000000
 CLONE_NEWPID: Final = 0x20000000
 CLONE_NEWNET: Final = 0x40000000

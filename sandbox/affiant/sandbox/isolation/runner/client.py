@@ -5,8 +5,8 @@ supervisor, which builds a :class:`RunnerClient` over it::
 
     runner = RunnerClient(control)
     proxy = await runner.prepare(plan, ca_bundle=pem)      # proxy.listener: accept the sandbox's connections
-    await runner.start(Command(("python3", "agent.py"), env), stdin=0, stdout=w1, stderr=w2)
-    end = await runner.wait()
+    number = await runner.start(Command(("python3", "agent.py"), env), stdin=0, stdout=w1, stderr=w2)
+    end = await runner.wait(number)
     await runner.cleanup()
 
 Closing the client without :meth:`RunnerClient.cleanup` has the same effect: the runner ends the sandbox.
@@ -24,6 +24,7 @@ from typing import Final, Self
 
 from affiant.attestation.release.running import memory_descriptors
 from affiant.errors import AffiantError
+from affiant.sandbox.isolation.plan.driver import Ended
 from affiant.sandbox.isolation.plan.errors import FrameError, RunnerLost, error_from_json
 from affiant.sandbox.isolation.plan.plan import Command, SandboxPlan
 from affiant.sandbox.isolation.plan.protocol import (
@@ -125,25 +126,40 @@ class RunnerClient:
             release=None if facts["release"] is None else str(facts["release"]),
         )
 
-    async def start(self, command: Command, *, stdin: int, stdout: int, stderr: int) -> None:
-        """Run the command. The descriptors stay the caller's; outputs must not be regular files."""
-        await self._ask("start", {"command": command_to_json(command)}, (stdin, stdout, stderr))
+    async def start(
+        self, command: Command, *, stdin: int, stdout: int, stderr: int, terminal: bool = False
+    ) -> int:
+        """Start a command, beside those that run; its number. The descriptors stay the caller's.
 
-    async def signal(self, number: int) -> None:
+        Args:
+            stdout, stderr: not regular files. terminal: all three are a terminal, which is to control the command.
+        """
+        members = {"command": command_to_json(command), "terminal": terminal}
+        facts, _ = await self._ask("start", members, (stdin, stdout, stderr))
+        return _integer(facts, "command")
+
+    async def signal(self, command: int, number: int) -> None:
         """Send a signal: those of ``driver.FOR_ALL`` to every process of the command, another to its first."""
-        await self._ask("signal", {"number": number})
+        await self._ask("signal", {"command": command, "number": number})
 
-    async def wait(self) -> int:
-        """Until the command has ended: its exit code, or 128 + the number of the signal that ended it.
+    async def wait(self, command: int) -> Ended:
+        """Until the command has ended: how.
 
         Raises:
             CommandNotRun: it could not be executed.
-            LimitExceeded: a limit of the plan ended it.
+            LimitExceeded: a limit of the plan ended it, and the sandbox.
             SandboxFailed: the sandbox did not come up, or was lost.
             RunnerLost: the runner is gone, and the sandbox with it.
         """
-        facts, _ = await self._ask("wait", {})
-        return _integer(facts, "code")
+        facts, _ = await self._ask("wait", {"command": command})
+        code, wall = _integer(facts, "code"), _integer(facts, "wall_us")
+        processor, peak = facts.get("processor_us"), facts.get("peak_bytes")
+        return Ended(
+            code,
+            wall,
+            processor if isinstance(processor, int) else None,
+            peak if isinstance(peak, int) else None,
+        )
 
     async def kill(self) -> None:
         """End everything in the sandbox at once; ``wait`` then returns."""

@@ -2,11 +2,12 @@
 
 ::
 
-    new --prepare--> prepared --start--> running --(command ends)--> ended
+    new --prepare--> prepared --(first process ends, a limit)--> ended
     any of them --cleanup--> cleaned
 
-Every step is made once. A refused ``prepare`` or ``start`` leads to ``ended``: nothing is tried twice in one
-enclosure.
+A prepared sandbox has a first process that waits. Commands are started beside it, any number, several at once, each
+under a number; what they leave in the background lives on until the sandbox ends. A refused ``prepare`` leads to
+``ended``: nothing is tried twice in one enclosure. A limit that is hit ends the sandbox, with every command in it.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ from __future__ import annotations
 import enum
 import os
 import platform
+import select
 import socket
 import stat
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from affiant.errors import AffiantError, ConfigurationError
 from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.isolation.backends.backend import file_owner
-from affiant.sandbox.isolation.backends.bubblewrap import bwrap_program
+from affiant.sandbox.isolation.backends.bubblewrap import bwrap_program, landlock_of
 from affiant.sandbox.isolation.backends.bubblewrap_driver import BubblewrapDriver
 from affiant.sandbox.isolation.backends.enclosure import (
     PRIVATE,
@@ -36,6 +38,8 @@ from affiant.sandbox.isolation.backends.enclosure import (
     make_memory_group,
     start_init,
 )
+from affiant.sandbox.isolation.backends.entering import Confinement
+from affiant.sandbox.isolation.backends.executing import judge
 from affiant.sandbox.isolation.backends.gvisor import dated_release, runsc_program, runsc_release
 from affiant.sandbox.isolation.backends.gvisor_driver import GVisorDriver
 from affiant.sandbox.isolation.backends.mounts import (
@@ -45,10 +49,11 @@ from affiant.sandbox.isolation.backends.mounts import (
     show_session,
 )
 from affiant.sandbox.isolation.backends.seccomp import seccomp_program
-from affiant.sandbox.isolation.plan.driver import Driver, Prepared, Stdio
-from affiant.sandbox.isolation.plan.errors import StepError
+from affiant.sandbox.isolation.plan.driver import Driver, Ended, Prepared, Started, Stdio
+from affiant.sandbox.isolation.plan.errors import LimitExceeded, SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import write_file
+from affiant.sandbox.isolation.plan.linux import landlock_version
 from affiant.sandbox.isolation.plan.plan import Command, Limits, SandboxPlan
 from affiant.sandbox.isolation.plan.rootfs import build_root
 from affiant.sandbox.isolation.runner.network import Endpoint, join_namespaces, listen_on_loopback
@@ -77,9 +82,13 @@ class State(enum.Enum):
 
     NEW = "new"
     PREPARED = "prepared"
-    RUNNING = "running"
     ENDED = "ended"
     CLEANED = "cleaned"
+
+
+_END_SECONDS: Final = 0.5
+"""So long after a command was lost its sandbox may take to be seen ending: that then is the reason."""
+_KILLED: Final = 137
 
 
 @dataclass(slots=True)
@@ -88,7 +97,13 @@ class Sandbox:
 
     settings: Settings
     state: State = State.NEW
-    pid: int = 0
+    end: int | None = None
+    """A pidfd that tells the sandbox's end, once its first process is there."""
+    running: dict[int, Started] = field(default_factory=dict)
+    """The commands under way, by number."""
+    outcomes: dict[int, Ended | AffiantError] = field(default_factory=dict)
+    """How the others ended."""
+    _numbers: int = 0
     _enclosure: Enclosure | None = None
     _driver: Driver | None = None
     release: str | None = None
@@ -102,7 +117,7 @@ class Sandbox:
     _files_again: float = 0.0
     _files_room: int = 0
     _free: int = 0
-    _outcome: int | AffiantError | None = None
+    _killed: bool = False
     _ended_by: AffiantError | None = None
 
     @property
@@ -115,11 +130,6 @@ class Sandbox:
         if self._enclosure is None:
             raise StepError("there is no sandbox", expected="prepare comes first", found=self.state.value)
         return self._enclosure
-
-    @property
-    def outcome(self) -> int | AffiantError | None:
-        """How the command ended; None while it has not."""
-        return self._outcome
 
     def prepare(
         self, plan: SandboxPlan, ca_bundle: bytes, *, record: Callable[[str], None]
@@ -150,22 +160,30 @@ class Sandbox:
         self._prepared = self._show(plan, ca_bundle, owner)
         self._enclosure = start_init(own_network=gvisor, hide_network_settings=gvisor)
         self._enclosure.memory = self._memory
-        self._driver = self._make_driver(owner)
+        self._driver = self._make_driver(plan, owner)
+        self._driver.begin(self._prepared)
         found = join_namespaces(1, enter_near=self._enclosure.enter) if gvisor else listen_on_loopback()
         self.state = State.PREPARED
         return found
 
-    def _make_driver(self, owner: Owner | None) -> Driver:
+    def _make_driver(self, plan: SandboxPlan, owner: Owner | None) -> Driver:
+        machine = platform.machine()
+        counted = self.enclosure.memory is not None
+        filter_program = seccomp_program(machine, memory_counted=counted)
         match self.settings.backend:
             case BackendName.GVISOR:
                 program = _found(runsc_program(), "runsc")
                 self.release = dated_release(runsc_release(program))
-                return GVisorDriver(program, self.enclosure)
+                filter_program = seccomp_program(
+                    machine, memory_counted=True
+                )  # its memory is counted as a whole
+                confinement = Confinement(machine, plan.limits, filter_program, None)
+                return GVisorDriver(program, self.enclosure, confinement)
             case BackendName.BUBBLEWRAP:
                 program = _found(bwrap_program(), "bwrap")
-                counted = self.enclosure.memory is not None
-                filter_program = seccomp_program(platform.machine(), memory_counted=counted)
-                return BubblewrapDriver(program, self.enclosure, filter_program, owner)
+                landlock = landlock_of(plan, landlock_version())
+                confinement = Confinement(machine, plan.limits, filter_program, landlock)
+                return BubblewrapDriver(program, self.enclosure, confinement, owner)
 
     def _show(self, plan: SandboxPlan, ca_bundle: bytes, owner: Owner | None) -> Prepared:
         """The skeleton, and in the runner's private folder everything that will be mounted into it."""
@@ -182,12 +200,17 @@ class Sandbox:
         self.paths_show = hidden and paths_show(session_dir, at=shown_at)
         return Prepared(plan, (*image, *session), root)
 
-    def start(self, command: Command, stdio: Stdio) -> None:
-        """Run ``command``; its streams must not be regular files.
+    def start(self, command: Command, stdio: Stdio, *, terminal: bool = False) -> int:
+        """Start ``command`` and return its number; its streams must not be regular files.
+
+        Args:
+            terminal: they are a terminal, which is to control it.
 
         Raises:
-            AffiantError: out of turn, or the backend could not be started.
+            AffiantError: out of turn, beyond a limit, or the backend could not start it.
         """
+        if self._ended_by is not None:
+            raise self._ended_by
         self._expect(State.PREPARED)
         for name, fd in (("stdout", stdio.stdout), ("stderr", stdio.stderr)):
             if stat.S_ISREG(os.fstat(fd).st_mode):
@@ -197,34 +220,46 @@ class Sandbox:
                     expected="a pipe, a socket or a terminal: gVisor would overwrite the file from its start",
                     code="isolation.plan",
                 )
-        self.state = State.ENDED
         if self._driver is None or self._prepared is None:  # pragma: no cover - PREPARED means both are there
             raise StepError("there is no sandbox")
         limits = self._prepared.plan.limits
-        if self._files.is_dir():
+        if self._numbers == 0 and self._files.is_dir():
             before = time.monotonic()
             total = measure_files(self._files)
             check_input(total, limits)
             self._looked_at_files(limits, total, before=before, free=free_bytes(self._files))
-        self.pid = self._driver.start(self._prepared, command, stdio)
-        self.state = State.RUNNING
+        if self.end is None:
+            self.end = self._driver.first()
+        self._numbers += 1
+        self.running[self._numbers] = self._driver.start(command, stdio, terminal=terminal)
+        return self._numbers
 
-    def signal(self, number: int) -> None:
-        """Deliver a signal to the command: see :meth:`Driver.signal`."""
-        self._expect(State.RUNNING)
-        if self._driver is not None:
-            self._driver.signal(number)
+    def signal(self, number: int, signal_number: int) -> None:
+        """Deliver a signal to command ``number``: see :meth:`Driver.signal`.
+
+        Raises:
+            StepError: no such command is under way.
+        """
+        started = self.running.get(number)
+        if started is None or self._driver is None:
+            raise StepError(
+                "the signal found no process", expected="a command that has started and still runs"
+            )
+        self._driver.signal(started, signal_number)
 
     def watch(self) -> None:
-        """Measure, and end a sandbox that is over its limits; the outcome then says which."""
-        if self._prepared is not None and self.state is State.RUNNING:
+        """Measure, and end a sandbox that is over its limits; the outcome of its commands then says which."""
+        if self._prepared is not None and self.state is State.PREPARED and self.end is not None:
             limits = self._prepared.plan.limits
             try:
                 self._watch_memory(limits)
                 self._watch_files(limits)
             except AffiantError as error:
-                self._ended_by = error
-                self.enclosure.kill()
+                self._end_by(error)
+
+    def _end_by(self, error: AffiantError) -> None:
+        self._ended_by = error
+        self.enclosure.kill()
 
     @property
     def _files(self) -> Path:
@@ -272,31 +307,84 @@ class Sandbox:
         devices = {os.stat(place).st_dev for place in places}
         return measure_unlinked(os.readlink(f"/proc/{self.enclosure.init}/ns/pid"), devices)
 
+    def _look_at_limits(self) -> None:
+        """What is beyond a limit when a command ends; files only where enough was written since the last look."""
+        if self._prepared is not None:
+            self._require_memory(self._prepared.plan.limits)
+            self._files_again = 0.0
+            self._watch_files(self._prepared.plan.limits)
+
     def _require_limits(self) -> None:
-        """What was beyond a limit when the command ended, and between two looks."""
+        """What was beyond a limit when the sandbox ended, and between two looks."""
         if self._prepared is not None:
             limits = self._prepared.plan.limits
             self._require_memory(limits)
             if self._files.is_dir():
                 check_files(measure_files(self._files), limits)
 
-    def ended(self) -> None:
-        """The backend's program has ended: reap it, and decide the outcome."""
-        self._expect(State.RUNNING)
-        _, status = os.waitpid(self.pid, 0)
-        self.state = State.ENDED
+    def command_ended(self, number: int) -> None:
+        """A command's own program has ended: reap it, and decide its outcome."""
+        started = self.running[number]
+        _, status = os.waitpid(started.pid, 0)
         try:
-            if self._ended_by is not None:
-                raise self._ended_by
-            self._require_limits()
-            if self._driver is not None:
-                self._outcome = self._driver.judge(os.waitstatus_to_exitcode(status))
+            outcome = judge(started, os.waitstatus_to_exitcode(status))
+            if outcome is None and self._ends():
+                self.ended(number)
+                return
+            self._look_at_limits()
+            self.outcomes[number] = outcome or SandboxFailed("the command was lost in its sandbox")
+        except LimitExceeded as error:
+            self._end_by(error)
+            self.outcomes[number] = error
         except AffiantError as error:
-            self._outcome = error
+            self.outcomes[number] = error
+        del self.running[number]
+        started.close()
+
+    def _ends(self) -> bool:
+        """Whether the sandbox has ended, or does so in a moment."""
+        poll = select.poll()
+        if self.end is not None:
+            poll.register(self.end, select.POLLIN)
+        return bool(poll.poll(_END_SECONDS * 1000))
+
+    def ended(self, reaped: int | None = None) -> None:
+        """The sandbox has ended: reap its commands, and decide the outcome of each.
+
+        Args:
+            reaped: the number of one that has been reaped.
+        """
+        self.state = State.ENDED
+        if self.end is not None:
+            os.close(self.end)
+            self.end = None
+        reason = self._reason()
+        for number, started in sorted(self.running.items()):
+            outcome: Ended | AffiantError | None = None
+            try:
+                status = 0 if number == reaped else os.waitpid(started.pid, 0)[1]
+                outcome = judge(started, os.waitstatus_to_exitcode(status)) if number != reaped else None
+            except AffiantError as error:
+                outcome = error
+            wall = round(1e6 * (time.monotonic() - started.at))
+            killed = Ended(_KILLED, wall) if self._killed else None
+            self.outcomes[number] = outcome or reason or killed or SandboxFailed("the sandbox was lost")
+            started.close()
+        self.running.clear()
         self._keep_log()
+
+    def _reason(self) -> AffiantError | None:
+        """The limit that ended the sandbox; None: none did."""
+        try:
+            if self._ended_by is None:
+                self._require_limits()
+        except AffiantError as error:
+            self._ended_by = error
+        return self._ended_by
 
     def kill(self) -> None:
         """End everything in the sandbox at once. Idempotent."""
+        self._killed = True
         if self._enclosure is not None:
             self._enclosure.kill()
 
@@ -307,14 +395,14 @@ class Sandbox:
         reaped by its parent, and the sandbox's own program is a child of the runner.
         """
         self.kill()
-        if self.state is State.RUNNING:
+        if self.state is State.PREPARED:
             self.ended()
+        if self._driver is not None:  # it reaps what of the backend is a child of the runner
+            self._driver.close()
+            self._driver = None
         if self._enclosure is not None:
             self._enclosure.destroy()
             self._enclosure = None
-        if self._driver is not None:
-            self._driver.close()
-            self._driver = None
         if self._memory is not None:
             self._memory.remove()
             self._memory = None

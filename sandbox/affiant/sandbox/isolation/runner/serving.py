@@ -1,7 +1,7 @@
 """Serves the runner's control socket: one thread, one sandbox, one loop.
 
-The loop waits for the control socket, the sandbox's end, and a clock for the limits. A refused
-command is an answer, never an end; a closed socket is the end of everything.
+The loop waits for the control socket, the ends of the sandbox and of its commands, and a clock for the limits. A
+refused command is an answer, never an end; a closed socket is the end of everything.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import select
 import signal
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.sandbox.isolation.plan.driver import Stdio
+from affiant.sandbox.isolation.plan.driver import Ended, Stdio
 from affiant.sandbox.isolation.plan.errors import FrameError, SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.leftover_record import (
     ProcessName,
@@ -46,6 +46,7 @@ _SIGNALS: Final = frozenset(
         signal.SIGTERM,
         signal.SIGUSR1,
         signal.SIGUSR2,
+        signal.SIGWINCH,
     }
 )
 
@@ -64,8 +65,10 @@ class Runner:
 
     control: socket.socket
     sandbox: Sandbox
-    _waiting: list[int] = field(default_factory=list)
-    _sandbox_end: int | None = None
+    _waiting: list[tuple[int, int]] = field(default_factory=list)
+    """Request and command."""
+    _ends: dict[int, int] = field(default_factory=dict)
+    """A pidfd that tells a command's end -> its number."""
 
     def serve(self) -> None:
         """Obey, then leave nothing of the sandbox but the session's files."""
@@ -78,14 +81,16 @@ class Runner:
     def _turn(self) -> bool:
         """One round of the loop; False: the supervisor is gone."""
         poll = select.poll()
-        for fd in (self.control.fileno(), self._sandbox_end):
+        for fd in (self.control.fileno(), self.sandbox.end, *self._ends):
             if fd is not None:
                 poll.register(fd, select.POLLIN)
-        running = self.sandbox.state is State.RUNNING
-        ready = {fd for fd, _ in poll.poll(_WATCH_MILLISECONDS if running else None)}
-        if self._sandbox_end in ready:
+        watched = self.sandbox.end is not None
+        ready = {fd for fd, _ in poll.poll(_WATCH_MILLISECONDS if watched else None)}
+        for end in ready & self._ends.keys():
+            self._command_ended(end)
+        if self.sandbox.end is not None and self.sandbox.end in ready:
             self._sandbox_ended()
-        elif running:
+        elif watched:
             self.sandbox.watch()
         return self.control.fileno() not in ready or self._obey()
 
@@ -126,7 +131,7 @@ class Runner:
             case "signal":
                 return self._signal(members)
             case "wait":
-                self._waiting.append(request)
+                self._waiting.append((request, _number(members, "command")))
                 self._answer_waiting()
                 return None
             case "kill":
@@ -165,47 +170,59 @@ class Runner:
 
     def _start(self, members: Mapping[str, object], descriptors: Sequence[int]) -> Reply:
         stdin, stdout, stderr = _exactly(descriptors, 3)
-        self.sandbox.start(command_from_json(members.get("command")), Stdio(stdin, stdout, stderr))
-        self._sandbox_end = os.pidfd_open(self.sandbox.pid)
-        return Reply()
+        terminal = members.get("terminal")
+        if not isinstance(terminal, bool):
+            raise FrameError("a command without saying whether it has a terminal")
+        command = command_from_json(members.get("command"))
+        number = self.sandbox.start(command, Stdio(stdin, stdout, stderr), terminal=terminal)
+        self._ends[os.pidfd_open(self.sandbox.running[number].pid)] = number
+        return Reply({"command": number})
 
     def _signal(self, members: Mapping[str, object]) -> Reply:
         number = members.get("number")
         if not isinstance(number, int) or number not in _SIGNALS:
             raise FrameError("not a signal that may be sent", found=repr(str(number)[:20]))
-        self.sandbox.signal(number)
+        self.sandbox.signal(_number(members, "command"), number)
         return Reply()
 
+    def _command_ended(self, end: int) -> None:
+        number = self._ends.pop(end)
+        os.close(end)
+        if number in self.sandbox.running:
+            self.sandbox.command_ended(number)
+        self._answer_waiting()
+
     def _sandbox_ended(self) -> None:
-        self._forget_sandbox_end()
+        self._forget_ends()
         self.sandbox.ended()
         self._answer_waiting()
 
     def _answer_waiting(self) -> None:
-        """Answer every ``wait`` if the command has ended, or never will."""
-        outcome = self.sandbox.outcome
-        if outcome is None and self.sandbox.state in {State.RUNNING, State.PREPARED, State.NEW}:
-            return
-        refusal = StepError("no command was run in this sandbox") if outcome is None else outcome
-        for request in self._waiting:
-            match refusal:
-                case int(code):
-                    self._answer(request, {"ok": {"code": code}})
-                case _:
-                    self._answer(request, {"refused": refusal.to_json()})
-        self._waiting.clear()
+        """Answer every ``wait`` for a command that has ended, or that there never was."""
+        under_way = [each for each in self._waiting if each[1] in self.sandbox.running]
+        for request, number in self._waiting:
+            if number in self.sandbox.running:
+                continue
+            match self.sandbox.outcomes.get(number):
+                case Ended() as ended:
+                    self._answer(request, {"ok": asdict(ended)})
+                case None:
+                    self._answer(request, {"refused": StepError("there is no such command").to_json()})
+                case error:
+                    self._answer(request, {"refused": error.to_json()})
+        self._waiting = under_way
 
     def _clean_up(self) -> None:
-        self._forget_sandbox_end()
+        self._forget_ends()
         self.sandbox.kill()
         self.sandbox.cleanup()
         self._answer_waiting()
         remove_record(self.sandbox.settings.session_dir)
 
-    def _forget_sandbox_end(self) -> None:
-        if self._sandbox_end is not None:
-            os.close(self._sandbox_end)
-            self._sandbox_end = None
+    def _forget_ends(self) -> None:
+        for end in self._ends:
+            os.close(end)
+        self._ends.clear()
 
     def _answer(self, request: int, members: Mapping[str, object], descriptors: Sequence[int] = ()) -> None:
         try:
@@ -215,6 +232,13 @@ class Runner:
         finally:
             for fd in descriptors:
                 os.close(fd)
+
+
+def _number(members: Mapping[str, object], name: str) -> int:
+    number = members.get(name)
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise FrameError("a member is not a number", where=name)
+    return number
 
 
 def _request_number(members: Mapping[str, object]) -> int:

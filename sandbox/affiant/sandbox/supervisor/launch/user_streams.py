@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["POLL_MS", "UserOutput", "UserStreams", "feed_input"]
+__all__ = ["END_OF_INPUT", "POLL_MS", "UserOutput", "UserStreams", "feed_input"]
 
 _ATOMIC: Final = 4096
 """What poll(2) promises that a pipe takes at once (PIPE_BUF)."""
@@ -21,6 +21,9 @@ _ATOMIC: Final = 4096
 POLL_MS: Final = 100
 """How long a thread waits before it looks whether it is still wanted."""
 _FULL_S: Final = 0.005
+
+END_OF_INPUT: Final = b"\x04"
+"""What ends the input of a program that reads from a terminal (termios(3), VEOF)."""
 
 
 class UserOutput:
@@ -76,8 +79,12 @@ class UserStreams:
         self.stderr.close()
 
 
-def feed_input(source: int, sink: int, over: threading.Event) -> None:
-    """Copy the user's input into the command's pipe until either ends, or ``over``. Blocks; owns both."""
+def feed_input(source: int, sink: int, over: threading.Event, last: bytes = b"") -> None:
+    """Copy the user's input into the command's pipe until either ends, or ``over``. Blocks; owns both.
+
+    Args:
+        last: what is written where the user's input has ended.
+    """
     poll = select.poll()
     poll.register(source, select.POLLIN)
     try:
@@ -86,6 +93,7 @@ def feed_input(source: int, sink: int, over: threading.Event) -> None:
                 if poll.poll(POLL_MS):
                     data = os.read(source, _ATOMIC)
                     if not data:
+                        _push(sink, last, over)
                         return
                     _push(sink, data, over)
     finally:

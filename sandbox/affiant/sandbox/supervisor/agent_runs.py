@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Final
 
-from affiant.errors import AffiantError, MalformedError
+from affiant.errors import AffiantError, ConfigurationError, MalformedError
 from affiant.sandbox.isolation.plan.plan import Command
 from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.acts import Act, Ending
 from affiant.sandbox.supervisor.command_execution import AgentRun, RunServices
-from affiant.sandbox.supervisor.launch.control import Message
+from affiant.sandbox.supervisor.launch.control import Message, refusal_members
 from affiant.sandbox.supervisor.launch.environment import agent_environment
 from affiant.sandbox.supervisor.launch.user_streams import UserStreams
 
 __all__ = ["Commands"]
+
+_MOST_CELLS: Final = 4096
 
 
 class Commands:
@@ -35,27 +39,37 @@ class Commands:
             session.runner, session.broker, session.records, session.provision.backend.value
         )
         self._runs: dict[int, AgentRun] = {}
-        self.notices: Mapping[str, Callable[[Mapping[str, object]], None]] = {"signal": self.signal}
+        self.notices: Mapping[str, Callable[[Mapping[str, object]], None]] = {
+            "signal": self.signal,
+            "resize": self.resize,
+        }
         """What is told about a command that runs, by operation; it has no answer."""
 
     async def run(self, act: Act) -> Ending | None:
         """Run a command to its end: events ``started`` and ``exited``."""
         try:
-            command = self._command(act.message.members)
+            terminal = _terminal(act.message.members.get("terminal"))
+            command = await self._command(act.message.members)
             user = _streams(act.message)
         except AffiantError:
             act.message.close()
             raise
-        run = AgentRun(self._services, command, user, lambda: act.tell("started"))
+        run = AgentRun(self._services, command, user, lambda: act.tell("started"), terminal)
         self._runs[act.number] = run
         try:
-            code = await run.run()
+            result = await run.run()
         except AffiantError as error:
             await asyncio.to_thread(user.close)
             return Ending("killed", error)
         finally:
             del self._runs[act.number]
-        await act.tell("exited", {"code": code})
+        limit, ended = result.limit, result.ended
+        members = {
+            "code": result.code,
+            "usage": None if ended is None else asdict(ended),
+            "limit": None if limit is None else {**refusal_members(limit), "where": limit.where},
+        }
+        await act.tell("exited", members)
         return None
 
     def signal(self, members: Mapping[str, object]) -> None:
@@ -64,17 +78,23 @@ class Commands:
         if run is not None and isinstance(number, int):
             run.signal(number)
 
+    def resize(self, members: Mapping[str, object]) -> None:
+        """Change the size of a command's terminal."""
+        run, size = self._named(members), _terminal(members.get("terminal"))
+        if run is not None and size is not None:
+            run.resize(*size)
+
     def _named(self, members: Mapping[str, object]) -> AgentRun | None:
         number = members.get("id")
         return self._runs.get(number) if isinstance(number, int) else None
 
-    def _command(self, members: Mapping[str, object]) -> Command:
+    async def _command(self, members: Mapping[str, object]) -> Command:
         argv, env, cwd = members.get("argv"), members.get("env"), members.get("cwd")
-        texts = isinstance(argv, list) and all(isinstance(word, str) for word in argv)
-        if not texts or not isinstance(argv, list) or not isinstance(env, Mapping):
-            raise MalformedError(
-                "not a command", expected="argv, env and cwd", where="run", code="session.control"
-            )
+        if not isinstance(argv, list) or not isinstance(env, Mapping):
+            raise _not_a_command()
+        if not all(isinstance(word, str) for word in (*argv, *env.values())):
+            raise _not_a_command()
+        await self._refuse_secrets(env)
         random = self._random_bytes
         environment = agent_environment(
             proxy_url=self._session.proxy_url,
@@ -85,9 +105,45 @@ class Commands:
             },
             traceparent=f"00-{random(16).hex()}-{random(8).hex()}-01",
             with_runtime=self._session.provision.runtime is not None,
-            user={str(name): str(value) for name, value in env.items()},
+            user=env,
         )
         return Command(tuple(argv), environment, cwd if isinstance(cwd, str) else "/")
+
+    async def _refuse_secrets(self, env: Mapping[str, str]) -> None:
+        """Reject a variable that holds a secret's value: the agent would have it, where it is given a placeholder.
+
+        Raises:
+            ``session.environment``: the broker knows the value, or an encoding of it.
+        """
+        for name, value in env.items() if self._session.placeholders else ():
+            async with self._session.broker.redactor() as redactor:
+                found = await redactor.feed(value.encode("utf-8", "surrogateescape"))
+                rest, _ = await redactor.flush()
+            if found + rest != value.encode("utf-8", "surrogateescape"):
+                raise ConfigurationError(
+                    "a variable holds the value of a secret",
+                    where=name,
+                    hint="Leave it out: the agent finds the secret's placeholder under the secret's own name",
+                    code="session.environment",
+                )
+
+
+def _not_a_command() -> MalformedError:
+    return MalformedError("not a command", expected="argv, env and cwd", where="run", code="session.control")
+
+
+def _terminal(value: object) -> tuple[int, int] | None:
+    """Rows and columns of a terminal.
+
+    Raises:
+        ``session.control``: not two small numbers.
+    """
+    match value:
+        case None:
+            return None
+        case [int(rows), int(columns)] if 0 < rows <= _MOST_CELLS and 0 < columns <= _MOST_CELLS:
+            return rows, columns
+    raise MalformedError("not a terminal's size", expected="rows and columns", code="session.control")
 
 
 def _streams(message: Message) -> UserStreams:
