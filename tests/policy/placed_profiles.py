@@ -20,6 +20,7 @@ def profile(policy: Policy, name: str = "dev") -> Profile:
         "secrets": made.policy.secrets,
         "models": made.policy.models or (),
         "provider_tools": made.policy.provider_tools,
+        "ports": made.policy.ports,
     }
     places = {
         f"{section}/{at}": Mark("p.yaml", line, at + 1)

@@ -13,6 +13,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
@@ -28,6 +29,8 @@ from affiant.policy.model.profile import (
     PathGrant,
     PathMode,
     Policy,
+    PortDenial,
+    PortGrant,
     ProviderTool,
     ProviderToolDenial,
     Resources,
@@ -50,6 +53,7 @@ __all__ = [
     "models",
     "paths",
     "policies",
+    "ports",
     "provider_tools",
     "secrets",
     "tool_rules",
@@ -64,6 +68,7 @@ TARGET_PATTERNS = ["/", "/**", "/a", "/a/", "/a/**", "/a/b", "/a/b/**", "/x/**",
 PATHS = ["/w", "/w/a", "/w/a/b", "/w/x", "/w2", "/v", "/w/a/b/c", "/other"]
 METHODS = ["GET", "POST", "DELETE", "PROPFIND"]
 PORTS = [443, 80, 8443]
+SERVER_PORTS = [1, 2, 79, 8000, 8001, 8003, 65533, 65535]
 APPROVERS = ["A" * 43, "b" * 42 + "A", "c" * 42 + "8"]
 IDENTITIES = [
     ApproverIdentity("https://a.example", "ann@example.org"),
@@ -123,6 +128,12 @@ _tools = (
 )
 _provider_tools = st.builds(ProviderTool, st.sampled_from(NAMES)) | st.builds(
     ProviderToolDenial, st.sampled_from(NAMES)
+)
+_port_ranges = st.tuples(st.sampled_from(SERVER_PORTS), st.integers(0, 3)).map(
+    lambda at: (at[0], min(at[0] + at[1], 65535))
+)
+_ports = st.builds(
+    lambda kind, at: kind(*at), st.sampled_from([PortGrant, PortGrant, PortDenial]), _port_ranges
 )
 _models = st.builds(
     ModelRule, st.sampled_from(NAMES), st.booleans(), max_tokens=st.none() | st.integers(1, 3)
@@ -186,6 +197,7 @@ def policies(draw: st.DrawFn) -> Policy:
         "resources": Resources(cpus=draw(_sizes)),
         "limits": draw(st.just(NO_LIMITS) | _limits),
         "provider_tools": tuple(draw(st.lists(_provider_tools, max_size=2))),
+        "ports": tuple(draw(st.lists(_ports, max_size=3))),
         "share": draw(st.just(NO_SHARE) | st.builds(Share, st.integers(1, 3), st.sampled_from(Priority))),
     }
     try:
@@ -201,6 +213,9 @@ _origins = st.builds(
 )
 tools = st.builds(ToolQuestion, st.sampled_from([*NAMES, "other", "other_tool"]), st.none(), _origins)
 provider_tools = st.builds(ProviderToolQuestion, st.sampled_from([*NAMES, "other", "other_tool"]))
+ports = st.builds(
+    PortQuestion, st.sampled_from([*SERVER_PORTS, 3, 8002, 8004, 8080, 65534]) | st.integers(1, 65535)
+)
 models = st.builds(ModelQuestion, st.sampled_from([*NAMES, "other", "other-model"]))
 paths = st.builds(
     PathQuestion,

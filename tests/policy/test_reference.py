@@ -27,6 +27,7 @@ from tests.policy.policies import (
     models,
     paths,
     policies,
+    ports,
     provider_tools,
     secrets,
     tool_rules,
@@ -41,6 +42,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
@@ -68,6 +70,8 @@ from affiant.policy.model.profile import (
     PathGrant,
     PathMode,
     Policy,
+    PortDenial,
+    PortGrant,
     ProviderTool,
     ProviderToolDenial,
     SecretGrant,
@@ -107,6 +111,12 @@ def provider_tool(policy: Policy, name: str) -> Effect:
     denied = any(rule == ProviderToolDenial(name) for rule in policy.provider_tools)
     allowing = [False for rule in policy.provider_tools if rule == ProviderTool(name)]
     return effect(allowing, denied=denied or policy.approval.everything, ask=False)
+
+
+def port(policy: Policy, number: int) -> Effect:
+    listed = [rule for rule in policy.ports if number in range(rule.first, rule.last + 1)]
+    denied = any(isinstance(rule, PortDenial) for rule in listed)
+    return effect([False for rule in listed if isinstance(rule, PortGrant)], denied=denied, ask=False)
 
 
 def is_path(text: str) -> bool:
@@ -489,6 +499,7 @@ def test_random_policies_decide_as_by_the_slow_reading(
     st.lists(connections, min_size=4, max_size=12),
     st.lists(models, max_size=4),
     st.lists(provider_tools, max_size=4),
+    st.lists(ports, max_size=8),
     st.lists(secrets, min_size=4, max_size=12),
 )
 def test_random_policies_decide_connections_models_and_secrets_as_by_the_slow_reading(
@@ -496,6 +507,7 @@ def test_random_policies_decide_connections_models_and_secrets_as_by_the_slow_re
     opened: list[EgressQuestion],
     named: list[ModelQuestion],
     provided: list[ProviderToolQuestion],
+    reached: list[PortQuestion],
     wanted: list[tuple[SecretQuestion, str]],
 ) -> None:
     compiled = compile_policy(policy, asks=True)
@@ -509,6 +521,8 @@ def test_random_policies_decide_connections_models_and_secrets_as_by_the_slow_re
         )
     for run in provided:
         assert compiled.decide_provider_tool(run.name).effect is provider_tool(policy, run.name)
+    for at in reached:
+        assert compiled.decide_port(at.number).effect is port(policy, at.number)
     for question, surface in wanted:
         for scheme in ("https", "http"):
             place = (question.name, question.host, question.port, scheme, surface)

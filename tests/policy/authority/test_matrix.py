@@ -48,6 +48,17 @@ def test_every_cell_is_what_the_policy_decides(policy: Policy, other: Policy) ->
                 assert letter in {Effect.ALLOW: "A", Effect.DENY: "N"}[effect] or (
                     letter == "" and not any(rule.name == row.name for rule in policy.provider_tools)
                 )
+            case "port":
+                first, _, last = row.name.partition("-")
+                effects = [
+                    compiled.decide_port(at).effect for at in range(int(first), int(last or first) + 1)
+                ]
+                letters = {(True, True): "A", (True, False): "L"}
+                assert (
+                    letter == letters[Effect.ALLOW in effects, {*effects} == {Effect.ALLOW}]
+                    if Effect.ALLOW in effects
+                    else letter in ("N", "")
+                )
             case "path":
                 read = compiled.decide_path(row.name, PathMode.READ).effect is Effect.ALLOW
                 write = compiled.decide_path(row.name, PathMode.READ_WRITE).effect is Effect.ALLOW

@@ -50,6 +50,7 @@ def profile(policy: Policy) -> Profile:
     sections = {
         "tools": made.policy.tools,
         "provider_tools": made.policy.provider_tools,
+        "ports": made.policy.ports,
         "filesystem": made.policy.filesystem,
         "egress": made.policy.egress,
         "secrets": made.policy.secrets,
@@ -77,6 +78,13 @@ def test_a_tool_is_answered_like_the_one_that_stands_for_it(pair, question):
 def test_a_provider_tool_is_answered_like_the_one_that_stands_for_it(pair, question):
     atoms = Atoms(*pair)
     _alike(pair, question, atoms.provider_tool(question), set(atoms.provider_tools()))
+
+
+@MANY
+@given(pair=PAIRS, question=some.ports)
+def test_a_port_is_answered_like_the_one_that_stands_for_it(pair, question):
+    atoms = Atoms(*pair)
+    _alike(pair, question, atoms.port(question), {first for first, _ in atoms.ports()})
 
 
 @MANY

@@ -25,6 +25,7 @@ from affiant.policy.editor.schema_command import schema_text
 from affiant.policy.loading.approval_reading import DURATION
 from affiant.policy.loading.limit_reading import SPELLED
 from affiant.policy.loading.load import load_profiles
+from affiant.policy.loading.sections import PORT_RANGE
 from affiant.policy.model.pattern_syntax import MAX_PATTERN
 from affiant.policy.model.profile import Scheme, TLSMode
 from affiant.policy.model.share import MOST_WEIGHT, PRIORITIES
@@ -126,7 +127,8 @@ def members_of(schema: Any, key: str) -> Iterator[Any]:
 
 
 def test_every_pattern_and_choice_is_the_readers() -> None:
-    readers = (*SPELLINGS.values(), *EXCHANGE_SPELLINGS.values(), *SPELLED.values(), DURATION, SIZE)
+    spelled = (*SPELLED.values(), DURATION, SIZE, PORT_RANGE)
+    readers = (*SPELLINGS.values(), *EXCHANGE_SPELLINGS.values(), *spelled)
     known = {each.pattern.replace(r"\Z", "") for each in readers} | set(OF_THE_SCHEMA)
     used = {each for schema in SCHEMAS.values() for each in members_of(schema, "pattern")}
     assert used == {f"^(?:{each})$" for each in known - {SPELLED["most"].pattern.replace(r"\Z", "")}} | {"^/"}
@@ -285,6 +287,7 @@ ASKED = pick("true", "false", "yes") | members(tools=many(NAME), egress=pick(*ME
 RESOURCES = members(
     cpus=pick("1", "0", "'2'"), memory=pick("2GiB", "2", "2GB"), disk=pick("1TiB"), pids=pick("5", "-1")
 )
+PORT = pick("8080", "8000-8010", "'8000-8010'", "'8080'", "0", "65536", "8010-8000", "true", "8e3", "1-2-3")
 TEST = st.tuples(
     pick("allow", "ask", "deny"),
     pick("tool", "model", "read", "egress"),
@@ -298,6 +301,7 @@ SECTIONS = members(
     secrets_access=many(SECRET) | pick("A"),
     requires_human_approval=ASKED,
     models=many(MODEL),
+    ports=many(PORT | PORT.map("{{deny: {}}}".format)),
     resources=RESOURCES,
     tests=many(TEST),
     limits=pick("{}")
@@ -418,6 +422,13 @@ REFUSED_BY_BOTH = [
     "secrets_access: [{name: A, inject: {sigv4: {service: s3, region: auto}, query: a}}]",
     "secrets_access: [{name: A, inject: {format: '{}'}}]",
     "models: any",
+    "ports: 8080",
+    "ports: [0]",
+    "ports: [65536]",
+    "ports: ['8080']",
+    "ports: [8000-]",
+    "ports: [{deny: true}]",
+    "ports: [{deny: 80, port: 81}]",
     "models: [{upstream: attested}]",
     "models: [{name: m, max_tokens: 0}]",
     "models: [{name: m, max_tokens: 5/min}]",

@@ -51,6 +51,7 @@ def profile_of(policy: CompiledPolicy) -> Profile:
         "secrets": policy.policy.secrets,
         "models": policy.policy.models or (),
         "provider_tools": policy.policy.provider_tools,
+        "ports": policy.policy.ports,
     }
     rules = [f"{name}/{position}" for name, rules in sections.items() for position in range(len(rules))]
     places = {rule: Mark("made.yaml", line, 1) for line, rule in enumerate(rules, start=2)}

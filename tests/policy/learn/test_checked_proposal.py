@@ -36,6 +36,7 @@ from affiant.policy.model.profile import (
     ModelRule,
     PathGrant,
     Policy,
+    PortGrant,
     ProviderTool,
     Resources,
     Scheme,
@@ -47,9 +48,9 @@ from affiant.policy.normal_form.digest import set_digest
 
 connections = some.connections.map(lambda each: replace(each, scheme=Scheme.HTTPS))  # a CONNECT is TLS
 _asked = st.lists(
-    st.one_of(some.tools, some.provider_tools, some.models, some.paths, some.egress, connections).map(
-        lambda each: (each, None)
-    )
+    st.one_of(
+        some.tools, some.provider_tools, some.models, some.paths, some.ports, some.egress, connections
+    ).map(lambda each: (each, None))
     | some.secrets,
     max_size=12,
 )
@@ -559,6 +560,7 @@ WRITTEN = {
         "egress",
         "secrets",
         "models",
+        "ports",
         "approval",
         "resources",
         "floor",
@@ -573,6 +575,7 @@ WRITTEN = {
     Injection: {"header", "format", "user", "query", "json", "form", "exchange", "sigv4"},
     SigV4: {"service", "region"},
     ProviderTool: {"name"},
+    PortGrant: {"first", "last"},
     ModelRule: {"name", "attested", "max_tokens"},
     Approval: {"everything", "methods", "approvers", "quorum", "ttl", "trusted_root"},
     Resources: {"cpus", "memory", "disk", "pids"},

@@ -14,14 +14,16 @@ from affiant.policy.canonical.paths import covers
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
 from affiant.policy.decision.decide import Decision, Effect, granted
 from affiant.policy.decision.questions import SecretQuestion
+from affiant.policy.diff.atoms import Atoms
 from affiant.policy.diff.reachable import Reach, reachable
 from affiant.policy.loading.profile_set import Profile
-from affiant.policy.model.profile import Endpoint, Injection, PathMode, Scheme, SecretGrant
+from affiant.policy.model.profile import Endpoint, Injection, PathMode, PortRange, Scheme, SecretGrant
 
 __all__ = [
     "Authority",
     "FileAuthority",
     "ModelAuthority",
+    "PortAuthority",
     "ProviderToolAuthority",
     "SecretAuthority",
     "Sink",
@@ -36,6 +38,15 @@ class ProviderToolAuthority:
     """A tool that the model's provider runs itself; ``effect`` is *deny* for one that a rule denies."""
 
     name: str
+    effect: Effect
+    rules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PortAuthority:
+    """Ports of the agent's own servers that rules treat alike; ``effect`` is *deny* for those that a rule denies."""
+
+    ports: PortRange
     effect: Effect
     rules: tuple[str, ...]
 
@@ -116,6 +127,7 @@ class Authority:
     files: tuple[FileAuthority, ...]
     hosts: tuple[Reach, ...]
     secrets: tuple[SecretAuthority, ...]
+    ports: tuple[PortAuthority, ...]
 
     @property
     def agent(self) -> str:
@@ -153,7 +165,15 @@ def authority_of(profile: Profile) -> Authority:
             _secret(compiled, f"secrets/{at}", grant, hosts)
             for at, grant in enumerate(compiled.policy.secrets)
         ),
+        ports=tuple(_ports(compiled)),
     )
+
+
+def _ports(compiled: CompiledPolicy) -> Iterator[PortAuthority]:
+    for question, last in Atoms(compiled.policy).ports():
+        decision = compiled.decide_port(question.number)
+        if decision.rules:
+            yield PortAuthority(PortRange(question.number, last), decision.effect, decision.rules)
 
 
 def _provider_tools(compiled: CompiledPolicy) -> Iterator[ProviderToolAuthority]:

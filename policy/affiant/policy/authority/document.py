@@ -78,6 +78,16 @@ def _agent(authority: Authority) -> Mapping[str, object]:
             }
             for model in authority.models or ()
         ],
+        "ports": [
+            {
+                "first": each.ports.first,
+                "last": each.ports.last,
+                "effect": each.effect.value,
+                "rules": authority.profile.placed(each.rules),
+                "sample": None if each.effect is Effect.DENY else f"port:{each.ports.first}",
+            }
+            for each in authority.ports
+        ],
         "files": [_file(authority, entry) for entry in authority.files],
         "hosts": [_host(authority, reach) for reach in authority.hosts],
         "secrets": [_secret(authority, secret) for secret in authority.secrets],

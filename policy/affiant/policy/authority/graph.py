@@ -1,4 +1,4 @@
-"""Draws authorities as a graph in DOT and Mermaid: agents to tools, files and hosts; secrets to hosts.
+"""Draws authorities as a graph in DOT and Mermaid: agents to tools, files, hosts and ports; secrets to hosts.
 
 What needs approval is dashed; limits stand where they count, at the agent or at the edge of a rule. A host that an
 agent reaches by a wildcard is the wildcard's node. No name is markup in either language, and no name is an identifier:
@@ -28,6 +28,7 @@ _KINDS: Final = {
     "path": "file",
     "egress": "host",
     "secret": "secret",
+    "port": "port",
 }
 """The kinds of nodes, by the planes of rows."""
 _DOT_SHAPES: Final = {
@@ -37,6 +38,7 @@ _DOT_SHAPES: Final = {
     "file": "folder",
     "host": "hexagon",
     "secret": "diamond",
+    "port": "circle",
 }
 _MERMAID_SHAPES: Final = {
     "agent": ("[", "]"),
@@ -45,6 +47,7 @@ _MERMAID_SHAPES: Final = {
     "file": ("[/", "/]"),
     "host": ("{{", "}}"),
     "secret": ("{", "}"),
+    "port": ("((", "))"),
 }
 
 

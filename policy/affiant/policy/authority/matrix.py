@@ -1,4 +1,4 @@
-"""Builds the table of who may do what: a row for each tool, model, path, endpoint and secret of some agent.
+"""Builds the table of who may do what: a row for each tool, model, path, endpoint, secret and port of some agent.
 
 A cell says what is true *for that agent* there, also where another rule of its profile gives it: a path through the
 folder above, a host through a wildcard. Its letter has one of few meanings (:data:`MEANINGS`), its words say all.
@@ -16,6 +16,7 @@ from affiant.policy.authority.token_exchange_words import exchange_words
 from affiant.policy.authority.tool_words import call_words, rate_words
 from affiant.policy.authority.tools import ToolAuthority
 from affiant.policy.authority.words import (
+    OWNER_REACHES,
     PROVIDER_FETCHES,
     approved,
     endpoint_words,
@@ -30,7 +31,7 @@ from affiant.policy.canonical.paths import covers
 from affiant.policy.canonical.tool_origin import ANYWHERE
 from affiant.policy.decision.decide import Effect
 from affiant.policy.diff.reachable import Labels, Reach
-from affiant.policy.model.profile import PathMode
+from affiant.policy.model.profile import PathMode, PortRange
 
 __all__ = ["ANY_MODEL", "MEANINGS", "PLANES", "Cell", "Column", "Row", "rows_of"]
 
@@ -53,6 +54,7 @@ PLANES: Final[Mapping[str, str]] = {
     "path": "Files",
     "egress": "Hosts",
     "secret": "Secrets",
+    "port": "Ports",
 }
 
 ANY_MODEL: Final = "any model that the gateway serves"
@@ -111,7 +113,7 @@ class Column:
         if reach is not None:
             return self._host(row.name, reach)
         cells = {"tool": self._tool, "provider_tool": self._provider_tool, "model": self._model}
-        return {**cells, "path": self._path, "secret": self._secret}[row.plane](row.name)
+        return {**cells, "path": self._path, "secret": self._secret, "port": self._port}[row.plane](row.name)
 
     def _tool(self, name: str) -> Cell:
         found = self._tools.get(name, ())
@@ -124,6 +126,25 @@ class Column:
         if tool.effect is Effect.DENY:
             return Cell("N", (("never", tool.rules),))
         return Cell("A", ((f"yes: {PROVIDER_FETCHES}", tool.rules),))
+
+    def _port(self, name: str) -> Cell:
+        """Of ports that an agent has in one range, another may have some."""
+        first, _, last = name.partition("-")
+        row = PortRange(int(first), int(last or first))
+        met = [
+            (each, PortRange(max(each.ports.first, row.first), min(each.ports.last, row.last)))
+            for each in self.authority.ports
+            if each.ports.first <= row.last and row.first <= each.ports.last
+        ]
+        allowed = [(each, ports) for each, ports in met if each.effect is not Effect.DENY]
+        if not allowed:
+            return Cell("N", tuple(("never", each.rules) for each, _ in met)) if met else Cell()
+        whole = sum(ports.last - ports.first + 1 for _, ports in allowed) == row.last - row.first + 1
+        said = tuple(
+            (f"{'yes' if ports == row else ports.text}: {OWNER_REACHES}", each.rules)
+            for each, ports in allowed
+        )
+        return Cell("A" if whole else "L", said)
 
     def _model(self, name: str) -> Cell:
         model = self._models.get(name)
@@ -229,8 +250,13 @@ def rows_of(authorities: Iterable[Authority]) -> Mapping[Row, Reach | None]:
         for row, reach in _rows(each):
             found.setdefault(row, reach)
     order = list(PLANES)
-    keys = sorted(found, key=lambda row: (order.index(row.plane), row.name == ANY_MODEL, row.name))
+    keys = sorted(found, key=lambda row: (order.index(row.plane), row.name == ANY_MODEL, _by_number(row)))
     return {row: found[row] for row in keys}
+
+
+def _by_number(row: Row) -> str:
+    """What rows of a plane are ordered by: their names; ports by their numbers."""
+    return row.name.partition("-")[0].zfill(5) + row.name if row.plane == "port" else row.name
 
 
 def _rows(authority: Authority) -> Iterator[tuple[Row, Reach | None]]:
@@ -242,6 +268,7 @@ def _rows(authority: Authority) -> Iterator[tuple[Row, Reach | None]]:
     yield from ((Row("path", path), None) for entry in authority.files for path in _paths(entry))
     yield from ((Row("egress", reach.text), reach) for reach in authority.hosts)
     yield from ((Row("secret", secret.grant.name), None) for secret in authority.secrets)
+    yield from ((Row("port", each.ports.text), None) for each in authority.ports)
 
 
 def _paths(entry: FileAuthority) -> Sequence[str]:

@@ -26,6 +26,7 @@ __all__ = [
     "BOUNDS",
     "LIMITS",
     "NOBODY_APPROVES",
+    "OWNER_REACHES",
     "PROVIDER_FETCHES",
     "QUEUE",
     "SIGNING_WORDS",
@@ -47,6 +48,7 @@ NOBODY_APPROVES: Final = (
     "after approval: a person must approve it first; where no approver is named, it is denied"
 )
 PROVIDER_FETCHES: Final = "the provider may fetch anything for it"
+OWNER_REACHES: Final = "the session's owner may reach the agent's server there"
 APPROVERS: Final = "approver"
 LIMITS: Final = "limits of a session"
 QUEUE: Final = "in the queue for an upstream"

@@ -12,6 +12,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    PortQuestion,
     ProviderToolQuestion,
     Question,
     SecretQuestion,
@@ -56,7 +57,7 @@ def _applied(
             yield from _of_profile(compiled, "bytes_out")
         case SecretQuestion():
             yield from (each for each in rule_limits(compiled.policy) if each[0] in decision.rules)
-        case PathQuestion() | ProviderToolQuestion():
+        case PathQuestion() | ProviderToolQuestion() | PortQuestion():
             return
         case _:
             assert_never(question)

@@ -24,6 +24,7 @@ from affiant.policy.decision.decide import (
     Effect,
     ModelPlane,
     PathPlane,
+    PortPlane,
     ProviderToolPlane,
     ToolPlane,
     granted,
@@ -70,6 +71,7 @@ class CompiledPolicy:
     _provider_tools: ProviderToolPlane
     _models: ModelPlane
     _paths: PathPlane
+    _ports: PortPlane
     _egress: EgressPlane
     _secrets: Mapping[str, tuple[str, SecretGrant]]
     _addresses: Mapping[str, tuple[CIDR, ...]]
@@ -199,6 +201,14 @@ class CompiledPolicy:
         """
         return self._paths.decide(path, mode if type(mode) is PathMode else PathMode(mode))
 
+    def decide_port(self, number: int) -> Decision:
+        """Whether the session's owner may reach this TCP port of the agent's own servers, through the supervisor.
+
+        Args:
+            number: 1 to 65535; anything else is denied.
+        """
+        return self._ports.decide(number)
+
     def decide_secret(
         self, name: str, *, host: str, port: int, scheme: str, surface: str = "header:authorization"
     ) -> Decision:
@@ -269,6 +279,7 @@ def compile_policy(policy: Policy, *, asks: bool = False) -> CompiledPolicy:
         _provider_tools=ProviderToolPlane(policy.provider_tools, ask=policy.approval.everything),
         _models=ModelPlane(policy.models),
         _paths=PathPlane(policy.filesystem),
+        _ports=PortPlane(policy.ports),
         _egress=EgressPlane(policy),
         _secrets={grant.name: (f"secrets/{at}", grant) for at, grant in enumerate(policy.secrets)},
         _addresses={

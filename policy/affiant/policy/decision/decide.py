@@ -1,4 +1,4 @@
-"""Decides about tools, provider tools, models and paths, which need only a lookup, and defines a decision.
+"""Decides about tools, provider tools, models, paths and ports, which need only a lookup, and defines a decision.
 
 The result of a plane is *deny* if any denial matches or no allow matches; else *ask* if any matching allow, or
 the profile, requires approval; else *allow*. Order, specificity and place in the file never matter: adding a
@@ -23,6 +23,8 @@ from affiant.policy.model.profile import (
     ModelRule,
     PathGrant,
     PathMode,
+    PortDenial,
+    PortGrant,
     ProviderTool,
     ProviderToolDenial,
     ToolDenial,
@@ -35,6 +37,7 @@ __all__ = [
     "Effect",
     "ModelPlane",
     "PathPlane",
+    "PortPlane",
     "ProviderToolPlane",
     "ToolPlane",
     "without_approver",
@@ -80,6 +83,8 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "secret_plain_http": "a secret never travels without TLS",
         "secret_passthrough": "a secret is not used inside a connection that is not inspected",
         "secret_surface": "the secret may not stand in this part of the request",
+        "server_port_not_listed": "the profile does not list this port of the agent's own servers",
+        "server_port_denied": "a rule denies this port of the agent's own servers",
     }
 )
 """Every reason code and what it says to a person."""
@@ -284,6 +289,29 @@ class ProviderToolPlane:
     def decide(self, name: str) -> Decision:
         """Whether the provider's tool of exactly this name may be used."""
         return self._decisions.get(name, self._NOT_LISTED)
+
+
+class PortPlane:
+    """Ports of the agent's own servers. The session's owner opens them, so a demand for approval asks nobody here."""
+
+    __slots__ = ("_rules",)
+
+    _NOT_LISTED: Final = Decision(Effect.DENY, "server_port_not_listed")
+
+    def __init__(self, rules: tuple[PortGrant | PortDenial, ...]) -> None:
+        self._rules = rules
+
+    def decide(self, number: int) -> Decision:
+        """Whether this port may be reached; what is no whole number is no port that a rule lists."""
+        if type(number) is not int:
+            return self._NOT_LISTED
+        allows, denials = list[str](), list[str]()
+        for position, rule in enumerate(self._rules):
+            if rule.first <= number <= rule.last:
+                (denials if isinstance(rule, PortDenial) else allows).append(f"ports/{position}")
+        if denials:
+            return denied("server_port_denied", tuple(denials))
+        return granted(tuple(allows), ask=False) if allows else self._NOT_LISTED
 
 
 class ModelPlane:

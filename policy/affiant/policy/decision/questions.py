@@ -12,6 +12,7 @@
 ``connect:host[:port]``        may a TLS connection to it be opened?
 ``POST https://host/path``     may this request be sent?
 ``secret:NAME@host[:port]``    may this secret be used there, in its own place?
+``port:8080``                  may the session's owner reach this port of the agent's servers?
 =============================  =====================================================
 
 >>> parse_question("GET https://api.example.com/v1")
@@ -36,6 +37,7 @@ __all__ = [
     "EgressQuestion",
     "ModelQuestion",
     "PathQuestion",
+    "PortQuestion",
     "ProviderToolQuestion",
     "Question",
     "SecretQuestion",
@@ -49,6 +51,8 @@ __all__ = [
 
 _URL: Final = re.compile(r"(https?)://([^/?#]*)(.*)\Z", re.DOTALL)
 _PORT: Final = re.compile(r"(.*):([1-9][0-9]{0,4})\Z", re.DOTALL)
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,4}\Z")
+_MAX_PORT: Final = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +115,21 @@ class SecretQuestion:
     port: int
 
 
+@dataclass(frozen=True, slots=True)
+class PortQuestion:
+    """May the session's owner reach this port of the agent's own servers?"""
+
+    number: int
+
+
 Question = (
-    ToolQuestion | ProviderToolQuestion | ModelQuestion | PathQuestion | EgressQuestion | SecretQuestion
+    ToolQuestion
+    | ProviderToolQuestion
+    | ModelQuestion
+    | PathQuestion
+    | EgressQuestion
+    | SecretQuestion
+    | PortQuestion
 )
 
 
@@ -131,7 +148,7 @@ def parse_question(text: str) -> Question:
         raise RequestRefused(
             "not a request",
             expected="tool:NAME, provider_tool:NAME, model:NAME, read:/path, write:/path, connect:host, "
-            "secret:NAME@host or METHOD URL",
+            "secret:NAME@host, port:NUMBER or METHOD URL",
             found=excerpt(text),
         )
     scheme = Scheme(match.group(1))
@@ -159,6 +176,8 @@ def question_text(question: Question) -> str:
             )
         case SecretQuestion(name, host, port):
             return f"secret:{name}@{host}" + ("" if port == 443 else f":{port}")
+        case PortQuestion(number):
+            return f"port:{number}"
         case _:
             assert_never(question)
 
@@ -184,6 +203,12 @@ def _secret(text: str) -> Question:
     return SecretQuestion(name, *_host_and_port(endpoint, 443))
 
 
+def _server_port(text: str) -> Question:
+    if _NUMBER.match(text) is None or int(text) > _MAX_PORT:
+        raise RequestRefused("not a port", expected="port:NUMBER, 1 to 65535", found=excerpt(text))
+    return PortQuestion(int(text))
+
+
 def tool_text(name: str, origin: Origin) -> str:
     """A tool as a question names it, with its server and definition where they are asked for."""
     server = "" if origin.server in (None, ANY) else f"@{origin.server}"
@@ -207,6 +232,7 @@ _FORMS: Final[Mapping[str, Callable[[str], Question]]] = {
     "write": lambda path: PathQuestion(path, PathMode.READ_WRITE),
     "connect": _connection,
     "secret": _secret,
+    "port": _server_port,
 }
 
 
@@ -229,6 +255,8 @@ def answer(policy: CompiledPolicy, question: Question) -> Decision:
             surfaces = {grant.name: grant.surface for grant in policy.secret_grants()}
             surface = surfaces.get(name, "header:authorization")
             return policy.decide_secret(name, host=host, port=port, scheme="https", surface=surface)
+        case PortQuestion(number):
+            return policy.decide_port(number)
         case _:
             assert_never(question)
 
@@ -240,9 +268,10 @@ _PLANES: Final[Mapping[type[Question], str]] = {
     PathQuestion: "path",
     EgressQuestion: "egress",
     SecretQuestion: "secret",
+    PortQuestion: "port",
 }
 
 
 def plane_of(question: Question) -> str:
-    """``tool``, ``provider_tool``, ``model``, ``path``, ``egress`` or ``secret``."""
+    """``tool``, ``provider_tool``, ``model``, ``path``, ``egress``, ``secret`` or ``port``."""
     return _PLANES[type(question)]

@@ -18,6 +18,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
@@ -70,7 +71,8 @@ class Sample:
 class ChangeGroup:
     """Changes of one agent that are alike: to one tool, host, model, secret or tree of paths, in one way.
 
-    ``kind`` is ``tool``, ``provider_tool``, ``host``, ``model``, ``secret`` or ``path``; ``name`` whose.
+    ``kind`` is ``tool``, ``provider_tool``, ``host``, ``model``, ``secret``, ``port`` or ``path``; ``name``
+    whose.
     """
 
     agent: str
@@ -193,6 +195,8 @@ def _subject(each: RecordedDecision) -> tuple[str, str]:
     match each.question:
         case EgressQuestion(host=host):
             return "host", host
+        case PortQuestion(number=number):
+            return "port", str(number)
         case PathQuestion(path=path):
             return "path", "/" + path.removeprefix("/").partition("/")[0]
         case (

@@ -9,6 +9,7 @@ it; that both policies answer the two alike is what tests hold against random re
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, product
@@ -30,13 +31,22 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
 )
 from affiant.policy.diff.argument_atoms import calls_of
 from affiant.policy.model.arguments import Constraint, Each, Host, OneOf
-from affiant.policy.model.profile import EgressDenial, EgressRule, PathMode, Policy, Scheme, ToolRule
+from affiant.policy.model.profile import (
+    EgressDenial,
+    EgressRule,
+    PathMode,
+    Policy,
+    PortRange,
+    Scheme,
+    ToolRule,
+)
 
 __all__ = ["Atoms"]
 
@@ -46,6 +56,7 @@ _ANY_METHOD: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"
 """Tried in this order for the method that stands for all that no rule names."""
 _LETTERS: Final = "xyzabcdefghijklmnopqrstuvw"
 _RULES_AT_ONCE: Final = 50
+_MAX_PORT: Final = 65535
 _MODES: Final = (PathMode.READ, PathMode.READ_WRITE)
 
 _Rule = EgressRule | EgressDenial
@@ -88,6 +99,7 @@ class Atoms:
         self._provider_tools = {rule.name for policy in policies for rule in policy.provider_tools}
         self._models = {rule.name for policy in policies for rule in policy.models or ()}
         self._paths = {rule.path for policy in policies for rule in policy.filesystem}
+        self._ports = _starts(rule for policy in policies for rule in policy.ports)
         self._rules: dict[str, list[_Rule]] = {}
         for policy in policies:
             for rule in policy.egress:
@@ -148,6 +160,12 @@ class Atoms:
         for name, attested in product((*sorted(self._models), self._model), (False, True)):
             self._count()
             yield ModelQuestion(name), attested
+
+    def ports(self) -> Iterator[tuple[PortQuestion, int]]:
+        """The first and the last port of each range of ports that no rule tells apart."""
+        for first, after in zip(self._ports, (*self._ports[1:], _MAX_PORT + 1), strict=True):
+            self._count()
+            yield PortQuestion(first), after - 1
 
     def paths(self) -> Iterator[PathQuestion]:
         """Each path of a rule, which stands for its subtree up to the next one, and one that none covers."""
@@ -252,6 +270,10 @@ class Atoms:
         """As :meth:`tool`."""
         return question if question.name in self._models else ModelQuestion(self._model)
 
+    def port(self, question: PortQuestion) -> PortQuestion:
+        """As :meth:`tool`, for a port of 1 to 65535."""
+        return PortQuestion(self._ports[bisect(self._ports, question.number) - 1])
+
     def path(self, question: PathQuestion) -> PathQuestion:
         """As :meth:`tool`, for a canonical path."""
         covering = next((place for place in above(question.path) if place in self._paths), self._path)
@@ -289,6 +311,12 @@ class Atoms:
             rules = [rule for pattern in covering_patterns(host) for rule in self._rules.get(pattern, ())]
             self._sites[host] = _site(host, rules, self._asked)
         return self._sites[host]
+
+
+def _starts(rules: Iterable[PortRange]) -> Sequence[int]:
+    """Where ranges of ports begin that no rule tells apart: together they are all ports."""
+    edges = {edge for rule in rules for edge in (rule.first, rule.last + 1)}
+    return sorted({1, *(edge for edge in edges if edge <= _MAX_PORT)})
 
 
 def _rules_for(policy: Policy, name: str) -> list[ToolRule]:

@@ -25,7 +25,7 @@ from affiant.policy.diff.atoms import Atoms
 from affiant.policy.diff.limit_differences import LimitDifference, limit_differences
 from affiant.policy.diff.same_calls import calls_judged_alike
 from affiant.policy.model.limits import Bounds
-from affiant.policy.model.profile import Approval, Policy, Scheme, TLSMode
+from affiant.policy.model.profile import Approval, Policy, PortRange, Scheme, TLSMode
 from affiant.policy.model.token_exchange import TokenExchange
 
 if TYPE_CHECKING:
@@ -77,9 +77,10 @@ class Difference:
     """One request, or one setting, about which two policies differ.
 
     ``request`` is as ``parse_question`` reads it, or the setting's name; ``plane`` is
-    ``agent``, ``tool``, ``call``, ``provider_tool``, ``model``, ``path``, ``egress``, ``secret``, ``tls``, ``address``,
-    ``secret_setting``, ``approval``, ``limit``, ``share`` or ``resource``. ``others``: the method stands for every
-    method that no rule there names. ``secrets``: what the new policy lets be used in that request.
+    ``agent``, ``tool``, ``call``, ``provider_tool``, ``model``, ``path``, ``egress``, ``secret``, ``port``, ``tls``,
+    ``address``, ``secret_setting``, ``approval``, ``limit``, ``share`` or ``resource``. ``others``: the method stands
+    for every method that no rule there names; of ports that differ alike, the request names the first and the last
+    (``port:8000-8010``). ``secrets``: what the new policy lets be used in that request.
     """
 
     agent: str
@@ -159,7 +160,7 @@ def _compared(agent: str, before: _Half, after: _Half, *, most: int | None) -> I
     atoms = Atoms(before.policy.policy, after.policy.policy, most=most)
     pair = _Pair(agent, before, after, atoms)
     tools = (pair.agents, pair.tools, pair.provider_tools)
-    planes = (*tools, pair.models, pair.paths, pair.egress, pair.secrets, pair.tls)
+    planes = (*tools, pair.models, pair.paths, pair.egress, pair.secrets, pair.ports, pair.tls)
     settings = (pair.addresses, pair.secret_settings, pair.approvals, pair.limits, pair.share, pair.resources)
     for compare in (*planes, *settings):
         yield from compare()
@@ -210,6 +211,12 @@ class _Pair:
         for question in self.atoms.provider_tools():
             answers = (half.policy.decide_provider_tool(question.name) for half in self.halves)
             yield from self._decided("provider_tool", question_text(question), *answers)
+
+    def ports(self) -> Iterator[Difference]:
+        for question, last in self.atoms.ports():
+            answers = (half.policy.decide_port(question.number) for half in self.halves)
+            ports = PortRange(question.number, last)
+            yield from self._decided("port", f"port:{ports.text}", *answers)
 
     def models(self) -> Iterator[Difference]:
         for question, attested in self.atoms.models():

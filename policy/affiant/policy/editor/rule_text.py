@@ -21,6 +21,8 @@ from affiant.policy.model.profile import (
     ModelRule,
     PathGrant,
     Policy,
+    PortDenial,
+    PortGrant,
     ProviderTool,
     ProviderToolDenial,
     Resources,
@@ -126,6 +128,10 @@ def _members(rule: Rule) -> object:
             return name
         case ToolDenial(name) | ProviderToolDenial(name):
             return {"deny": name}
+        case PortGrant():
+            return _Verbatim(rule.text)
+        case PortDenial():
+            return {"deny": _Verbatim(rule.text)}
         case PathGrant(path, mode):
             return {"path": path, "mode": mode.value}
         case EgressRule():

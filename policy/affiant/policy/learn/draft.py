@@ -18,7 +18,9 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    PortQuestion,
     ProviderToolQuestion,
+    Question,
     SecretQuestion,
     ToolQuestion,
     plane_of,
@@ -34,6 +36,7 @@ from affiant.policy.learn.draft_rules import (
     model_entries,
     most_tokens,
     path_entries,
+    port_entries,
     provider_tool_entries,
     rules_behind,
     rules_of,
@@ -52,6 +55,7 @@ from affiant.policy.model.profile import (
     ModelRule,
     PathGrant,
     PathMode,
+    PortDenial,
     ProviderToolDenial,
     Resources,
     Rule,
@@ -65,12 +69,15 @@ __all__ = ["SECTIONS", "Draft", "Withheld", "draft_profile"]
 
 SECTIONS: Final = (
     *("tools", "provider_tools", "filesystem_access", "network_egress", "secrets_access", "models"),
+    "ports",
 )
 _PLANES: Final[Mapping[str, str]] = dict(
-    zip(SECTIONS, ("tool", "provider_tool", "path", "egress", "secret", "model"), strict=True)
+    zip(SECTIONS, ("tool", "provider_tool", "path", "egress", "secret", "model", "port"), strict=True)
 )
 
-_WRITTEN: Final = frozenset({"tool_denied", "provider_tool_denied", "egress_denied", "path_carved_out"})
+_WRITTEN: Final = frozenset(
+    {"tool_denied", "provider_tool_denied", "egress_denied", "path_carved_out", "server_port_denied"}
+)
 """Denied because a rule says so."""
 _BY_ARGUMENTS: Final = frozenset(
     {
@@ -80,6 +87,14 @@ _BY_ARGUMENTS: Final = frozenset(
         "tool_arguments_malformed",
     }
 )
+
+_ALONE: Final[Mapping[type[Question], Callable[[Use, Seen], Iterable[Entry]]]] = {
+    ToolQuestion: tool_entries,
+    ProviderToolQuestion: provider_tool_entries,
+    PathQuestion: path_entries,
+    PortQuestion: port_entries,
+}
+"""The rule for one use, where nothing else of the profile counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +161,7 @@ class _Drafting:
             "network_egress": self._hosts,
             "secrets_access": self._secrets,
             "models": self._models,
+            "ports": self._ports,
         }
         for section, make in makers.items():
             kept = self._kept(section)
@@ -314,6 +330,15 @@ class _Drafting:
             self.used_ids |= seen.rules
             yield from self._said(use, seen, "provider_tools", provider_tool_entries)
 
+    def _ports(self) -> Iterator[Entry]:
+        """Each port alone: that a range was meant, no log says."""
+        for use, seen in self._of(PortQuestion, self.learned.used):
+            self.used_ids |= seen.rules
+            yield from self._said(use, seen, "ports", port_entries)
+        for rule in () if self.start is None else self.start.policy.ports:
+            if isinstance(rule, PortDenial):
+                yield Entry(rule, note="kept: a denial")
+
     def _models(self) -> Iterator[Entry]:
         names: dict[str, tuple[bool, Seen]] = {}
         for use, seen in self._of(ModelQuestion, self.learned.used):
@@ -376,16 +401,12 @@ class _Drafting:
         if use in self.learned.asked:
             return (), "a person must approve it"
         match use.question:
-            case ToolQuestion():
-                entries: Iterable[Entry | HostEntry] = tool_entries(use, seen)
-            case ProviderToolQuestion():
-                entries = provider_tool_entries(use, seen)
+            case ToolQuestion() | ProviderToolQuestion() | PathQuestion() | PortQuestion():
+                entries: Iterable[Entry | HostEntry] = _ALONE[type(use.question)](use, seen)
             case ModelQuestion():
                 if self.draft.any_model:
                     return (), "any model is allowed already"
                 entries = model_entries(use, seen)
-            case PathQuestion():
-                entries = path_entries(use, seen)
             case SecretQuestion(name, host, port):
                 granted = (
                     {} if self.start is None else {grant.name: grant for grant in self.start.policy.secrets}
@@ -406,7 +427,7 @@ class _Drafting:
             return
         for section in SECTIONS:
             for name, rule in rules_of(self.start, section).items():
-                denial = isinstance(rule, (ToolDenial, ProviderToolDenial, EgressDenial)) or (
+                denial = isinstance(rule, (ToolDenial, ProviderToolDenial, EgressDenial, PortDenial)) or (
                     isinstance(rule, PathGrant) and rule.mode is PathMode.NONE
                 )
                 if name not in self.used_ids and not denial:

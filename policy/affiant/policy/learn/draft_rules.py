@@ -1,4 +1,4 @@
-"""Drafts the rule for one use of a tool, a path, a model or a secret."""
+"""Drafts the rule for one use of a tool, a path, a model, a secret or a port."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
@@ -28,6 +29,7 @@ from affiant.policy.model.profile import (
     Injection,
     ModelRule,
     PathGrant,
+    PortGrant,
     ProviderTool,
     Rule,
     SecretGrant,
@@ -45,6 +47,7 @@ __all__ = [
     "model_entries",
     "most_tokens",
     "path_entries",
+    "port_entries",
     "provider_tool_entries",
     "rules_behind",
     "rules_of",
@@ -70,6 +73,7 @@ _IDS: Final = {
     "network_egress": "egress",
     "secrets_access": "secrets",
     "models": "models",
+    "ports": "ports",
 }
 """What the ids of a section's rules begin with."""
 
@@ -138,6 +142,12 @@ def provider_tool_entries(use: Use, seen: Seen) -> Iterator[Entry]:
     """The rule for a tool that the model's provider runs."""
     assert isinstance(use.question, ProviderToolQuestion)
     yield Entry(ProviderTool(use.question.name), seen)
+
+
+def port_entries(use: Use, seen: Seen) -> Iterator[Entry]:
+    """The rule for a port of the agent's own servers."""
+    assert isinstance(use.question, PortQuestion)
+    yield Entry(PortGrant(use.question.number, use.question.number), seen)
 
 
 def model_entries(use: Use, seen: Seen) -> Iterator[Entry]:

@@ -118,7 +118,9 @@ def _agent(draft: Draft) -> Iterator[str]:
         yield f"    # {note}"
     for section in SECTIONS:
         entries = draft.sections[section]
-        if (section == "models" and draft.any_model) or (section == "provider_tools" and not entries):
+        if (section == "models" and draft.any_model) or (
+            section in ("provider_tools", "ports") and not entries
+        ):
             continue
         if not entries:
             yield f"    {section}: {'denied' if section == 'network_egress' else '[]'}"

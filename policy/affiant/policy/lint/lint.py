@@ -35,6 +35,7 @@ from affiant.policy.model.profile import (
     Endpoint,
     Injection,
     PathMode,
+    PortGrant,
     ProviderTool,
     Scheme,
     SecretGrant,
@@ -46,6 +47,9 @@ from affiant.policy.rendering.terminal import some
 
 __all__ = ["Finding", "lint_profile", "lint_profiles"]
 
+_SYSTEM_PORTS: Final = 1024
+"""RFC 6335, section 6: those below are the system ports."""
+_WIDE_RANGE: Final = 100
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -80,7 +84,7 @@ def lint_profiles(profiles: ProfileSet) -> tuple[Finding, ...]:
 def lint_profile(profile: Profile) -> tuple[Finding, ...]:
     """The warnings about one profile."""
     tools = (*_tools(profile), *_provider_tools(profile))
-    sections = (tools, _paths(profile), _egress(profile), _secrets(profile), _whole(profile))
+    sections = (tools, _paths(profile), _egress(profile), _secrets(profile), _ports(profile), _whole(profile))
     return tuple(warning for section in sections for warning in section)
 
 
@@ -120,6 +124,21 @@ def _provider_tools(profile: Profile) -> Iterator[Finding]:
             yield _warn(profile, "denial_without_allow", subject, rule_id)
         if profile.compiled.decide_provider_tool(rule.name).allowed:
             yield _warn(profile, "provider_tool", subject, rule_id)
+
+
+def _ports(profile: Profile) -> Iterator[Finding]:
+    grants = [rule for rule in profile.policy.ports if isinstance(rule, PortGrant)]
+    for position, rule in enumerate(profile.policy.ports):
+        subject, rule_id = f"port {rule.text}", f"ports/{position}"
+        if not isinstance(rule, PortGrant):
+            if not any(grant.first <= rule.last and rule.first <= grant.last for grant in grants):
+                yield _warn(profile, "denial_without_allow", subject, rule_id)
+            continue
+        system = range(rule.first, min(rule.last + 1, _SYSTEM_PORTS))
+        if any(profile.compiled.decide_port(port).allowed for port in system):
+            yield _warn(profile, "port_system", subject, rule_id)
+        if rule.last - rule.first >= _WIDE_RANGE:
+            yield _warn(profile, "port_range_wide", subject, rule_id)
 
 
 def _unlimited_beside(profile: Profile, rule: ToolRule) -> bool:

@@ -1,9 +1,9 @@
 """Reads a baseline policy: an organisation's denials and limits, merged into every profile of a file that names it.
 
 A floor is a file of its own with the sections ``tools``, ``provider_tools``, ``filesystem_access``,
-``network_egress``, ``requires_human_approval`` and ``limits``, in which only denials, carve-outs, demands for approval,
-their approvers, and limits stand. Of its limits and a profile's, the tighter counts. Its digest is a member of each
-profile's normal form, so that a receipt names the baseline policy that held.
+``network_egress``, ``ports``, ``requires_human_approval`` and ``limits``, in which only denials, carve-outs, demands
+for approval, their approvers, and limits stand. Of its limits and a profile's, the tighter counts. Its digest is a
+member of each profile's normal form, so that a receipt names the baseline policy that held.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from affiant.policy.canonical.strict_yaml import Mark, Node
 from affiant.policy.loading.approval_reading import read_approval
 from affiant.policy.loading.limit_reading import read_limits
 from affiant.policy.loading.positioned import Sections
-from affiant.policy.loading.sections import read_egress, read_filesystem, read_provider_tools, read_tools
+from affiant.policy.loading.sections import (
+    read_egress,
+    read_filesystem,
+    read_ports,
+    read_provider_tools,
+    read_tools,
+)
 from affiant.policy.model.limits import NO_LIMITS
 from affiant.policy.model.profile import Approval, Policy, Rule
 from affiant.policy.normal_form import schema
@@ -51,6 +57,7 @@ def read_baseline(found: Mapping[str, Node], *, source: str) -> BaselinePolicy:
         approval=schema.maybe(found.get("requires_human_approval"), _approval, Approval()),
         limits=schema.maybe(found.get("limits"), read_limits, NO_LIMITS),
         provider_tools=sections.rules("provider_tools", partial(read_provider_tools, floor=True)),
+        ports=sections.rules("ports", partial(read_ports, floor=True)),
     )
     if policy == Policy():
         raise ConfigurationError(

@@ -1,9 +1,9 @@
 """Reads the tests that a profile carries, and checks them whenever it is loaded.
 
 Each is ``{allow: REQUEST}``, ``{ask: REQUEST}`` or ``{deny: REQUEST}``; a request is one of ``tool``,
-``provider_tool``, ``model``, ``attested_model``, ``read``, ``write``, ``secret`` and ``egress``; beside ``tool`` may
-stand ``args``. A request that only waits for a person's approval counts as allowed; ``ask`` wants exactly that it
-waits. The tests are no part of the meaning, and so of no digest.
+``provider_tool``, ``model``, ``attested_model``, ``read``, ``write``, ``secret``, ``egress`` and ``port``; beside
+``tool`` may stand ``args``. A request that only waits for a person's approval counts as allowed; ``ask`` wants exactly
+that it waits. The tests are no part of the meaning, and so of no digest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from affiant.policy.normal_form.argument_reading import json_text
 __all__ = ["PolicyTest", "check_tests", "effect_of", "read_tests"]
 
 _WANTED: Final = {"allow": Effect.ALLOW, "ask": Effect.ASK, "deny": Effect.DENY}
-_KINDS: Final = ("tool", "provider_tool", "model", "attested_model", "read", "write", "egress", "secret")
+_KINDS: Final = (
+    *("tool", "provider_tool", "model", "attested_model", "read", "write", "egress", "secret", "port"),
+)
 
 
 @dataclass(frozen=True, slots=True)

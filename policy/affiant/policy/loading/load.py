@@ -46,6 +46,7 @@ from affiant.policy.loading.sections import (
     read_egress,
     read_filesystem,
     read_models,
+    read_ports,
     read_provider_tools,
     read_resources,
     read_secrets,
@@ -273,6 +274,7 @@ def _policy(sections: Sections, floor: BaselinePolicy, works: Sequence[Work]) ->
         limits=schema.maybe(found.get("limits"), read_limits, NO_LIMITS),
         share=read_share(found),
         provider_tools=sections.rules("provider_tools", read_provider_tools),
+        ports=sections.rules("ports", read_ports),
     )
 
 

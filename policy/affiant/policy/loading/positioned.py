@@ -10,7 +10,7 @@ from affiant.policy.canonical.errors import PolicyConflict, located
 from affiant.policy.canonical.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
 from affiant.policy.decision.limit_words import profile_limits
 from affiant.policy.model.limits import Limits
-from affiant.policy.model.profile import EgressRule, Policy, Rule, SecretGrant, check_entries
+from affiant.policy.model.profile import EgressRule, Policy, PortRange, Rule, SecretGrant, check_entries
 from affiant.policy.normal_form.digest import arranged_rule
 from affiant.policy.normal_form.schema import at_member
 
@@ -55,7 +55,20 @@ class Sections:
 
 def rule_places(policy: Policy, places: Mapping[Rule, Mark]) -> dict[str, Mark]:
     """Where each rule id of an arranged ``policy`` was written."""
-    return {rule_id: places[rule] for rule_id, rule in policy.rules.items()}
+    return {
+        rule_id: places[rule if rule in places else _first_part(rule, places)]
+        for rule_id, rule in policy.rules.items()
+    }
+
+
+def _first_part(rule: Rule, written: Iterable[Rule]) -> Rule:
+    """Of the ranges of ports that were joined into ``rule``, the first that was written."""
+    assert isinstance(rule, PortRange)
+    return next(
+        part
+        for part in written
+        if isinstance(part, PortRange) and type(part) is type(rule) and rule.first <= part.first <= rule.last
+    )
 
 
 def limit_places(limits: Limits, at: Mark | None) -> dict[str, Mark]:

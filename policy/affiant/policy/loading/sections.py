@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
@@ -47,6 +48,8 @@ from affiant.policy.model.profile import (
     ModelRule,
     PathGrant,
     PathMode,
+    PortDenial,
+    PortGrant,
     ProviderTool,
     ProviderToolDenial,
     Resources,
@@ -63,10 +66,12 @@ from affiant.policy.normal_form import schema
 from affiant.policy.normal_form.argument_reading import read_arguments
 
 __all__ = [
+    "PORT_RANGE",
     "https_endpoints",
     "read_egress",
     "read_filesystem",
     "read_models",
+    "read_ports",
     "read_provider_tools",
     "read_resources",
     "read_secrets",
@@ -82,8 +87,17 @@ _MODES: Final = {
 
 _DEFAULT_PORT: Final = {Scheme.HTTPS: 443, Scheme.HTTP: 80}
 
+PORT_RANGE: Final = re.compile(r"([1-9][0-9]{0,4})-([1-9][0-9]{0,4})\Z")
 _R = TypeVar(
-    "_R", bound=ToolRule | ToolDenial | ProviderTool | ProviderToolDenial | EgressRule | EgressDenial
+    "_R",
+    bound=ToolRule
+    | ToolDenial
+    | ProviderTool
+    | ProviderToolDenial
+    | EgressRule
+    | EgressDenial
+    | PortGrant
+    | PortDenial,
 )
 
 
@@ -126,6 +140,29 @@ def _provider_tool(item: Node) -> ProviderTool | ProviderToolDenial:
     found = schema.keys(item, what="a provider tool")
     denied = schema.required(found, "deny", item, what="a provider tool")
     return ProviderToolDenial(schema.checked(denied, check_tool_name, what="'deny'"))
+
+
+def read_ports(node: Node, *, floor: bool = False) -> Iterator[tuple[PortGrant | PortDenial, Mark]]:
+    """``ports``: a list of ports, of ranges (``8000-8010``) and of ``{deny}`` with either."""
+    for item in schema.items(node, what="'ports'"):
+        with located(item.mark):
+            yield _denials_only(_port_rule(item), floor=floor), item.mark
+
+
+def _port_rule(item: Node) -> PortGrant | PortDenial:
+    if isinstance(item, ScalarNode):
+        return PortGrant(*_port_range(item))
+    denied = schema.required(schema.keys(item, what="a port"), "deny", item, what="a port")
+    with located(denied.mark):
+        return PortDenial(*_port_range(denied))
+
+
+def _port_range(node: Node) -> tuple[int, int]:
+    match = PORT_RANGE.match(node.text) if isinstance(node, ScalarNode) else None
+    if match is not None:
+        return int(match[1]), int(match[2])
+    port = schema.whole_number(node, what="a port, or a range such as 8000-8010")
+    return port, port
 
 
 def read_filesystem(node: Node, *, floor: bool = False) -> Iterator[tuple[PathGrant, Mark]]:
@@ -389,7 +426,7 @@ def _entries(node: Node) -> tuple[Node, ...]:
 
 
 def _denials_only(rule: _R, *, floor: bool) -> _R:
-    if floor and isinstance(rule, (ToolRule, ProviderTool, EgressRule)):
+    if floor and isinstance(rule, (ToolRule, ProviderTool, EgressRule, PortGrant)):
         raise ConfigurationError(
             "a baseline policy may hold only denials", code="policy.floor", hint="Write {deny: ...}"
         )

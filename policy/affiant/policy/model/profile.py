@@ -74,6 +74,9 @@ __all__ = [
     "PathGrant",
     "PathMode",
     "Policy",
+    "PortDenial",
+    "PortGrant",
+    "PortRange",
     "ProviderTool",
     "ProviderToolDenial",
     "Resources",
@@ -84,11 +87,12 @@ __all__ = [
     "ToolRule",
     "check_entries",
     "check_sink",
+    "joined_ports",
     "make_patterns",
     "trusted_root_text",
 ]
 
-SECTIONS: Final = ("tools", "provider_tools", "filesystem", "egress", "secrets", "models")
+SECTIONS: Final = ("tools", "provider_tools", "filesystem", "egress", "secrets", "models", "ports")
 """The members of :class:`Policy` that are lists of rules: ids of rules begin with them."""
 _DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
 
@@ -570,6 +574,51 @@ class Resources:
                 raise ValueRefused(f"{name} out of range", expected=f"1 to {most}", found=value)
 
 
+@dataclass(frozen=True, slots=True)
+class PortRange:
+    """TCP ports from ``first`` to ``last``, both included."""
+
+    first: int
+    last: int
+
+    def __post_init__(self) -> None:
+        for port in (self.first, self.last):
+            if type(port) is not int:  # a bool is no port
+                raise ValueRefused("not a port", expected="1 to 65535", found=type(port).__name__)
+            check_port(port)
+        if self.first > self.last:
+            raise ValueRefused(
+                "a range of ports ends before it begins", expected="FIRST-LAST", found=self.text
+            )
+
+    @property
+    def text(self) -> str:
+        """``8080``, or ``8000-8010``."""
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class PortGrant(PortRange):
+    """Ports of the agent's own servers that the session's owner may reach through the supervisor."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortDenial(PortRange):
+    """Ports of the agent's own servers that nobody may reach, whatever else allows it."""
+
+
+def joined_ports(rules: Sequence[PortGrant | PortDenial]) -> tuple[PortGrant | PortDenial, ...]:
+    """The same ports in the fewest ranges: those that overlap or follow each other are one."""
+    found: list[PortGrant | PortDenial] = []
+    for rule in sorted(rules, key=lambda rule: (isinstance(rule, PortDenial), rule.first)):
+        before = found[-1] if found else None
+        if before is not None and type(before) is type(rule) and rule.first <= before.last + 1:
+            found[-1] = replace(before, last=max(before.last, rule.last))
+        else:
+            found.append(rule)
+    return tuple(found)
+
+
 Rule = (
     ToolRule
     | ToolDenial
@@ -580,6 +629,8 @@ Rule = (
     | EgressDenial
     | SecretGrant
     | ModelRule
+    | PortGrant
+    | PortDenial
 )
 _R = TypeVar("_R", bound=Rule)
 
@@ -604,12 +655,13 @@ class Policy:
     limits: Limits = NO_LIMITS
     share: Share = NO_SHARE
     provider_tools: tuple[ProviderTool | ProviderToolDenial, ...] = ()
+    ports: tuple[PortGrant | PortDenial, ...] = ()
 
     def __post_init__(self) -> None:
         if self.floor is not None and _DIGEST.match(self.floor) is None:
             raise ValueRefused("not a digest", expected="sha384:<96 hex>", found=excerpt(self.floor))
         lists = (self.tools, self.filesystem, self.egress, self.secrets, self.models or ())
-        for section in (*lists, self.provider_tools):
+        for section in (*lists, self.provider_tools, self.ports):
             check_entries(section)
         _one_address_for_each_host([rule for rule in self.egress if isinstance(rule, EgressRule)])
         _one_grant_for_each_secret(self.secrets)
@@ -638,6 +690,7 @@ class Policy:
             self,
             tools=_union(self.tools, floor.tools),
             provider_tools=_union(self.provider_tools, floor.provider_tools),
+            ports=_union(self.ports, floor.ports),
             filesystem=_union(self.filesystem, floor.filesystem),
             egress=_union(self.egress, floor.egress),
             approval=self.approval.merged(floor.approval),

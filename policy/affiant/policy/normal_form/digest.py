@@ -29,12 +29,15 @@ from affiant.policy.model.profile import (
     ModelRule,
     PathGrant,
     Policy,
+    PortDenial,
+    PortGrant,
     ProviderTool,
     ProviderToolDenial,
     Rule,
     SecretGrant,
     ToolDenial,
     ToolRule,
+    joined_ports,
 )
 from affiant.policy.model.share import share_members
 from affiant.policy.normal_form.argument_members import argument_members, arranged_argument
@@ -75,6 +78,7 @@ def arranged_form(policy: Policy) -> bytes:
         "floor": canonical(policy.floor),
         **({} if policy.limits == NO_LIMITS else {"limits": canonical(_limits(policy.limits))}),
         "models": b"null" if policy.models is None else _list_bytes(policy.models),
+        **({"ports": _list_bytes(policy.ports)} if policy.ports else {}),
         **({"provider_tools": _list_bytes(policy.provider_tools)} if policy.provider_tools else {}),
         "resources": canonical(
             {
@@ -145,6 +149,7 @@ def arranged(policy: Policy) -> Policy:
         limits=policy.limits.arranged(),
         share=policy.share,
         provider_tools=_arranged(policy.provider_tools),
+        ports=_arranged(joined_ports(policy.ports)),
     )
 
 
@@ -284,6 +289,9 @@ def _members(rule: Rule) -> _JSON:
         case ModelRule():
             most = _where_written("max_tokens", rule.max_tokens)
             return {"attested": rule.attested, **most, "name": rule.name}
+        case PortGrant() | PortDenial():
+            effect = "allow" if isinstance(rule, PortGrant) else "deny"
+            return {"effect": effect, "first": rule.first, "last": rule.last}
 
 
 def inject_members(inject: Injection) -> Mapping[str, object]:

@@ -15,7 +15,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "a profile file": ("version", "floor", "agent_configs"),
     "a baseline policy": (
         *("version", "tools", "provider_tools", "filesystem_access", "network_egress"),
-        *("requires_human_approval", "limits"),
+        *("ports", "requires_human_approval", "limits"),
     ),
     "a profile": (
         "tools",
@@ -25,6 +25,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
         "secrets_access",
         "requires_human_approval",
         "models",
+        "ports",
         "limits",
         "weight",
         "priority",
@@ -33,6 +34,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "a tool": ("name", "server", "schema", "approval", "args", "rate", "deny"),
     "a provider tool": ("deny",),
+    "a port": ("deny",),
     "an argument": (
         *("one_of", "const", "min", "max", "max_len", "pattern", "under", "write", "host"),
         *("each", "max_items", "argv", "optional"),
@@ -60,6 +62,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "a test": ("allow", "ask", "deny"),
     "a test's request": (
         *("tool", "args", "provider_tool", "model", "attested_model", "read", "write", "egress", "secret"),
+        "port",
     ),
 }
 """The mapping's name in error messages -> the keys that it may hold."""

@@ -24,6 +24,8 @@ from affiant.policy.model.profile import (
     PathGrant,
     PathMode,
     Policy,
+    PortDenial,
+    PortGrant,
     ProviderTool,
     ProviderToolDenial,
     Resources,
@@ -88,6 +90,7 @@ def _read(top: _Object) -> Policy:
             provider_tools=tuple(_read_provider_tool(rule) for rule in top.objects("provider_tools"))
             if top.has("provider_tools")
             else (),
+            ports=tuple(_read_port(rule) for rule in top.objects("ports")) if top.has("ports") else (),
         )
     )
 
@@ -125,6 +128,11 @@ def _read_tool(rule: _Object) -> ToolRule | ToolDenial:
 def _read_provider_tool(rule: _Object) -> ProviderTool | ProviderToolDenial:
     made = ProviderTool if rule.text("effect") == "allow" else ProviderToolDenial
     return rule.done(made(rule.text("name")))
+
+
+def _read_port(rule: _Object) -> PortGrant | PortDenial:
+    made = PortGrant if rule.text("effect") == "allow" else PortDenial
+    return rule.done(made(rule.integer("first"), rule.integer("last")))
 
 
 def _read_path(rule: _Object) -> PathGrant:

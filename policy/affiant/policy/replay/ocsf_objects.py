@@ -9,6 +9,7 @@ request            class                            activity
 ``provider_tool:`` API Activity (6003)              Other: *Use*
 ``model:``         API Activity (6003)              Other: *Call*
 ``secret:``        API Activity (6003)              Other: *Use*
+``port:``          Network Activity (4001)          Open, to the session's machine
 ``read:``          File System Activity (1001)      Read
 ``write:``         File System Activity (1001)      Update
 =================  ===============================  ==============================================
@@ -29,6 +30,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
@@ -41,6 +43,8 @@ __all__ = ["OTHER", "activity_of", "known"]
 OTHER: Final = 99
 """Of every enumeration of OCSF: the caption beside it is the source's own word."""
 _MAX_PORT: Final = 65535
+_OWNER: Final = {"name": "session owner", "type_id": OTHER, "type": "session owner"}
+"""Who reaches a port of the agent's own servers."""
 _METHODS: Final[Mapping[str, int]] = {
     "CONNECT": 1,
     "DELETE": 2,
@@ -85,6 +89,9 @@ def activity_of(recorded: RecordedDecision) -> Mapping[str, object]:
         case SecretQuestion(name, host, port):
             secret, end = {"type": "secret", "name": name}, _endpoint(host, port)
             return _api("Use", source, api={"operation": "use secret"}, resources=[secret], dst_endpoint=end)
+        case PortQuestion(number):
+            ends = {"src_endpoint": _OWNER, "dst_endpoint": {**source, "port": _port(number)}}
+            return _activity(4001, "Network Activity", 1, "Open", **ends)
         case PathQuestion(path, mode):
             return _file(path, mode, source)
         case _:

@@ -15,6 +15,7 @@ from affiant.policy.decision.questions import (
     EgressQuestion,
     ModelQuestion,
     PathQuestion,
+    PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
     ToolQuestion,
@@ -148,6 +149,8 @@ def _of_request(recorded: RecordedDecision) -> Mapping[str, Attribute]:
             return {"file.path": path}
         case SecretQuestion(_, host, port):
             return {"server.address": host, "server.port": port}
+        case PortQuestion(number):
+            return {"server.port": number}
         case EgressQuestion():
             return {"server.address": question.host, "server.port": question.port, **_of_http(question)}
         case _:

@@ -49,6 +49,8 @@ def _rows(found: Difference, paths: Iterable[str], reached: _Reached) -> Iterato
                 yield Row("tool", question.name)
         case "provider_tool":
             yield Row("provider_tool", found.request.removeprefix("provider_tool:"))
+        case "port":
+            yield from reached.ports(found.agent, found.request.removeprefix("port:"))
         case "model":
             name = found.request.removeprefix("model:").partition(" ")[0]
             yield Row("model", ANY_MODEL if found.others else name)
@@ -88,6 +90,14 @@ class _Reached:
     def of(self, agent: str) -> Iterator[Reach]:
         """Every endpoint of an agent, in both versions."""
         yield from (reach for each in self._sides.get(agent, ()) for reach in each.hosts)
+
+    def ports(self, agent: str, text: str) -> Iterator[Row]:
+        """The rows of an agent, in both versions, that have one of these ports."""
+        first, _, last = text.partition("-")
+        for each in self._sides.get(agent, ()):
+            for row in each.ports:
+                if row.ports.first <= int(last or first) and int(first) <= row.ports.last:
+                    yield Row("port", row.ports.text)
 
     def rows(self, agent: str, question: EgressQuestion) -> tuple[Row, ...]:
         """Those whose endpoint a request goes to."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from affiant.policy.authority.authority import Authority
 from affiant.policy.authority.matrix import Column, rows_of
-from affiant.policy.authority.words import PROVIDER_FETCHES, requests_words
+from affiant.policy.authority.words import OWNER_REACHES, PROVIDER_FETCHES, requests_words
 from affiant.policy.diff.reachable import Reach
 from affiant.policy.model.profile import Scheme
 from affiant.policy.review.page_text import plain
@@ -27,6 +27,7 @@ KINDS: Final[Mapping[str, str]] = {
     "tool": "Tools",
     "provider": "Provider tools",
     "host": "Hosts",
+    "port": "Ports",
 }
 _SHOWN: Final = 8
 """Nodes of one kind beside each agent; the rest is one node that counts them."""
@@ -97,6 +98,9 @@ def _edges(authority: Authority) -> Iterator[tuple[Edge, Node, str]]:
             edge = Edge(agent, node, asks=asks)
         elif row.plane == "provider_tool":
             node, note = Node("provider", row.name), PROVIDER_FETCHES
+            edge = Edge(agent, node, asks=asks)
+        elif row.plane == "port":
+            node, note = Node("port", row.name), OWNER_REACHES
             edge = Edge(agent, node, asks=asks)
         elif row.plane == "path":
             node = Node("file", row.name)

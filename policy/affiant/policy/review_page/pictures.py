@@ -31,7 +31,7 @@ def pictures(review: Review) -> Mapping[str, object]:
         "by_agent": {
             each.agent: _drawn([each])
             for each in review.new.agents
-            if each.tools or each.provider_tools or each.files or each.hosts or each.secrets
+            if each.tools or each.provider_tools or each.files or each.hosts or each.secrets or each.ports
         },
     }
 
@@ -40,7 +40,7 @@ def _fits(review: Review) -> bool:
     if len(review.new.agents) > _MAX_AGENTS:
         return False
     kinds = [node.kind for node in graph_of(review.new.agents).nodes]
-    left, right = ("secret", "file"), ("tool", "provider", "host")
+    left, right = ("secret", "file"), ("tool", "provider", "host", "port")
     return all(sum(kind in side for kind in kinds) <= _MAX_BESIDE for side in (left, right))
 
 

@@ -15,6 +15,8 @@ TITLES: Final[Mapping[str, str]] = {
     "outsiders_can_steer": "Private data, strangers' words and a way out, together",
     "host_unrestricted": "A host without limits",
     "provider_tool": "A tool with which the provider may fetch anything",
+    "port_range_wide": "A wide range of the agent's own ports",
+    "port_system": "Ports of the system's services",
     "host_shared": "A host at which everybody has an account",
     "host_wildcard": "Hosts by wildcard",
     "upstream_resolves": "A private host that a model's server may fetch from",

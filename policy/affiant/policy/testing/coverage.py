@@ -18,6 +18,7 @@ from affiant.policy.model.profile import (
     EgressDenial,
     PathGrant,
     PathMode,
+    PortDenial,
     ProviderToolDenial,
     Rule,
     ToolDenial,
@@ -61,7 +62,7 @@ def coverage_of(tried: TriedProfile) -> tuple[RuleCoverage, ...]:
 def _denies(rule: Rule) -> bool:
     if isinstance(rule, PathGrant):
         return rule.mode is PathMode.NONE
-    return isinstance(rule, (ToolDenial, ProviderToolDenial, EgressDenial))
+    return isinstance(rule, (ToolDenial, ProviderToolDenial, EgressDenial, PortDenial))
 
 
 def _denied(trial: Trial) -> bool:

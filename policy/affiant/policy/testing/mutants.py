@@ -27,6 +27,7 @@ from affiant.policy.model.profile import (
     PathGrant,
     PathMode,
     Policy,
+    PortGrant,
     Rule,
     SecretGrant,
     TLSMode,
@@ -38,6 +39,7 @@ __all__ = ["Mutant", "mutants_of", "mutated"]
 _OTHER_PORT: Final = 8443
 """Of any port: this one, and those that tests ask for."""
 _MAX_SECRET_HOSTS: Final = 64
+_MAX_PORT: Final = 65535
 
 _Change = tuple[str, Callable[[], tuple[Rule, ...]]]
 """In words, and the rules that are then there; making them refuses what no rule may say."""
@@ -123,6 +125,8 @@ def _loosened(rule: Rule, ports: Sequence[int], endpoints: Sequence[Endpoint]) -
             hosts = (*rule.hosts, *more)[:_MAX_SECRET_HOSTS]
             if len(hosts) > len(rule.hosts):
                 yield "at every https host of the profile", partial(_with, rule, hosts=hosts)
+        case PortGrant():
+            yield "any port", partial(_with, rule, first=1, last=_MAX_PORT)
         case ModelRule(attested=True):
             yield "at any upstream", partial(_with, rule, attested=False)
         case _:  # a denial, or an allow with nothing to loosen

@@ -40,6 +40,8 @@ from affiant.policy.model.profile import (
     PathGrant,
     PathMode,
     Policy,
+    PortDenial,
+    PortGrant,
     ProviderTool,
     ProviderToolDenial,
     Rule,
@@ -136,6 +138,8 @@ def _nearby(policy: Policy, changed: Sequence[Rule]) -> Policy:
             return replace(_with_tools(policy, _judged_as(policy, Under)), filesystem=tuple(meets))
         case [ProviderTool() | ProviderToolDenial(), *_]:
             return Policy(provider_tools=policy.provider_tools, approval=policy.approval)
+        case [PortGrant() | PortDenial(), *_]:
+            return Policy(ports=policy.ports)
         case [ModelRule(name=name), *_]:
             return Policy(models=tuple(rule for rule in policy.models or () if rule.name == name))
         case [EgressRule() | EgressDenial() | SecretGrant(), *_]:
@@ -221,12 +225,13 @@ def _read(written: str) -> Sequence[PolicyTest]:
 
 
 def _test_of(found: Difference, before: CompiledPolicy) -> PolicyTest | None:
-    if found.plane not in ("tool", "call", "provider_tool", "model", "path", "egress", "secret"):
+    if found.plane not in ("tool", "call", "provider_tool", "model", "path", "egress", "secret", "port"):
         return None
     attested = found.plane == "model" and found.request.endswith(_ATTESTED)
     text = found.request.removesuffix(_ATTESTED) if attested else found.request
+    until = {"secret": " in ", "port": "-"}.get(found.plane)
     try:
-        question = parse_question(text.partition(" in ")[0] if found.plane == "secret" else text)
+        question = parse_question(text if until is None else text.partition(until)[0])
     except RequestRefused:
         return None
     asked = PolicyTest(Effect.ALLOW, question, attested, Mark("missing", 1, 1))
