@@ -21,6 +21,7 @@ def profile(policy: Policy, name: str = "dev") -> Profile:
         "models": made.policy.models or (),
         "provider_tools": made.policy.provider_tools,
         "ports": made.policy.ports,
+        "may_start": made.policy.may_start,
     }
     places = {
         f"{section}/{at}": Mark("p.yaml", line, at + 1)

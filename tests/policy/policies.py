@@ -16,6 +16,7 @@ from affiant.policy.decision.questions import (
     PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
+    StartQuestion,
     ToolQuestion,
 )
 from affiant.policy.model.limits import NO_EGRESS_LIMITS, NO_LIMITS, Bound, EgressLimits, Limits
@@ -36,6 +37,8 @@ from affiant.policy.model.profile import (
     Resources,
     Scheme,
     SecretGrant,
+    StartDenial,
+    StartGrant,
     TLSMode,
     ToolDenial,
     ToolRule,
@@ -56,6 +59,7 @@ __all__ = [
     "ports",
     "provider_tools",
     "secrets",
+    "starts",
     "tool_rules",
     "tools",
 ]
@@ -135,6 +139,9 @@ _port_ranges = st.tuples(st.sampled_from(SERVER_PORTS), st.integers(0, 3)).map(
 _ports = st.builds(
     lambda kind, at: kind(*at), st.sampled_from([PortGrant, PortGrant, PortDenial]), _port_ranges
 )
+_starts = st.builds(StartGrant, st.sampled_from(NAMES), st.sampled_from([None, None, 1, 2])) | st.builds(
+    StartDenial, st.sampled_from(NAMES)
+)
 _models = st.builds(
     ModelRule, st.sampled_from(NAMES), st.booleans(), max_tokens=st.none() | st.integers(1, 3)
 )
@@ -198,6 +205,7 @@ def policies(draw: st.DrawFn) -> Policy:
         "limits": draw(st.just(NO_LIMITS) | _limits),
         "provider_tools": tuple(draw(st.lists(_provider_tools, max_size=2))),
         "ports": tuple(draw(st.lists(_ports, max_size=3))),
+        "may_start": tuple(draw(st.lists(_starts, max_size=2, unique_by=lambda rule: rule.agent))),
         "share": draw(st.just(NO_SHARE) | st.builds(Share, st.integers(1, 3), st.sampled_from(Priority))),
     }
     try:
@@ -216,6 +224,7 @@ provider_tools = st.builds(ProviderToolQuestion, st.sampled_from([*NAMES, "other
 ports = st.builds(
     PortQuestion, st.sampled_from([*SERVER_PORTS, 3, 8002, 8004, 8080, 65534]) | st.integers(1, 65535)
 )
+starts = st.builds(StartQuestion, st.sampled_from([*NAMES, "other", "other_agent"]))
 models = st.builds(ModelQuestion, st.sampled_from([*NAMES, "other", "other-model"]))
 paths = st.builds(
     PathQuestion,

@@ -30,6 +30,7 @@ from tests.policy.policies import (
     ports,
     provider_tools,
     secrets,
+    starts,
     tool_rules,
     tools,
 )
@@ -45,6 +46,7 @@ from affiant.policy.decision.questions import (
     PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
+    StartQuestion,
     ToolQuestion,
 )
 from affiant.policy.loading.load import load_profiles
@@ -75,6 +77,8 @@ from affiant.policy.model.profile import (
     ProviderTool,
     ProviderToolDenial,
     SecretGrant,
+    StartDenial,
+    StartGrant,
     TLSMode,
     ToolDenial,
     ToolRule,
@@ -117,6 +121,13 @@ def port(policy: Policy, number: int) -> Effect:
     listed = [rule for rule in policy.ports if number in range(rule.first, rule.last + 1)]
     denied = any(isinstance(rule, PortDenial) for rule in listed)
     return effect([False for rule in listed if isinstance(rule, PortGrant)], denied=denied, ask=False)
+
+
+def start(policy: Policy, agent: str) -> Effect:
+    listed = [rule for rule in policy.may_start if rule.agent == agent]
+    denied = any(isinstance(rule, StartDenial) for rule in listed)
+    allowing = [False for rule in listed if isinstance(rule, StartGrant)]
+    return effect(allowing, denied=denied, ask=policy.approval.everything)
 
 
 def is_path(text: str) -> bool:
@@ -500,6 +511,7 @@ def test_random_policies_decide_as_by_the_slow_reading(
     st.lists(models, max_size=4),
     st.lists(provider_tools, max_size=4),
     st.lists(ports, max_size=8),
+    st.lists(starts, max_size=4),
     st.lists(secrets, min_size=4, max_size=12),
 )
 def test_random_policies_decide_connections_models_and_secrets_as_by_the_slow_reading(
@@ -508,6 +520,7 @@ def test_random_policies_decide_connections_models_and_secrets_as_by_the_slow_re
     named: list[ModelQuestion],
     provided: list[ProviderToolQuestion],
     reached: list[PortQuestion],
+    started: list[StartQuestion],
     wanted: list[tuple[SecretQuestion, str]],
 ) -> None:
     compiled = compile_policy(policy, asks=True)
@@ -523,6 +536,8 @@ def test_random_policies_decide_connections_models_and_secrets_as_by_the_slow_re
         assert compiled.decide_provider_tool(run.name).effect is provider_tool(policy, run.name)
     for at in reached:
         assert compiled.decide_port(at.number).effect is port(policy, at.number)
+    for child in started:
+        assert compiled.decide_start(child.name).effect is start(policy, child.name)
     for question, surface in wanted:
         for scheme in ("https", "http"):
             place = (question.name, question.host, question.port, scheme, surface)

@@ -122,7 +122,7 @@ def explain(file: Path, agent: str, request: str, *, floor: Path | None, as_json
     \b
     Requests:
       tool:NAME   provider_tool:NAME   model:NAME   read:/path   write:/path
-      connect:HOST[:PORT]      'METHOD https://host/path'      secret:NAME@HOST[:PORT]      port:NUMBER
+      connect:HOST[:PORT]      'METHOD https://host/path'      secret:NAME@HOST[:PORT]      port:NUMBER      start:AGENT
 
     \b
     Examples:

@@ -48,6 +48,11 @@ def test_every_cell_is_what_the_policy_decides(policy: Policy, other: Policy) ->
                 assert letter in {Effect.ALLOW: "A", Effect.DENY: "N"}[effect] or (
                     letter == "" and not any(rule.name == row.name for rule in policy.provider_tools)
                 )
+            case "start":
+                effect = compiled.decide_start(row.name).effect
+                assert letter in {Effect.ALLOW: "AL", Effect.ASK: "P", Effect.DENY: "N"}[effect] or (
+                    letter == "" and not any(rule.agent == row.name for rule in policy.may_start)
+                )
             case "port":
                 first, _, last = row.name.partition("-")
                 effects = [

@@ -51,6 +51,7 @@ def profile(policy: Policy) -> Profile:
         "tools": made.policy.tools,
         "provider_tools": made.policy.provider_tools,
         "ports": made.policy.ports,
+        "may_start": made.policy.may_start,
         "filesystem": made.policy.filesystem,
         "egress": made.policy.egress,
         "secrets": made.policy.secrets,
@@ -85,6 +86,13 @@ def test_a_provider_tool_is_answered_like_the_one_that_stands_for_it(pair, quest
 def test_a_port_is_answered_like_the_one_that_stands_for_it(pair, question):
     atoms = Atoms(*pair)
     _alike(pair, question, atoms.port(question), {first for first, _ in atoms.ports()})
+
+
+@MANY
+@given(pair=PAIRS, question=some.starts)
+def test_a_start_is_answered_like_the_one_that_stands_for_it(pair, question):
+    atoms = Atoms(*pair)
+    _alike(pair, question, atoms.start(question), set(atoms.starts()))
 
 
 @MANY

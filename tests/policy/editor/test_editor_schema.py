@@ -105,7 +105,10 @@ def mappings(schema: Any) -> Iterator[Any]:
 def test_every_mapping_is_closed_and_holds_every_key_of_the_reader() -> None:
     found = list(mappings(SCHEMAS["profile"]))
     assert all(schema["additionalProperties"] is False for schema in found)
-    tool = {"a tool": [{"name", "server", "schema", "approval", "args", "rate"}, {"deny"}]}
+    tool = {
+        "a tool": [{"name", "server", "schema", "approval", "args", "rate"}, {"deny"}],
+        "an agent to start": [{"agent", "at_most"}, {"deny"}],
+    }
     listed = [set(schema["properties"]) for schema in found]
     for what, keys in KEYS.items():
         if what != "a baseline policy":
@@ -288,6 +291,17 @@ RESOURCES = members(
     cpus=pick("1", "0", "'2'"), memory=pick("2GiB", "2", "2GB"), disk=pick("1TiB"), pids=pick("5", "-1")
 )
 PORT = pick("8080", "8000-8010", "'8000-8010'", "'8080'", "0", "65536", "8010-8000", "true", "8e3", "1-2-3")
+START = NAME.map("{{deny: {}}}".format) | pick(
+    *(
+        "dev",
+        "b",
+        "{agent: b}",
+        "{agent: b, at_most: 3}",
+        "{agent: b, at_most: 0}",
+        "{agent: b, at_most: '3'}",
+    ),
+    *("{at_most: 3}", "{agent: b, deny: b}", "[b]"),
+)
 TEST = st.tuples(
     pick("allow", "ask", "deny"),
     pick("tool", "model", "read", "egress"),
@@ -302,6 +316,7 @@ SECTIONS = members(
     requires_human_approval=ASKED,
     models=many(MODEL),
     ports=many(PORT | PORT.map("{{deny: {}}}".format)),
+    may_start=many(START),
     resources=RESOURCES,
     tests=many(TEST),
     limits=pick("{}")
@@ -422,6 +437,11 @@ REFUSED_BY_BOTH = [
     "secrets_access: [{name: A, inject: {sigv4: {service: s3, region: auto}, query: a}}]",
     "secrets_access: [{name: A, inject: {format: '{}'}}]",
     "models: any",
+    "may_start: dev",
+    "may_start: [{agent: b, at_most: 0}]",
+    "may_start: [{agent: b, at_most: true}]",
+    "may_start: [{agent: b, deny: b}]",
+    "may_start: ['a b']",
     "ports: 8080",
     "ports: [0]",
     "ports: [65536]",

@@ -52,6 +52,7 @@ def profile_of(policy: CompiledPolicy) -> Profile:
         "models": policy.policy.models or (),
         "provider_tools": policy.policy.provider_tools,
         "ports": policy.policy.ports,
+        "may_start": policy.policy.may_start,
     }
     rules = [f"{name}/{position}" for name, rules in sections.items() for position in range(len(rules))]
     places = {rule: Mark("made.yaml", line, 1) for line, rule in enumerate(rules, start=2)}

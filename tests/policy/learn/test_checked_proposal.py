@@ -41,6 +41,7 @@ from affiant.policy.model.profile import (
     Resources,
     Scheme,
     SecretGrant,
+    StartGrant,
     ToolRule,
 )
 from affiant.policy.model.sigv4 import SigV4
@@ -49,7 +50,13 @@ from affiant.policy.normal_form.digest import set_digest
 connections = some.connections.map(lambda each: replace(each, scheme=Scheme.HTTPS))  # a CONNECT is TLS
 _asked = st.lists(
     st.one_of(
-        some.tools, some.provider_tools, some.models, some.paths, some.ports, some.egress, connections
+        some.tools,
+        some.provider_tools,
+        some.models,
+        some.paths,
+        some.ports,
+        some.egress,
+        connections,
     ).map(lambda each: (each, None))
     | some.secrets,
     max_size=12,
@@ -561,6 +568,7 @@ WRITTEN = {
         "secrets",
         "models",
         "ports",
+        "may_start",
         "approval",
         "resources",
         "floor",
@@ -576,6 +584,7 @@ WRITTEN = {
     SigV4: {"service", "region"},
     ProviderTool: {"name"},
     PortGrant: {"first", "last"},
+    StartGrant: {"agent", "at_most"},
     ModelRule: {"name", "attested", "max_tokens"},
     Approval: {"everything", "methods", "approvers", "quorum", "ttl", "trusted_root"},
     Resources: {"cpus", "memory", "disk", "pids"},

@@ -92,6 +92,7 @@ CASES = [
     ("tools: [{deny: a}]", {"denial_without_allow"}),
     ("tools: [a, {deny: a}]", set()),
     ("provider_tools: [web_search]", {"provider_tool"}),
+    ("may_start: [{deny: other}]", {"denial_without_allow"}),
     ("ports: [8080]", set()),
     ("ports: [1023]", {"port_system"}),
     ("ports: [1000-1024, {deny: 1-1023}]", set()),
@@ -185,6 +186,15 @@ AMONG = [
     ("a: {tools: [t, u]}, b: {tools: [u, t, t]}", {"profile_twin"}),
     ("a: {tools: [t]}, b: {tools: [u]}", set()),
 ]
+STARTED = [
+    ("a: {may_start: [b]}, b: {models: []}", {"start_unlimited"}),
+    ("a: {may_start: [{agent: b, at_most: 1}]}, b: {models: []}", set()),
+    ("a: {may_start: [{agent: b, at_most: 1}]}, b: {tools: [x]}", {"start_wider"}),
+    (
+        "a: {may_start: [{agent: b, at_most: 1}]}, b: {may_start: [{agent: c, at_most: 1}]}, c: {models: []}",
+        {"start_wider"},
+    ),
+]
 
 
 @pytest.mark.parametrize(("sections", "codes"), CASES)
@@ -203,9 +213,16 @@ def test_what_is_seen_only_beside_other_profiles_is_warned_of_in_each(agents: st
         assert [warning.agent for warning in found if warning.code == code] == ["a", "b"]
 
 
+@pytest.mark.parametrize(("agents", "codes"), STARTED)
+def test_what_an_agent_may_start_is_warned_of_at_that_agent(agents: str, codes: set[str]) -> None:
+    found = lint_profiles(load_profiles(f"agent_configs: {{{agents}}}".encode()))
+    assert {warning.code for warning in found if warning.agent == "a"} == codes
+    assert not {warning.code for warning in found if warning.agent != "a"} & codes
+
+
 def test_every_warning_is_tested_and_documented() -> None:
     page = (Path(__file__).parents[3] / "policy" / "FORMAT.md").read_text()
-    assert set().union(*(codes for _, codes in (*CASES, *AMONG))) == set(WARNINGS)
+    assert set().union(*(codes for _, codes in (*CASES, *AMONG, *STARTED))) == set(WARNINGS)
     rows = [f"| `{code}` | {WARNINGS[code]} | {ADVICE[code]} |" for code in WARNINGS]
     assert "\n".join(rows) in page
 

@@ -15,6 +15,7 @@ DOCUMENTS = {
     "a tool": "{tools: [{q: 1}]}",
     "a provider tool": "{provider_tools: [{q: 1}]}",
     "a port": "{ports: [{q: 1}]}",
+    "an agent to start": "{may_start: [{q: 1}]}",
     "an argument": "{tools: [{name: x, args: {a: {q: 1}}}]}",
     "'each'": "{tools: [{name: x, args: {a: {each: {q: 1}}}}]}",
     "a path": "{filesystem_access: [{q: 1}]}",

@@ -84,7 +84,16 @@ def test_few_agents_share_a_picture_and_many_have_their_own() -> None:
     for drawn in pictures(lots)["by_agent"].values():
         assert "and 13 more" in [box["name"] for box in drawn["boxes"]]
         assert len(drawn["boxes"]) <= 1 + 4 * 8
-    assert set(KINDS.values()) == {"Secrets", "Files", "Agents", "Tools", "Provider tools", "Hosts", "Ports"}
+    assert set(KINDS.values()) == {
+        "Secrets",
+        "Files",
+        "Agents",
+        "Tools",
+        "Provider tools",
+        "Hosts",
+        "Ports",
+        "Agents to start",
+    }
 
 
 def notes_of(text: str) -> dict[str, str]:

@@ -14,14 +14,21 @@ from tests.properties import thorough
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.questions import parse_question
 from affiant.policy.loading.load import load_profiles
-from affiant.policy.model.profile import EgressDenial, PortDenial, ProviderToolDenial, ToolDenial
+from affiant.policy.model.profile import EgressDenial, PortDenial, ProviderToolDenial, StartDenial, ToolDenial
 from affiant.policy.testing.coverage import coverage_of
 from affiant.policy.testing.trial import TriedProfile
 
 NO_DENY = ("no deny test that it decides",)
 NO_ALLOW, NO_NEAR_MISS = "no allow test that it decides", "no deny test that nearly meets it"
 QUESTIONS = st.lists(
-    some.tools | some.paths | some.egress | some.connections | some.models | some.provider_tools | some.ports,
+    some.tools
+    | some.paths
+    | some.egress
+    | some.connections
+    | some.models
+    | some.provider_tools
+    | some.ports
+    | some.starts,
     max_size=12,
 )
 
@@ -34,7 +41,7 @@ def test_no_rule_is_covered_that_no_test_decided(policy, questions):
         deciding = [trial for trial in found.trials if rule.rule in trial.decision.rules]
         judged = found.policy.policy.rules[rule.rule]
         denies = (
-            isinstance(judged, (ToolDenial, ProviderToolDenial, EgressDenial, PortDenial))
+            isinstance(judged, (ToolDenial, ProviderToolDenial, EgressDenial, PortDenial, StartDenial))
             or getattr(judged, "mode", None) == "none"
         )
         if denies:

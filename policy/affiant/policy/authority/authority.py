@@ -17,7 +17,15 @@ from affiant.policy.decision.questions import SecretQuestion
 from affiant.policy.diff.atoms import Atoms
 from affiant.policy.diff.reachable import Reach, reachable
 from affiant.policy.loading.profile_set import Profile
-from affiant.policy.model.profile import Endpoint, Injection, PathMode, PortRange, Scheme, SecretGrant
+from affiant.policy.model.profile import (
+    Endpoint,
+    Injection,
+    PathMode,
+    PortRange,
+    Scheme,
+    SecretGrant,
+    StartGrant,
+)
 
 __all__ = [
     "Authority",
@@ -27,6 +35,7 @@ __all__ = [
     "ProviderToolAuthority",
     "SecretAuthority",
     "Sink",
+    "StartAuthority",
     "Unusable",
     "authority_of",
     "use_of_secret",
@@ -48,6 +57,19 @@ class PortAuthority:
 
     ports: PortRange
     effect: Effect
+    rules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartAuthority:
+    """An agent of which sessions may be started; ``effect`` is *deny* for one that a rule denies.
+
+    ``at_most``: how many in one session; None: any number.
+    """
+
+    agent: str
+    effect: Effect
+    at_most: int | None
     rules: tuple[str, ...]
 
 
@@ -128,6 +150,7 @@ class Authority:
     hosts: tuple[Reach, ...]
     secrets: tuple[SecretAuthority, ...]
     ports: tuple[PortAuthority, ...]
+    may_start: tuple[StartAuthority, ...]
 
     @property
     def agent(self) -> str:
@@ -143,6 +166,7 @@ class Authority:
         """Whether some of it needs approval."""
         effects: list[Effect] = [tool.effect for tool in self.tools]
         effects += [tool.effect for tool in self.provider_tools]
+        effects += [start.effect for start in self.may_start]
         effects += [group.effect for reach in self.hosts for group in reach.requests]
         return Effect.ASK in effects
 
@@ -166,7 +190,15 @@ def authority_of(profile: Profile) -> Authority:
             for at, grant in enumerate(compiled.policy.secrets)
         ),
         ports=tuple(_ports(compiled)),
+        may_start=tuple(_starts(compiled)),
     )
+
+
+def _starts(compiled: CompiledPolicy) -> Iterator[StartAuthority]:
+    mosts = {rule.agent: rule.at_most for rule in compiled.policy.may_start if isinstance(rule, StartGrant)}
+    for agent in sorted({rule.agent for rule in compiled.policy.may_start}):
+        decision = compiled.decide_start(agent)
+        yield StartAuthority(agent, decision.effect, mosts.get(agent), decision.rules)
 
 
 def _ports(compiled: CompiledPolicy) -> Iterator[PortAuthority]:

@@ -31,8 +31,8 @@ def can(
     """List what each agent of FILE may do, or only AGENT, after all denials.
 
     The list has tools, provider tools, models, files with their effective mode, hosts with the requests they may get,
-    where each secret can go, ports of its own servers, and resource bounds. Each entry names its rules. What is not
-    listed is denied.
+    where each secret can go, ports of its own servers, agents that it may start, and resource bounds. Each entry
+    names its rules. What is not listed is denied.
 
     Exit codes: 0 listed; 1 the file is rejected, or has no such agent; 2 the command line is wrong.
 

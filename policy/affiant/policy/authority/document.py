@@ -88,6 +88,16 @@ def _agent(authority: Authority) -> Mapping[str, object]:
             }
             for each in authority.ports
         ],
+        "may_start": [
+            {
+                "agent": start.agent,
+                "effect": start.effect.value,
+                "at_most": start.at_most,
+                "rules": authority.profile.placed(start.rules),
+                "sample": None if start.effect is Effect.DENY else f"start:{start.agent}",
+            }
+            for start in authority.may_start
+        ],
         "files": [_file(authority, entry) for entry in authority.files],
         "hosts": [_host(authority, reach) for reach in authority.hosts],
         "secrets": [_secret(authority, secret) for secret in authority.secrets],

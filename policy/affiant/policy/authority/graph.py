@@ -1,4 +1,4 @@
-"""Draws authorities as a graph in DOT and Mermaid: agents to tools, files, hosts and ports; secrets to hosts.
+"""Draws authorities as a graph in DOT and Mermaid: agents to all that they use, and secrets to hosts.
 
 What needs approval is dashed; limits stand where they count, at the agent or at the edge of a rule. A host that an
 agent reaches by a wildcard is the wildcard's node. No name is markup in either language, and no name is an identifier:
@@ -29,6 +29,7 @@ _KINDS: Final = {
     "egress": "host",
     "secret": "secret",
     "port": "port",
+    "start": "agent",
 }
 """The kinds of nodes, by the planes of rows."""
 _DOT_SHAPES: Final = {
@@ -107,7 +108,7 @@ def _titles(authorities: Sequence[Authority], nodes: Iterable[_Node]) -> Mapping
     limits = {each.agent: "; ".join(_of_session(each)) for each in authorities}
     found = {node: node.name if node.kind == "host" else f"{node.kind} {node.name}" for node in nodes}
     for node in found:
-        if node.kind == "agent" and limits[node.name]:
+        if node.kind == "agent" and limits.get(node.name):
             found[node] += f" ({limits[node.name]})"
     return found
 
@@ -132,6 +133,7 @@ def _edges(authority: Authority) -> Iterator[_Edge]:
             words = [words for words, _ in said] + (never[row.name] if row.plane == "path" else [])
             where = _where(authority, dict.fromkeys(rule for _, rules in said for rule in rules))
             label = "; ".join(words).removeprefix("yes").lstrip(",: ")
+            label = f"starts it, {label}".rstrip(", ") if row.plane == "start" else label
             yield _Edge(agent, _Node(_KINDS[row.plane], row.name), label, cell.letter == "P", where)
     for secret in authority.secrets:
         node = _Node("secret", secret.grant.name)

@@ -1,4 +1,4 @@
-"""Builds the table of who may do what: a row for each tool, model, path, endpoint, secret and port of some agent.
+"""Builds the table of who may do what: a row for each tool, model, path, endpoint, secret and so on.
 
 A cell says what is true *for that agent* there, also where another rule of its profile gives it: a path through the
 folder above, a host through a wildcard. Its letter has one of few meanings (:data:`MEANINGS`), its words say all.
@@ -7,7 +7,7 @@ Every report of an authority is made from these rows and cells: text, Markdown, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -25,6 +25,7 @@ from affiant.policy.authority.words import (
     place_words,
     requests_words,
     rule_limit_words,
+    start_words,
     unrestricted_words,
 )
 from affiant.policy.canonical.paths import covers
@@ -55,6 +56,7 @@ PLANES: Final[Mapping[str, str]] = {
     "egress": "Hosts",
     "secret": "Secrets",
     "port": "Ports",
+    "start": "Agents to start",
 }
 
 ANY_MODEL: Final = "any model that the gateway serves"
@@ -112,8 +114,16 @@ class Column:
         """Of any row of any agent; ``reach`` is the endpoint of a row for hosts."""
         if reach is not None:
             return self._host(row.name, reach)
-        cells = {"tool": self._tool, "provider_tool": self._provider_tool, "model": self._model}
-        return {**cells, "path": self._path, "secret": self._secret, "port": self._port}[row.plane](row.name)
+        cells: Mapping[str, Callable[[str], Cell]] = {
+            "tool": self._tool,
+            "provider_tool": self._provider_tool,
+            "model": self._model,
+            "path": self._path,
+            "secret": self._secret,
+            "port": self._port,
+            "start": self._start,
+        }
+        return cells[row.plane](row.name)
 
     def _tool(self, name: str) -> Cell:
         found = self._tools.get(name, ())
@@ -126,6 +136,16 @@ class Column:
         if tool.effect is Effect.DENY:
             return Cell("N", (("never", tool.rules),))
         return Cell("A", ((f"yes: {PROVIDER_FETCHES}", tool.rules),))
+
+    def _start(self, name: str) -> Cell:
+        start = next((each for each in self.authority.may_start if each.agent == name), None)
+        if start is None:
+            return Cell()
+        if start.effect is Effect.DENY:
+            return Cell("N", (("never", start.rules),))
+        words = start_words(start)
+        letter = "P" if start.effect is Effect.ASK else "L" if words else "A"
+        return Cell(letter, ((f"yes{words}{approved(start.effect)}", start.rules),))
 
     def _port(self, name: str) -> Cell:
         """Of ports that an agent has in one range, another may have some."""
@@ -269,6 +289,7 @@ def _rows(authority: Authority) -> Iterator[tuple[Row, Reach | None]]:
     yield from ((Row("egress", reach.text), reach) for reach in authority.hosts)
     yield from ((Row("secret", secret.grant.name), None) for secret in authority.secrets)
     yield from ((Row("port", each.ports.text), None) for each in authority.ports)
+    yield from ((Row("start", start.agent), None) for start in authority.may_start)
 
 
 def _paths(entry: FileAuthority) -> Sequence[str]:

@@ -30,7 +30,7 @@ def authority_lines(authorities: Sequence[Authority]) -> Iterator[str]:
         column, rows = Column(authority), _by_plane([authority])
         for plane, title in PLANES.items():
             found = rows.get(plane, ())
-            if plane in ("provider_tool", "port") and not found:
+            if plane in ("provider_tool", "port", "start") and not found:
                 continue
             yield f"  {title.lower()}" if found else f"  {title.lower()}: none"
             for row, reach in found:

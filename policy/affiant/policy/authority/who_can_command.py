@@ -35,7 +35,7 @@ def who_can_command(file: Path, request: str, *, floor: Path | None, as_json: bo
     \b
     Requests:
       tool:NAME   'tool:NAME {"argument": 1}'   provider_tool:NAME   model:NAME   read:/path   write:/path
-      connect:HOST[:PORT]      'METHOD https://host/path'      secret:NAME@HOST[:PORT]      port:NUMBER
+      connect:HOST[:PORT]      'METHOD https://host/path'      secret:NAME@HOST[:PORT]      port:NUMBER      start:AGENT
 
     \b
     Examples:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, assert_never
 
-from affiant.policy.authority.authority import Authority, ModelAuthority
+from affiant.policy.authority.authority import Authority, ModelAuthority, StartAuthority
 from affiant.policy.canonical.targets import METHODS
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.limit_words import most_words, profile_limits, size_words
@@ -40,6 +40,7 @@ __all__ = [
     "rule_limit_words",
     "settings",
     "settings_lines",
+    "start_words",
     "unrestricted_words",
 ]
 
@@ -188,6 +189,11 @@ def model_words(model: ModelAuthority) -> str:
     only = ", at an attested upstream only" if model.attested else ""
     most = "" if model.max_tokens is None else f", {most_words('max_tokens', (Bound(model.max_tokens),))}"
     return only + most
+
+
+def start_words(start: StartAuthority) -> str:
+    """How many sessions of an agent may be started; empty where any number may."""
+    return "" if start.at_most is None else f", {most_words('at_most', (Bound(start.at_most),))}"
 
 
 def rule_limit_words(authority: Authority, rules: Sequence[str]) -> str:

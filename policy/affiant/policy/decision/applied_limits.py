@@ -16,6 +16,7 @@ from affiant.policy.decision.questions import (
     ProviderToolQuestion,
     Question,
     SecretQuestion,
+    StartQuestion,
     ToolQuestion,
 )
 from affiant.policy.model.limits import Bound, Bounds
@@ -55,7 +56,7 @@ def _applied(
             if all(rule in limits for rule in decision.rules):
                 yield from (each for each in rule_limits(compiled.policy) if each[0] in decision.rules)
             yield from _of_profile(compiled, "bytes_out")
-        case SecretQuestion():
+        case SecretQuestion() | StartQuestion():
             yield from (each for each in rule_limits(compiled.policy) if each[0] in decision.rules)
         case PathQuestion() | ProviderToolQuestion() | PortQuestion():
             return

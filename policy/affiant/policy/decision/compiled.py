@@ -26,6 +26,7 @@ from affiant.policy.decision.decide import (
     PathPlane,
     PortPlane,
     ProviderToolPlane,
+    StartPlane,
     ToolPlane,
     granted,
     mounts,
@@ -33,7 +34,7 @@ from affiant.policy.decision.decide import (
 )
 from affiant.policy.decision.egress import EgressPlane
 from affiant.policy.model.arguments import Host, Under, parse_arguments
-from affiant.policy.model.limits import NO_EGRESS_LIMITS, Bounds, EgressLimits, Limits
+from affiant.policy.model.limits import NO_EGRESS_LIMITS, Bound, Bounds, EgressLimits, Limits
 from affiant.policy.model.profile import (
     EgressRule,
     PathGrant,
@@ -41,6 +42,7 @@ from affiant.policy.model.profile import (
     Policy,
     Resources,
     SecretGrant,
+    StartGrant,
     TLSMode,
     ToolRule,
 )
@@ -72,6 +74,7 @@ class CompiledPolicy:
     _models: ModelPlane
     _paths: PathPlane
     _ports: PortPlane
+    _starts: StartPlane
     _egress: EgressPlane
     _secrets: Mapping[str, tuple[str, SecretGrant]]
     _addresses: Mapping[str, tuple[CIDR, ...]]
@@ -209,6 +212,21 @@ class CompiledPolicy:
         """
         return self._ports.decide(number)
 
+    def decide_start(self, agent: str) -> Decision:
+        """Whether this agent may start a session of another agent of its file, by exactly that name.
+
+        The child's own profile is judged apart: ``require_no_wider``. How many it may start: :meth:`start_limits`.
+        """
+        return self._settled(self._starts.decide(agent))
+
+    def start_limits(self) -> Mapping[str, Bounds]:
+        """The rules of ``may_start`` that have ``at_most``, by their ids, as the bound of one session."""
+        return {
+            f"may_start/{position}": (Bound(rule.at_most),)
+            for position, rule in enumerate(self.policy.may_start)
+            if isinstance(rule, StartGrant) and rule.at_most is not None
+        }
+
     def decide_secret(
         self, name: str, *, host: str, port: int, scheme: str, surface: str = "header:authorization"
     ) -> Decision:
@@ -280,6 +298,7 @@ def compile_policy(policy: Policy, *, asks: bool = False) -> CompiledPolicy:
         _models=ModelPlane(policy.models),
         _paths=PathPlane(policy.filesystem),
         _ports=PortPlane(policy.ports),
+        _starts=StartPlane(policy.may_start, ask=policy.approval.everything),
         _egress=EgressPlane(policy),
         _secrets={grant.name: (f"secrets/{at}", grant) for at, grant in enumerate(policy.secrets)},
         _addresses={

@@ -1,4 +1,4 @@
-"""Decides about tools, provider tools, models, paths and ports, which need only a lookup, and defines a decision.
+"""Decides what needs only a lookup: tools, models, paths, ports, agents to start; and defines a decision.
 
 The result of a plane is *deny* if any denial matches or no allow matches; else *ask* if any matching allow, or
 the profile, requires approval; else *allow*. Order, specificity and place in the file never matter: adding a
@@ -27,6 +27,8 @@ from affiant.policy.model.profile import (
     PortGrant,
     ProviderTool,
     ProviderToolDenial,
+    StartDenial,
+    StartGrant,
     ToolDenial,
     ToolRule,
 )
@@ -39,6 +41,7 @@ __all__ = [
     "PathPlane",
     "PortPlane",
     "ProviderToolPlane",
+    "StartPlane",
     "ToolPlane",
     "without_approver",
 ]
@@ -84,6 +87,8 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "secret_passthrough": "a secret is not used inside a connection that is not inspected",
         "secret_surface": "the secret may not stand in this part of the request",
         "server_port_not_listed": "the profile does not list this port of the agent's own servers",
+        "start_not_listed": "the profile does not list this agent among those that it may start",
+        "start_denied": "a rule denies sessions of this agent",
         "server_port_denied": "a rule denies this port of the agent's own servers",
     }
 )
@@ -312,6 +317,27 @@ class PortPlane:
         if denials:
             return denied("server_port_denied", tuple(denials))
         return granted(tuple(allows), ask=False) if allows else self._NOT_LISTED
+
+
+class StartPlane:
+    """Agents of which this one may start sessions, by exact name."""
+
+    __slots__ = ("_decisions",)
+
+    _NOT_LISTED: Final = Decision(Effect.DENY, "start_not_listed")
+
+    def __init__(self, rules: tuple[StartGrant | StartDenial, ...], *, ask: bool) -> None:
+        made = [(rule, (f"may_start/{position}",)) for position, rule in enumerate(rules)]
+        self._decisions = {
+            rule.agent: granted(ids, ask=ask) for rule, ids in made if isinstance(rule, StartGrant)
+        }
+        self._decisions |= {
+            rule.agent: denied("start_denied", ids) for rule, ids in made if isinstance(rule, StartDenial)
+        }
+
+    def decide(self, agent: str) -> Decision:
+        """Whether a session of exactly this agent may be started."""
+        return self._decisions.get(agent, self._NOT_LISTED)
 
 
 class ModelPlane:

@@ -34,6 +34,7 @@ _PHRASES: Final[Mapping[str, tuple[str, str]]] = {
     "bytes_out": ("send", "bytes"),
     "max_tokens": ("ask for", "tokens"),
     "max_uses": ("use it in", "requests"),
+    "at_most": ("start", "sessions of it"),
     "wall": ("run for", ""),
 }
 """Of each limit: what the agent does, and of what."""

@@ -12,6 +12,7 @@
 ``connect:host[:port]``        may a TLS connection to it be opened?
 ``POST https://host/path``     may this request be sent?
 ``secret:NAME@host[:port]``    may this secret be used there, in its own place?
+``start:reviewer``             may this agent start a session of that one?
 ``port:8080``                  may the session's owner reach this port of the agent's servers?
 =============================  =====================================================
 
@@ -41,6 +42,7 @@ __all__ = [
     "ProviderToolQuestion",
     "Question",
     "SecretQuestion",
+    "StartQuestion",
     "ToolQuestion",
     "answer",
     "parse_question",
@@ -122,6 +124,13 @@ class PortQuestion:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class StartQuestion:
+    """May this agent start a session of that one?"""
+
+    name: str
+
+
 Question = (
     ToolQuestion
     | ProviderToolQuestion
@@ -130,6 +139,7 @@ Question = (
     | EgressQuestion
     | SecretQuestion
     | PortQuestion
+    | StartQuestion
 )
 
 
@@ -148,7 +158,7 @@ def parse_question(text: str) -> Question:
         raise RequestRefused(
             "not a request",
             expected="tool:NAME, provider_tool:NAME, model:NAME, read:/path, write:/path, connect:host, "
-            "secret:NAME@host, port:NUMBER or METHOD URL",
+            "secret:NAME@host, port:NUMBER, start:AGENT or METHOD URL",
             found=excerpt(text),
         )
     scheme = Scheme(match.group(1))
@@ -178,6 +188,8 @@ def question_text(question: Question) -> str:
             return f"secret:{name}@{host}" + ("" if port == 443 else f":{port}")
         case PortQuestion(number):
             return f"port:{number}"
+        case StartQuestion(name):
+            return f"start:{name}"
         case _:
             assert_never(question)
 
@@ -233,6 +245,7 @@ _FORMS: Final[Mapping[str, Callable[[str], Question]]] = {
     "connect": _connection,
     "secret": _secret,
     "port": _server_port,
+    "start": StartQuestion,
 }
 
 
@@ -257,6 +270,8 @@ def answer(policy: CompiledPolicy, question: Question) -> Decision:
             return policy.decide_secret(name, host=host, port=port, scheme="https", surface=surface)
         case PortQuestion(number):
             return policy.decide_port(number)
+        case StartQuestion(name):
+            return policy.decide_start(name)
         case _:
             assert_never(question)
 
@@ -269,9 +284,10 @@ _PLANES: Final[Mapping[type[Question], str]] = {
     EgressQuestion: "egress",
     SecretQuestion: "secret",
     PortQuestion: "port",
+    StartQuestion: "start",
 }
 
 
 def plane_of(question: Question) -> str:
-    """``tool``, ``provider_tool``, ``model``, ``path``, ``egress``, ``secret`` or ``port``."""
+    """``tool``, ``provider_tool``, ``model``, ``path``, ``egress``, ``secret``, ``port`` or ``start``."""
     return _PLANES[type(question)]

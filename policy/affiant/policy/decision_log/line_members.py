@@ -20,10 +20,10 @@ __all__ = ["DECISIONS", "MAX_LINE", "DecisionLogRefused", "read_members"]
 MAX_LINE: Final = 1 << 19
 """Bytes: the arguments of one call have at most 65536, which an escape in JSON makes six times longer."""
 
-_PLANES: Final = ("tool", "provider_tool", "model", "path", "egress", "secret", "port")
+_PLANES: Final = ("tool", "provider_tool", "model", "path", "egress", "secret", "port", "start")
 _DIGEST: Final = re.compile(r"(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96})\Z")
 _RULE: Final = re.compile(
-    r"(?:tools|provider_tools|filesystem|egress|secrets|models|ports)/(?:0|[1-9][0-9]{0,3})\Z"
+    r"(?:tools|provider_tools|filesystem|egress|secrets|models|ports|may_start)/(?:0|[1-9][0-9]{0,3})\Z"
 )
 _SURFACE: Final = re.compile(
     r"(?:header:[a-z0-9-]{1,64}|(?:query|body:form):[A-Za-z0-9._~-]{1,64}|body:json:/[A-Za-z0-9._~@$:+/-]{1,255}"
@@ -82,7 +82,7 @@ _MEMBERS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "session": (_is_text, "text"),
     "plane": (
         lambda value: isinstance(value, str) and value in _PLANES,
-        "tool, provider_tool, model, path, egress, secret or port",
+        "tool, provider_tool, model, path, egress, secret, port or start",
     ),
     "request_digest": (_matches(_DIGEST), "sha256: or sha384: and hexadecimal"),
     "rules": (_list_of(_matches(_RULE)), "a list of rule ids such as tools/0"),

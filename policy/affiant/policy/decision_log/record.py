@@ -32,6 +32,7 @@ from affiant.policy.decision.questions import (
     ModelQuestion,
     ProviderToolQuestion,
     Question,
+    StartQuestion,
     ToolQuestion,
     plane_of,
     question_text,
@@ -115,6 +116,8 @@ def _spoken(question: Question, *, target_hidden: bool) -> str:
             return question_text(ToolQuestion(_named("tool", name), None, _spoken_origin(origin)))
         case ProviderToolQuestion(name):
             return question_text(ProviderToolQuestion(_named("tool", name)))
+        case StartQuestion(name):
+            return question_text(StartQuestion(_named("agent", name)))
         case ModelQuestion(name):
             return question_text(ModelQuestion(_named("model", name)))
         case _:

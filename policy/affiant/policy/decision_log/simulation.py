@@ -21,6 +21,7 @@ from affiant.policy.decision.questions import (
     PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
+    StartQuestion,
     ToolQuestion,
     answer,
     plane_of,
@@ -71,8 +72,8 @@ class Sample:
 class ChangeGroup:
     """Changes of one agent that are alike: to one tool, host, model, secret or tree of paths, in one way.
 
-    ``kind`` is ``tool``, ``provider_tool``, ``host``, ``model``, ``secret``, ``port`` or ``path``; ``name``
-    whose.
+    ``kind`` is ``tool``, ``provider_tool``, ``host``, ``model``, ``secret``, ``port``, ``start`` or ``path``;
+    ``name`` whose.
     """
 
     agent: str
@@ -204,6 +205,7 @@ def _subject(each: RecordedDecision) -> tuple[str, str]:
             | ProviderToolQuestion(name=name)
             | ModelQuestion(name=name)
             | SecretQuestion(name=name)
+            | StartQuestion(name=name)
         ):
             return plane_of(each.question), name
 

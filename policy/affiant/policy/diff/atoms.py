@@ -34,6 +34,7 @@ from affiant.policy.decision.questions import (
     PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
+    StartQuestion,
     ToolQuestion,
 )
 from affiant.policy.diff.argument_atoms import calls_of
@@ -99,7 +100,9 @@ class Atoms:
         self._provider_tools = {rule.name for policy in policies for rule in policy.provider_tools}
         self._models = {rule.name for policy in policies for rule in policy.models or ()}
         self._paths = {rule.path for policy in policies for rule in policy.filesystem}
-        self._ports = _starts(rule for policy in policies for rule in policy.ports)
+        self._starts = {rule.agent for policy in policies for rule in policy.may_start}
+        self._start = _fresh("other_agent", self._starts)
+        self._ports = _beginnings(rule for policy in policies for rule in policy.ports)
         self._rules: dict[str, list[_Rule]] = {}
         for policy in policies:
             for rule in policy.egress:
@@ -160,6 +163,12 @@ class Atoms:
         for name, attested in product((*sorted(self._models), self._model), (False, True)):
             self._count()
             yield ModelQuestion(name), attested
+
+    def starts(self) -> Iterator[StartQuestion]:
+        """Each agent that a rule lists, and one that none does."""
+        for agent in (*sorted(self._starts), self._start):
+            self._count()
+            yield StartQuestion(agent)
 
     def ports(self) -> Iterator[tuple[PortQuestion, int]]:
         """The first and the last port of each range of ports that no rule tells apart."""
@@ -270,6 +279,10 @@ class Atoms:
         """As :meth:`tool`."""
         return question if question.name in self._models else ModelQuestion(self._model)
 
+    def start(self, question: StartQuestion) -> StartQuestion:
+        """As :meth:`tool`."""
+        return question if question.name in self._starts else StartQuestion(self._start)
+
     def port(self, question: PortQuestion) -> PortQuestion:
         """As :meth:`tool`, for a port of 1 to 65535."""
         return PortQuestion(self._ports[bisect(self._ports, question.number) - 1])
@@ -313,7 +326,7 @@ class Atoms:
         return self._sites[host]
 
 
-def _starts(rules: Iterable[PortRange]) -> Sequence[int]:
+def _beginnings(rules: Iterable[PortRange]) -> Sequence[int]:
     """Where ranges of ports begin that no rule tells apart: together they are all ports."""
     edges = {edge for rule in rules for edge in (rule.first, rule.last + 1)}
     return sorted({1, *(edge for edge in edges if edge <= _MAX_PORT)})

@@ -77,10 +77,10 @@ class Difference:
     """One request, or one setting, about which two policies differ.
 
     ``request`` is as ``parse_question`` reads it, or the setting's name; ``plane`` is
-    ``agent``, ``tool``, ``call``, ``provider_tool``, ``model``, ``path``, ``egress``, ``secret``, ``port``, ``tls``,
-    ``address``, ``secret_setting``, ``approval``, ``limit``, ``share`` or ``resource``. ``others``: the method stands
-    for every method that no rule there names; of ports that differ alike, the request names the first and the last
-    (``port:8000-8010``). ``secrets``: what the new policy lets be used in that request.
+    ``agent``, ``tool``, ``call``, ``provider_tool``, ``model``, ``path``, ``egress``, ``secret``, ``port``, ``start``,
+    ``tls``, ``address``, ``secret_setting``, ``approval``, ``limit``, ``share`` or ``resource``. ``others``: the method
+    stands for every method that no rule there names; of ports that differ alike, the request names the first and the
+    last (``port:8000-8010``). ``secrets``: what the new policy lets be used in that request.
     """
 
     agent: str
@@ -160,7 +160,7 @@ def _compared(agent: str, before: _Half, after: _Half, *, most: int | None) -> I
     atoms = Atoms(before.policy.policy, after.policy.policy, most=most)
     pair = _Pair(agent, before, after, atoms)
     tools = (pair.agents, pair.tools, pair.provider_tools)
-    planes = (*tools, pair.models, pair.paths, pair.egress, pair.secrets, pair.ports, pair.tls)
+    planes = (*tools, pair.models, pair.paths, pair.egress, pair.secrets, pair.ports, pair.starts, pair.tls)
     settings = (pair.addresses, pair.secret_settings, pair.approvals, pair.limits, pair.share, pair.resources)
     for compare in (*planes, *settings):
         yield from compare()
@@ -217,6 +217,11 @@ class _Pair:
             answers = (half.policy.decide_port(question.number) for half in self.halves)
             ports = PortRange(question.number, last)
             yield from self._decided("port", f"port:{ports.text}", *answers)
+
+    def starts(self) -> Iterator[Difference]:
+        for question in self.atoms.starts():
+            answers = (half.policy.decide_start(question.name) for half in self.halves)
+            yield from self._decided("start", question_text(question), *answers)
 
     def models(self) -> Iterator[Difference]:
         for question, attested in self.atoms.models():

@@ -22,7 +22,7 @@ from affiant.policy.decision.limit_words import profile_limits
 from affiant.policy.decision.questions import ToolQuestion
 from affiant.policy.diff.atoms import Atoms
 from affiant.policy.model.limits import NO_EGRESS_LIMITS, Bound, Bounds
-from affiant.policy.model.profile import EgressRule, Policy, ToolRule
+from affiant.policy.model.profile import EgressRule, Policy, StartGrant, ToolRule
 from affiant.policy.model.profile_limits import rule_limits
 
 __all__ = ["LimitDifference", "bounds_direction", "limit_differences"]
@@ -107,19 +107,34 @@ def limit_differences(old: CompiledPolicy, new: CompiledPolicy, atoms: Atoms) ->
     for has_limits, collect in ((_RATES, _tools), (_MAX_TOKENS, _models), (_EGRESS, _egress)):
         if any(name in has_limits for policy in (before, after) for _, name, _ in rule_limits(policy)):
             yield from _of_rules(collect(old, atoms), collect(new, atoms))
-    yield from _of_secrets(before, after)
+    yield from _of_names("max_uses", _uses(before), _uses(after))
+    yield from _of_names("at_most", _starts(before), _starts(after))
 
 
-def _of_secrets(old: Policy, new: Policy) -> Iterator[LimitDifference]:
-    before, after = (
-        {grant.name: (f"secrets/{at}", grant.max_uses) for at, grant in enumerate(policy.secrets)}
-        for policy in (old, new)
-    )
+_Mosts = Mapping[str, tuple[str, int | None]]
+"""By what a rule is for: its id, and the most that it allows in one session; None: any number."""
+
+
+def _uses(policy: Policy) -> _Mosts:
+    return {
+        f"secret:{grant.name}": (f"secrets/{at}", grant.max_uses) for at, grant in enumerate(policy.secrets)
+    }
+
+
+def _starts(policy: Policy) -> _Mosts:
+    return {
+        f"start:{rule.agent}": (f"may_start/{at}", rule.at_most)
+        for at, rule in enumerate(policy.may_start)
+        if isinstance(rule, StartGrant)
+    }
+
+
+def _of_names(limit: str, before: _Mosts, after: _Mosts) -> Iterator[LimitDifference]:
     for name in sorted(before.keys() & after.keys()):
         rules = before[name][0], after[name][0]
         was, now = (() if most is None else (Bound(most),) for _, most in (before[name], after[name]))
         if was != now:
-            yield LimitDifference(f"secret:{name}", "max_uses", bounds_direction(was, now), was, now, rules)
+            yield LimitDifference(name, limit, bounds_direction(was, now), was, now, rules)
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------

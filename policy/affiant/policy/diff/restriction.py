@@ -31,6 +31,7 @@ __all__ = [
     "difference_members",
     "first_wider",
     "require_enforced",
+    "require_no_wider",
     "require_restriction",
     "restriction_digest",
     "restriction_document",
@@ -81,6 +82,33 @@ def require_restriction(differences: tuple[Difference, ...]) -> None:
             "the new profile allows more than the one in force",
             found=wider,
             hint="A running session's profile can only be restricted: start a new session with this profile",
+        )
+
+
+def require_no_wider(parent: CompiledPolicy, child: CompiledPolicy, *, agent: str) -> None:
+    """Return if a session of ``agent`` may do nothing that the session that starts it may not: exactly, as step 1.
+
+    What the child may start counts too, so an agent passes on only what it may itself start.
+
+    Args:
+        parent: the profile in force, which may have been restricted since that session began.
+        child: the profile of ``agent``.
+
+    Raises:
+        NotARestriction: it may do more, or it cannot be said that it does not.
+    """
+    try:
+        wider = first_wider(compare_compiled(agent, parent, child, most=MOST_REQUESTS))
+    except ComparisonTooLarge as error:
+        raise NotARestriction(
+            "the two profiles can differ on too many requests to show that the session to start may do no more",
+            expected=error.expected,
+        ) from error
+    if wider is not None:
+        raise NotARestriction(
+            "the session to start may do more than the one that starts it",
+            found=wider,
+            hint=f"Restrict the profile of {agent}, or allow the agent that starts it the same",
         )
 
 

@@ -29,6 +29,8 @@ from affiant.policy.model.profile import (
     Rule,
     Scheme,
     SecretGrant,
+    StartDenial,
+    StartGrant,
     TLSMode,
     ToolDenial,
     ToolRule,
@@ -126,12 +128,13 @@ def _members(rule: Rule) -> object:
             return rule.name if len(members) == 1 else members
         case ProviderTool(name):
             return name
-        case ToolDenial(name) | ProviderToolDenial(name):
+        case ToolDenial(name) | ProviderToolDenial(name) | StartDenial(name):
             return {"deny": name}
-        case PortGrant():
-            return _Verbatim(rule.text)
-        case PortDenial():
-            return {"deny": _Verbatim(rule.text)}
+        case StartGrant(agent, most):
+            return agent if most is None else {"agent": agent, "at_most": most}
+        case PortGrant() | PortDenial():
+            ports = _Verbatim(rule.text)
+            return ports if isinstance(rule, PortGrant) else {"deny": ports}
         case PathGrant(path, mode):
             return {"path": path, "mode": mode.value}
         case EgressRule():

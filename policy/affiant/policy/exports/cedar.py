@@ -26,7 +26,7 @@ def export_cedar(profile: Profile, wider: frozenset[str] = frozenset()) -> Expor
     """Policies (``.cedar``) and schema (``.cedarschema``)."""
     ledger = Ledger(wider)
     _note_unsaid(profile, ledger)
-    note_unjudged(profile, ledger, ["provider_tools", "ports"])
+    note_unjudged(profile, ledger, ["provider_tools", "ports", "may_start"])
     policies = _Policies(profile, ledger)
     header = "".join(f"// {line}\n" for line in header_lines(profile, _NAME))
     texts = (

@@ -40,7 +40,11 @@ def export_cilium(profile: Profile, wider: frozenset[str] = frozenset()) -> Expo
         for rule_id, rule in numbered_allows(profile.policy.egress)
         if _is_said(rule_id, rule, profile, ledger)
     ]
-    note_unjudged(profile, ledger, ["tools", "provider_tools", "models", "ports", "filesystem", "resources"])
+    note_unjudged(
+        profile,
+        ledger,
+        ["tools", "provider_tools", "models", "ports", "may_start", "filesystem", "resources"],
+    )
     omit_secrets(profile, ledger, "no secret is handed over: what a pod holds, the agent can read")
     ledger.unjudged(
         PROFILE, "selector", f"only pods with the label {_LABEL}: {_label_value(profile)} are bound by it"

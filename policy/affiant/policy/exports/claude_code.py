@@ -42,7 +42,7 @@ def export_claude_code(profile: Profile, wider: frozenset[str] = frozenset()) ->
     rules.write_tools()
     rules.write_files()
     rules.write_fetches()
-    note_unjudged(profile, ledger, ["provider_tools", "models", "ports", "resources"])
+    note_unjudged(profile, ledger, ["provider_tools", "models", "ports", "may_start", "resources"])
     omit_secrets(
         profile, ledger, "no secret is handed over: what Claude Code's tools hold, the agent can read"
     )

@@ -35,7 +35,7 @@ def export_srt(profile: Profile, wider: frozenset[str] = frozenset()) -> Export:
         "filesystem": _filesystem(profile, ledger),
         "network": _network(profile, ledger),
     }
-    note_unjudged(profile, ledger, ["tools", "provider_tools", "models", "ports", "resources"])
+    note_unjudged(profile, ledger, ["tools", "provider_tools", "models", "ports", "may_start", "resources"])
     omit_secrets(profile, ledger, "no secret is handed over: what the sandbox holds, the agent can read")
     return ledger.export(profile, _NAME, [Document(".srt.json", json.dumps(settings, indent=2) + "\n")])
 

@@ -16,6 +16,7 @@ def note_unjudged(profile: Profile, ledger: Ledger, sections: Iterable[str]) -> 
     rules = {
         "tools": ("which tools an agent calls is not judged", profile.policy.tools),
         "provider_tools": ("what the model's provider runs is not judged", profile.policy.provider_tools),
+        "may_start": ("which agents an agent starts is not judged", profile.policy.may_start),
         "ports": ("which of the agent's own servers can be reached is not judged", profile.policy.ports),
         "models": ("which models an agent calls is not judged", profile.policy.models or ()),
         "filesystem": ("files are not judged", profile.policy.filesystem),

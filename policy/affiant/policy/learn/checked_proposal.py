@@ -47,9 +47,15 @@ def propose(learned: Learned, source: Source, *, keep: frozenset[str], include_d
         LearningRefused: it would not load, or not allow what was used, or be wider; nothing is proposed.
     """
     start = {} if source.start is None else source.start.profiles
+    drafted = frozenset(learned.agents) if source.start is None else learned.agents.keys() & start.keys()
     drafts = tuple(
         draft_profile(
-            name, agent, _start_of(start.get(name), source), keep=keep, include_denied=include_denied
+            name,
+            agent,
+            _start_of(start.get(name), source),
+            others=frozenset(drafted - {name}),
+            keep=keep,
+            include_denied=include_denied,
         )
         for name, agent in sorted(learned.agents.items())
     )

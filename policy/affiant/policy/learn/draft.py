@@ -22,6 +22,7 @@ from affiant.policy.decision.questions import (
     ProviderToolQuestion,
     Question,
     SecretQuestion,
+    StartQuestion,
     ToolQuestion,
     plane_of,
 )
@@ -41,6 +42,7 @@ from affiant.policy.learn.draft_rules import (
     rules_behind,
     rules_of,
     secret_rule,
+    start_entries,
     tool_entries,
     with_host,
 )
@@ -60,6 +62,7 @@ from affiant.policy.model.profile import (
     Resources,
     Rule,
     SecretGrant,
+    StartDenial,
     ToolDenial,
     ToolRule,
 )
@@ -69,14 +72,23 @@ __all__ = ["SECTIONS", "Draft", "Withheld", "draft_profile"]
 
 SECTIONS: Final = (
     *("tools", "provider_tools", "filesystem_access", "network_egress", "secrets_access", "models"),
-    "ports",
+    *("ports", "may_start"),
 )
 _PLANES: Final[Mapping[str, str]] = dict(
-    zip(SECTIONS, ("tool", "provider_tool", "path", "egress", "secret", "model", "port"), strict=True)
+    zip(
+        SECTIONS, ("tool", "provider_tool", "path", "egress", "secret", "model", "port", "start"), strict=True
+    )
 )
 
 _WRITTEN: Final = frozenset(
-    {"tool_denied", "provider_tool_denied", "egress_denied", "path_carved_out", "server_port_denied"}
+    {
+        "tool_denied",
+        "provider_tool_denied",
+        "egress_denied",
+        "path_carved_out",
+        "server_port_denied",
+        "start_denied",
+    }
 )
 """Denied because a rule says so."""
 _BY_ARGUMENTS: Final = frozenset(
@@ -125,16 +137,23 @@ class Draft:
 
 
 def draft_profile(
-    agent: str, learned: LearnedAgent, start: Profile | None, *, keep: frozenset[str], include_denied: bool
+    agent: str,
+    learned: LearnedAgent,
+    start: Profile | None,
+    *,
+    others: frozenset[str] = frozenset(),
+    keep: frozenset[str],
+    include_denied: bool,
 ) -> Draft:
     """The draft for ``agent``.
 
     Args:
         start: its profile to start from; its rules' ids are in ``learned``.
+        others: the agents that have a profile in the same draft: a profile may start no others.
         keep: sections of ``start`` that stay as they are.
         include_denied: what was denied because nothing allowed it is in the draft too, and marked.
     """
-    return _Drafting(learned, start, keep, include_denied, Draft(agent)).run()
+    return _Drafting(learned, start, keep, include_denied, Draft(agent), others).run()
 
 
 @dataclass(slots=True)
@@ -144,6 +163,7 @@ class _Drafting:
     keep: frozenset[str]
     include_denied: bool
     draft: Draft
+    others: frozenset[str]
     used_ids: set[str] = field(default_factory=set)
 
     def run(self) -> Draft:
@@ -162,6 +182,7 @@ class _Drafting:
             "secrets_access": self._secrets,
             "models": self._models,
             "ports": self._ports,
+            "may_start": self._starts,
         }
         for section, make in makers.items():
             kept = self._kept(section)
@@ -339,6 +360,20 @@ class _Drafting:
             if isinstance(rule, PortDenial):
                 yield Entry(rule, note="kept: a denial")
 
+    def _starts(self) -> Iterator[Entry]:
+        """A rule of the start stays as it is, with how many it allows."""
+        for use, seen in self._of(StartQuestion, self.learned.used):
+            self.used_ids |= seen.rules
+            if isinstance(use.question, StartQuestion) and use.question.name not in self.others:
+                self._cannot(use, seen, "may_start", "this draft has no profile of that agent")
+                continue
+            rules = {} if self.start is None else self.start.policy.rules
+            known = [Entry(rules[rule], seen) for rule in seen.rules if rule in rules]
+            yield from known or self._said(use, seen, "may_start", start_entries)
+        for rule in () if self.start is None else self.start.policy.may_start:
+            if isinstance(rule, StartDenial):
+                yield Entry(rule, note="kept: a denial")
+
     def _models(self) -> Iterator[Entry]:
         names: dict[str, tuple[bool, Seen]] = {}
         for use, seen in self._of(ModelQuestion, self.learned.used):
@@ -401,6 +436,8 @@ class _Drafting:
         if use in self.learned.asked:
             return (), "a person must approve it"
         match use.question:
+            case StartQuestion():
+                return (), "which agents it may start is for a person to write"
             case ToolQuestion() | ProviderToolQuestion() | PathQuestion() | PortQuestion():
                 entries: Iterable[Entry | HostEntry] = _ALONE[type(use.question)](use, seen)
             case ModelQuestion():
@@ -427,8 +464,8 @@ class _Drafting:
             return
         for section in SECTIONS:
             for name, rule in rules_of(self.start, section).items():
-                denial = isinstance(rule, (ToolDenial, ProviderToolDenial, EgressDenial, PortDenial)) or (
-                    isinstance(rule, PathGrant) and rule.mode is PathMode.NONE
-                )
+                denial = isinstance(
+                    rule, (ToolDenial, ProviderToolDenial, EgressDenial, PortDenial, StartDenial)
+                ) or (isinstance(rule, PathGrant) and rule.mode is PathMode.NONE)
                 if name not in self.used_ids and not denial:
                     self.draft.unused.append((name, rule))

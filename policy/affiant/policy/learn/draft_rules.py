@@ -1,4 +1,4 @@
-"""Drafts the rule for one use of a tool, a path, a model, a secret or a port."""
+"""Drafts the rule for one use of a tool, a path, a model, a secret, a port or a start."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from affiant.policy.decision.questions import (
     PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
+    StartQuestion,
     ToolQuestion,
 )
 from affiant.policy.diff.same_calls import names_a
@@ -33,6 +34,7 @@ from affiant.policy.model.profile import (
     ProviderTool,
     Rule,
     SecretGrant,
+    StartGrant,
     ToolRule,
 )
 from affiant.policy.model.sigv4 import parse_sigv4
@@ -52,6 +54,7 @@ __all__ = [
     "rules_behind",
     "rules_of",
     "secret_rule",
+    "start_entries",
     "tool_entries",
     "with_host",
 ]
@@ -74,6 +77,7 @@ _IDS: Final = {
     "secrets_access": "secrets",
     "models": "models",
     "ports": "ports",
+    "may_start": "may_start",
 }
 """What the ids of a section's rules begin with."""
 
@@ -148,6 +152,12 @@ def port_entries(use: Use, seen: Seen) -> Iterator[Entry]:
     """The rule for a port of the agent's own servers."""
     assert isinstance(use.question, PortQuestion)
     yield Entry(PortGrant(use.question.number, use.question.number), seen)
+
+
+def start_entries(use: Use, seen: Seen) -> Iterator[Entry]:
+    """The rule for an agent that was started."""
+    assert isinstance(use.question, StartQuestion)
+    yield Entry(StartGrant(use.question.name), seen)
 
 
 def model_entries(use: Use, seen: Seen) -> Iterator[Entry]:

@@ -119,7 +119,7 @@ def _agent(draft: Draft) -> Iterator[str]:
     for section in SECTIONS:
         entries = draft.sections[section]
         if (section == "models" and draft.any_model) or (
-            section in ("provider_tools", "ports") and not entries
+            section in ("provider_tools", "ports", "may_start") and not entries
         ):
             continue
         if not entries:

@@ -16,6 +16,7 @@ from affiant.policy.canonical.hosts import covering_patterns, is_wildcard, suffi
 from affiant.policy.canonical.paths import covers
 from affiant.policy.canonical.tool_origin import ANYWHERE
 from affiant.policy.decision.fetches import is_uncounted
+from affiant.policy.diff.restriction import NotARestriction, require_no_wider
 from affiant.policy.lint.alike_approvers import alike_approvers
 from affiant.policy.lint.codes import WARNINGS
 from affiant.policy.lint.lists import (
@@ -39,6 +40,7 @@ from affiant.policy.model.profile import (
     ProviderTool,
     Scheme,
     SecretGrant,
+    StartGrant,
     TLSMode,
     ToolRule,
 )
@@ -84,7 +86,15 @@ def lint_profiles(profiles: ProfileSet) -> tuple[Finding, ...]:
 def lint_profile(profile: Profile) -> tuple[Finding, ...]:
     """The warnings about one profile."""
     tools = (*_tools(profile), *_provider_tools(profile))
-    sections = (tools, _paths(profile), _egress(profile), _secrets(profile), _ports(profile), _whole(profile))
+    sections = (
+        tools,
+        _paths(profile),
+        _egress(profile),
+        _secrets(profile),
+        _ports(profile),
+        _starts(profile),
+        _whole(profile),
+    )
     return tuple(warning for section in sections for warning in section)
 
 
@@ -139,6 +149,16 @@ def _ports(profile: Profile) -> Iterator[Finding]:
             yield _warn(profile, "port_system", subject, rule_id)
         if rule.last - rule.first >= _WIDE_RANGE:
             yield _warn(profile, "port_range_wide", subject, rule_id)
+
+
+def _starts(profile: Profile) -> Iterator[Finding]:
+    allowed = {rule.agent for rule in profile.policy.may_start if isinstance(rule, StartGrant)}
+    for position, rule in enumerate(profile.policy.may_start):
+        subject, rule_id = f"start of {rule.agent}", f"may_start/{position}"
+        if rule.agent not in allowed:
+            yield _warn(profile, "denial_without_allow", subject, rule_id)
+        if isinstance(rule, StartGrant) and rule.at_most is None:
+            yield _warn(profile, "start_unlimited", subject, rule_id)
 
 
 def _unlimited_beside(profile: Profile, rule: ToolRule) -> bool:
@@ -343,6 +363,15 @@ def _steered(profile: Profile) -> Iterator[Finding]:
             yield _warn(profile, "outsiders_can_steer", subject + more, rule_id)
 
 
+def _is_wider(parent: Profile, child: Profile) -> bool:
+    """Whether a session of ``child`` could do what one of ``parent`` may not, or it cannot be said."""
+    try:
+        require_no_wider(parent.compiled, child.compiled, agent=child.name)
+    except NotARestriction:
+        return True
+    return False
+
+
 def _among(profile: Profile, others: Sequence[Profile]) -> Iterator[Finding]:
     """What is only seen beside the other profiles of the file."""
     for position, grant in enumerate(profile.policy.secrets):
@@ -359,6 +388,11 @@ def _among(profile: Profile, others: Sequence[Profile]) -> Iterator[Finding]:
                 f"{grant.name}, also of {some(differing, most=3)}",
                 f"secrets/{position}",
             )
+    by_name = {other.name: other for other in others}
+    for position, rule in enumerate(profile.policy.may_start):
+        child = by_name.get(rule.agent)
+        if isinstance(rule, StartGrant) and child is not None and _is_wider(profile, child):
+            yield _warn(profile, "start_wider", f"start of {rule.agent}", f"may_start/{position}")
     twins = [other.name for other in others if other.digest == profile.digest]
     if twins:
         yield _warn(profile, "profile_twin", f"the same as {some(twins, most=3)}")

@@ -35,6 +35,7 @@ from affiant.policy.loading.sections import (
     read_provider_tools,
     read_resources,
     read_secrets,
+    read_starts,
     read_tools,
 )
 from affiant.policy.loading.share_reading import read_priority, read_weight
@@ -53,6 +54,7 @@ _READERS: Final[Mapping[str, Callable[[Node], object]]] = {
     "secrets_access": lambda node: list(read_secrets(node, sinks=())),
     "models": lambda node: list(read_models(node)),
     "ports": lambda node: list(read_ports(node)),
+    "may_start": lambda node: list(read_starts(node)),
     "limits": read_limits,
     "weight": read_weight,
     "priority": read_priority,

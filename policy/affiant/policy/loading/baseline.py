@@ -1,9 +1,9 @@
 """Reads a baseline policy: an organisation's denials and limits, merged into every profile of a file that names it.
 
 A floor is a file of its own with the sections ``tools``, ``provider_tools``, ``filesystem_access``,
-``network_egress``, ``ports``, ``requires_human_approval`` and ``limits``, in which only denials, carve-outs, demands
-for approval, their approvers, and limits stand. Of its limits and a profile's, the tighter counts. Its digest is a
-member of each profile's normal form, so that a receipt names the baseline policy that held.
+``network_egress``, ``ports``, ``may_start``, ``requires_human_approval`` and ``limits``, in which only denials,
+carve-outs, demands for approval, their approvers, and limits stand. Of its limits and a profile's, the tighter counts.
+Its digest is a member of each profile's normal form, so that a receipt names the baseline policy that held.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from affiant.policy.loading.sections import (
     read_filesystem,
     read_ports,
     read_provider_tools,
+    read_starts,
     read_tools,
 )
 from affiant.policy.model.limits import NO_LIMITS
@@ -58,6 +59,7 @@ def read_baseline(found: Mapping[str, Node], *, source: str) -> BaselinePolicy:
         limits=schema.maybe(found.get("limits"), read_limits, NO_LIMITS),
         provider_tools=sections.rules("provider_tools", partial(read_provider_tools, floor=True)),
         ports=sections.rules("ports", partial(read_ports, floor=True)),
+        may_start=sections.rules("may_start", partial(read_starts, floor=True)),
     )
     if policy == Policy():
         raise ConfigurationError(

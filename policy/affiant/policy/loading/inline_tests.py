@@ -1,9 +1,9 @@
 """Reads the tests that a profile carries, and checks them whenever it is loaded.
 
 Each is ``{allow: REQUEST}``, ``{ask: REQUEST}`` or ``{deny: REQUEST}``; a request is one of ``tool``,
-``provider_tool``, ``model``, ``attested_model``, ``read``, ``write``, ``secret``, ``egress`` and ``port``; beside
-``tool`` may stand ``args``. A request that only waits for a person's approval counts as allowed; ``ask`` wants exactly
-that it waits. The tests are no part of the meaning, and so of no digest.
+``provider_tool``, ``model``, ``attested_model``, ``read``, ``write``, ``secret``, ``egress``, ``port`` and
+``start``; beside ``tool`` may stand ``args``. A request that only waits for a person's approval counts as allowed;
+``ask`` wants exactly that it waits. The tests are no part of the meaning, and so of no digest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ __all__ = ["PolicyTest", "check_tests", "effect_of", "read_tests"]
 
 _WANTED: Final = {"allow": Effect.ALLOW, "ask": Effect.ASK, "deny": Effect.DENY}
 _KINDS: Final = (
-    *("tool", "provider_tool", "model", "attested_model", "read", "write", "egress", "secret", "port"),
+    *("tool", "provider_tool", "model", "attested_model", "read", "write", "egress", "secret"),
+    *("port", "start"),
 )
 
 

@@ -108,6 +108,11 @@ def read_max_tokens(node: Node) -> int:
     return _bound(node, "most tokens", what="'max_tokens'").most
 
 
+def read_at_most(node: Node) -> int:
+    """``at_most`` of an agent that may be started."""
+    return _bound(node, "most", what="'at_most'").most
+
+
 def read_max_uses(node: Node) -> int:
     """``max_uses`` of a secret; what stands there is never shown, because it may be the secret."""
     return _bound(node, "most", what="'max_uses'", show=False).most

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Final
 
@@ -26,6 +27,7 @@ from affiant.errors import AffiantError, ConfigurationError
 from affiant.policy.canonical.errors import (
     DocumentTooLarge,
     NameRefused,
+    PolicyConflict,
     ValueRefused,
     WrongType,
     did_you_mean,
@@ -50,13 +52,14 @@ from affiant.policy.loading.sections import (
     read_provider_tools,
     read_resources,
     read_secrets,
+    read_starts,
     read_tools,
 )
 from affiant.policy.loading.share_reading import read_share
 from affiant.policy.loading.shown_lines import ShownDocument, show_line
 from affiant.policy.model.arguments import Pattern
 from affiant.policy.model.limits import NO_LIMITS
-from affiant.policy.model.profile import Approval, Policy, Resources, ToolDenial, ToolRule
+from affiant.policy.model.profile import Approval, Policy, Resources, StartGrant, ToolDenial, ToolRule
 from affiant.policy.model.text_pattern import MAX_WORK_OF_FILE, MAX_WORK_OF_PROFILE, Work
 from affiant.policy.normal_form import schema
 from affiant.policy.normal_form.argument_reading import pattern_places
@@ -77,6 +80,7 @@ __all__ = [
 ]
 
 _FLOOR_FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
+_SHOWN_OF_CIRCLE: Final = 8
 NO_BASELINE: Final = BaselinePolicy(Policy(), None, {}, None)
 
 HoldTests = Callable[[str, Node, CompiledPolicy], None]
@@ -121,6 +125,7 @@ def load_profiles(
         profiles, work = {}, Work(MAX_WORK_OF_FILE, "the file")
         for name, mark, node in map(read_agent, agent_members(top)):
             profiles[name] = read_profile(name, mark, node, denials, hold_tests, work=work)
+        _check_starts(profiles)
     return ProfileSet(
         profiles=MappingProxyType(profiles),
         digest=set_digest({name: profile.digest for name, profile in profiles.items()}),
@@ -254,6 +259,32 @@ def read_profile(
     return Profile(name, compiled, mark, MappingProxyType(places))
 
 
+def _check_starts(profiles: Mapping[str, Profile]) -> None:
+    """Refuse an agent that may start one that the file does not have, or that leads back to itself."""
+    started: dict[str, dict[str, str]] = {name: {} for name in profiles}
+    for name, profile in profiles.items():
+        for position, rule in enumerate(profile.policy.may_start):
+            if isinstance(rule, StartGrant):
+                started[name][rule.agent] = profile.where(f"may_start/{position}")
+                if rule.agent not in profiles:
+                    raise ConfigurationError(
+                        f"'may_start' names {excerpt(rule.agent)}, which has no profile in this file",
+                        code="policy.unknown_agent",
+                        where=started[name][rule.agent],
+                        hint=did_you_mean(rule.agent, profiles),
+                    )
+    try:
+        TopologicalSorter(started).prepare()
+    except CycleError as error:
+        starter, child, *others = reversed(error.args[1])
+        raise PolicyConflict(
+            "agents may start each other in a circle, which has no end",
+            found=" -> ".join((starter, child, *others[:_SHOWN_OF_CIRCLE])),
+            where=started[starter][child],
+            hint="Take one of them out of 'may_start'",
+        ) from error
+
+
 def _policy(sections: Sections, floor: BaselinePolicy, works: Sequence[Work]) -> Policy:
     """The policy that the sections of one profile say; ``floor`` says under what it judges identities."""
     found = sections.found
@@ -275,6 +306,7 @@ def _policy(sections: Sections, floor: BaselinePolicy, works: Sequence[Work]) ->
         share=read_share(found),
         provider_tools=sections.rules("provider_tools", read_provider_tools),
         ports=sections.rules("ports", read_ports),
+        may_start=sections.rules("may_start", read_starts),
     )
 
 

@@ -10,7 +10,15 @@ from affiant.policy.canonical.errors import PolicyConflict, located
 from affiant.policy.canonical.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
 from affiant.policy.decision.limit_words import profile_limits
 from affiant.policy.model.limits import Limits
-from affiant.policy.model.profile import EgressRule, Policy, PortRange, Rule, SecretGrant, check_entries
+from affiant.policy.model.profile import (
+    EgressRule,
+    Policy,
+    PortRange,
+    Rule,
+    SecretGrant,
+    StartGrant,
+    check_entries,
+)
 from affiant.policy.normal_form.digest import arranged_rule
 from affiant.policy.normal_form.schema import at_member
 
@@ -44,7 +52,7 @@ class Sections:
         try:
             yield
         except PolicyConflict as error:
-            if error.where is None and isinstance(error.rule, (EgressRule, SecretGrant)):
+            if error.where is None and isinstance(error.rule, (EgressRule, SecretGrant, StartGrant)):
                 error.where = str(self.places[arranged_rule(error.rule)])
             raise
 

@@ -20,6 +20,7 @@ from affiant.policy.canonical.errors import (
 )
 from affiant.policy.canonical.hosts import host_pattern, is_wildcard
 from affiant.policy.canonical.names import (
+    check_agent_name,
     check_basic_user,
     check_format,
     check_header,
@@ -37,7 +38,13 @@ from affiant.policy.canonical.names import (
 from affiant.policy.canonical.request_names import check_aws_name, check_pointer
 from affiant.policy.canonical.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
 from affiant.policy.canonical.targets import path_pattern
-from affiant.policy.loading.limit_reading import read_egress_limits, read_max_tokens, read_max_uses, read_rate
+from affiant.policy.loading.limit_reading import (
+    read_at_most,
+    read_egress_limits,
+    read_max_tokens,
+    read_max_uses,
+    read_rate,
+)
 from affiant.policy.loading.token_exchange_reading import read_token_exchange
 from affiant.policy.model.limits import NO_EGRESS_LIMITS
 from affiant.policy.model.profile import (
@@ -55,6 +62,8 @@ from affiant.policy.model.profile import (
     Resources,
     Scheme,
     SecretGrant,
+    StartDenial,
+    StartGrant,
     TLSMode,
     ToolDenial,
     ToolRule,
@@ -75,6 +84,7 @@ __all__ = [
     "read_provider_tools",
     "read_resources",
     "read_secrets",
+    "read_starts",
     "read_tools",
 ]
 
@@ -97,7 +107,9 @@ _R = TypeVar(
     | EgressRule
     | EgressDenial
     | PortGrant
-    | PortDenial,
+    | PortDenial
+    | StartGrant
+    | StartDenial,
 )
 
 
@@ -163,6 +175,25 @@ def _port_range(node: Node) -> tuple[int, int]:
         return int(match[1]), int(match[2])
     port = schema.whole_number(node, what="a port, or a range such as 8000-8010")
     return port, port
+
+
+def read_starts(node: Node, *, floor: bool = False) -> Iterator[tuple[StartGrant | StartDenial, Mark]]:
+    """``may_start``: a list of agents, ``{agent, at_most}`` and ``{deny}``."""
+    for item in schema.items(node, what="'may_start'"):
+        with located(item.mark):
+            yield _denials_only(_start(item), floor=floor), item.mark
+
+
+def _start(item: Node) -> StartGrant | StartDenial:
+    if isinstance(item, ScalarNode):
+        return StartGrant(schema.text(item, what="an agent to start"))
+    found = schema.keys(item, what="an agent to start")
+    if "deny" in found:
+        _alone(item, "deny")
+        return StartDenial(schema.checked(found["deny"], check_agent_name, what="'deny'"))
+    named = schema.required(found, "agent", item, what="an agent to start")
+    agent = schema.checked(named, check_agent_name, what="'agent'")
+    return StartGrant(agent, read_at_most(found["at_most"]) if "at_most" in found else None)
 
 
 def read_filesystem(node: Node, *, floor: bool = False) -> Iterator[tuple[PathGrant, Mark]]:
@@ -426,7 +457,7 @@ def _entries(node: Node) -> tuple[Node, ...]:
 
 
 def _denials_only(rule: _R, *, floor: bool) -> _R:
-    if floor and isinstance(rule, (ToolRule, ProviderTool, EgressRule, PortGrant)):
+    if floor and isinstance(rule, (ToolRule, ProviderTool, EgressRule, PortGrant, StartGrant)):
         raise ConfigurationError(
             "a baseline policy may hold only denials", code="policy.floor", hint="Write {deny: ...}"
         )

@@ -25,6 +25,7 @@ from affiant.policy.canonical.addresses import parse_cidr
 from affiant.policy.canonical.errors import EmptyList, PolicyConflict, ValueRefused, excerpt
 from affiant.policy.canonical.hosts import covering_patterns, host_pattern, is_wildcard
 from affiant.policy.canonical.names import (
+    check_agent_name,
     check_approver,
     check_basic_user,
     check_format,
@@ -82,6 +83,8 @@ __all__ = [
     "Resources",
     "Scheme",
     "SecretGrant",
+    "StartDenial",
+    "StartGrant",
     "TLSMode",
     "ToolDenial",
     "ToolRule",
@@ -92,7 +95,16 @@ __all__ = [
     "trusted_root_text",
 ]
 
-SECTIONS: Final = ("tools", "provider_tools", "filesystem", "egress", "secrets", "models", "ports")
+SECTIONS: Final = (
+    "tools",
+    "provider_tools",
+    "filesystem",
+    "egress",
+    "secrets",
+    "models",
+    "ports",
+    "may_start",
+)
 """The members of :class:`Policy` that are lists of rules: ids of rules begin with them."""
 _DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
 
@@ -619,6 +631,34 @@ def joined_ports(rules: Sequence[PortGrant | PortDenial]) -> tuple[PortGrant | P
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class StartGrant:
+    """An agent of the same file of which this one may start sessions.
+
+    ``at_most`` is how many one session may start; None: any number.
+    """
+
+    agent: str
+    at_most: int | None = None
+
+    def __post_init__(self) -> None:
+        check_agent_name(self.agent)
+        if self.at_most is not None:
+            if type(self.at_most) is not int:  # a bool is no number
+                raise ValueRefused("'at_most' is not a whole number", found=type(self.at_most).__name__)
+            check_most(self.at_most, what="'at_most'")
+
+
+@dataclass(frozen=True, slots=True)
+class StartDenial:
+    """An agent of which no session may be started, whatever else allows it."""
+
+    agent: str
+
+    def __post_init__(self) -> None:
+        check_agent_name(self.agent)
+
+
 Rule = (
     ToolRule
     | ToolDenial
@@ -631,6 +671,8 @@ Rule = (
     | ModelRule
     | PortGrant
     | PortDenial
+    | StartGrant
+    | StartDenial
 )
 _R = TypeVar("_R", bound=Rule)
 
@@ -656,15 +698,17 @@ class Policy:
     share: Share = NO_SHARE
     provider_tools: tuple[ProviderTool | ProviderToolDenial, ...] = ()
     ports: tuple[PortGrant | PortDenial, ...] = ()
+    may_start: tuple[StartGrant | StartDenial, ...] = ()
 
     def __post_init__(self) -> None:
         if self.floor is not None and _DIGEST.match(self.floor) is None:
             raise ValueRefused("not a digest", expected="sha384:<96 hex>", found=excerpt(self.floor))
         lists = (self.tools, self.filesystem, self.egress, self.secrets, self.models or ())
-        for section in (*lists, self.provider_tools, self.ports):
+        for section in (*lists, self.provider_tools, self.ports, self.may_start):
             check_entries(section)
         _one_address_for_each_host([rule for rule in self.egress if isinstance(rule, EgressRule)])
         _one_grant_for_each_secret(self.secrets)
+        _one_grant_for_each_start(self.may_start)
         self._refuse_secrets_in_passthrough()
         _refuse_denied_token_endpoints(self)
         self.make_patterns(Work(MAX_WORK_OF_PROFILE, "a profile"))
@@ -691,6 +735,7 @@ class Policy:
             tools=_union(self.tools, floor.tools),
             provider_tools=_union(self.provider_tools, floor.provider_tools),
             ports=_union(self.ports, floor.ports),
+            may_start=_union(self.may_start, floor.may_start),
             filesystem=_union(self.filesystem, floor.filesystem),
             egress=_union(self.egress, floor.egress),
             approval=self.approval.merged(floor.approval),
@@ -795,6 +840,13 @@ def _denies_token_endpoint(rule: EgressDenial, exchange: TokenExchange) -> bool:
             or any(path_pattern(path).touches(decoded_path(exchange.path)) for path in rule.paths)
         )
     )
+
+
+def _one_grant_for_each_start(rules: Sequence[StartGrant | StartDenial]) -> None:
+    first: dict[str, StartGrant] = {}
+    for rule in rules:
+        if isinstance(rule, StartGrant) and first.setdefault(rule.agent, rule) != rule:
+            raise PolicyConflict("'may_start' bounds one agent in two ways", found=rule.agent, rule=rule)
 
 
 def _one_grant_for_each_secret(grants: Sequence[SecretGrant]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from affiant.policy.model.limits import Bound, Bounds
-from affiant.policy.model.profile import EgressRule, Policy, ToolRule
+from affiant.policy.model.profile import EgressRule, Policy, StartGrant, ToolRule
 
 __all__ = ["rule_limits"]
 
@@ -26,3 +26,6 @@ def rule_limits(policy: Policy) -> Iterator[tuple[str, str, Bounds]]:
     for at, grant in enumerate(policy.secrets):
         if grant.max_uses is not None:
             yield f"secrets/{at}", "max_uses", (Bound(grant.max_uses),)
+    for at, start in enumerate(policy.may_start):
+        if isinstance(start, StartGrant) and start.at_most is not None:
+            yield f"may_start/{at}", "at_most", (Bound(start.at_most),)

@@ -35,6 +35,8 @@ from affiant.policy.model.profile import (
     ProviderToolDenial,
     Rule,
     SecretGrant,
+    StartDenial,
+    StartGrant,
     ToolDenial,
     ToolRule,
     joined_ports,
@@ -77,6 +79,7 @@ def arranged_form(policy: Policy) -> bytes:
         "filesystem": _list_bytes(policy.filesystem),
         "floor": canonical(policy.floor),
         **({} if policy.limits == NO_LIMITS else {"limits": canonical(_limits(policy.limits))}),
+        **({"may_start": _list_bytes(policy.may_start)} if policy.may_start else {}),
         "models": b"null" if policy.models is None else _list_bytes(policy.models),
         **({"ports": _list_bytes(policy.ports)} if policy.ports else {}),
         **({"provider_tools": _list_bytes(policy.provider_tools)} if policy.provider_tools else {}),
@@ -150,6 +153,7 @@ def arranged(policy: Policy) -> Policy:
         share=policy.share,
         provider_tools=_arranged(policy.provider_tools),
         ports=_arranged(joined_ports(policy.ports)),
+        may_start=_arranged(policy.may_start),
     )
 
 
@@ -289,6 +293,10 @@ def _members(rule: Rule) -> _JSON:
         case ModelRule():
             most = _where_written("max_tokens", rule.max_tokens)
             return {"attested": rule.attested, **most, "name": rule.name}
+        case StartGrant():
+            return {"agent": rule.agent, **_where_written("at_most", rule.at_most), "effect": "allow"}
+        case StartDenial():
+            return {"agent": rule.agent, "effect": "deny"}
         case PortGrant() | PortDenial():
             effect = "allow" if isinstance(rule, PortGrant) else "deny"
             return {"effect": effect, "first": rule.first, "last": rule.last}

@@ -15,7 +15,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "a profile file": ("version", "floor", "agent_configs"),
     "a baseline policy": (
         *("version", "tools", "provider_tools", "filesystem_access", "network_egress"),
-        *("ports", "requires_human_approval", "limits"),
+        *("ports", "may_start", "requires_human_approval", "limits"),
     ),
     "a profile": (
         "tools",
@@ -26,6 +26,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
         "requires_human_approval",
         "models",
         "ports",
+        "may_start",
         "limits",
         "weight",
         "priority",
@@ -35,6 +36,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "a tool": ("name", "server", "schema", "approval", "args", "rate", "deny"),
     "a provider tool": ("deny",),
     "a port": ("deny",),
+    "an agent to start": ("agent", "at_most", "deny"),
     "an argument": (
         *("one_of", "const", "min", "max", "max_len", "pattern", "under", "write", "host"),
         *("each", "max_items", "argv", "optional"),
@@ -62,7 +64,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "a test": ("allow", "ask", "deny"),
     "a test's request": (
         *("tool", "args", "provider_tool", "model", "attested_model", "read", "write", "egress", "secret"),
-        "port",
+        *("port", "start"),
     ),
 }
 """The mapping's name in error messages -> the keys that it may hold."""

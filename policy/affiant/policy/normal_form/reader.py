@@ -31,6 +31,8 @@ from affiant.policy.model.profile import (
     Resources,
     Scheme,
     SecretGrant,
+    StartDenial,
+    StartGrant,
     TLSMode,
     ToolDenial,
     ToolRule,
@@ -90,6 +92,9 @@ def _read(top: _Object) -> Policy:
             provider_tools=tuple(_read_provider_tool(rule) for rule in top.objects("provider_tools"))
             if top.has("provider_tools")
             else (),
+            may_start=tuple(_read_start(rule) for rule in top.objects("may_start"))
+            if top.has("may_start")
+            else (),
             ports=tuple(_read_port(rule) for rule in top.objects("ports")) if top.has("ports") else (),
         )
     )
@@ -128,6 +133,13 @@ def _read_tool(rule: _Object) -> ToolRule | ToolDenial:
 def _read_provider_tool(rule: _Object) -> ProviderTool | ProviderToolDenial:
     made = ProviderTool if rule.text("effect") == "allow" else ProviderToolDenial
     return rule.done(made(rule.text("name")))
+
+
+def _read_start(rule: _Object) -> StartGrant | StartDenial:
+    effect, agent = rule.text("effect"), rule.text("agent")
+    if effect != "allow":
+        return rule.done(StartDenial(agent))
+    return rule.done(StartGrant(agent, rule.integer("at_most") if rule.has("at_most") else None))
 
 
 def _read_port(rule: _Object) -> PortGrant | PortDenial:

@@ -66,7 +66,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     "--plane",
     "planes",
     multiple=True,
-    type=click.Choice(["tool", "provider_tool", "model", "path", "egress", "secret", "port"]),
+    type=click.Choice(["tool", "provider_tool", "model", "path", "egress", "secret", "port", "start"]),
     help="Show only requests of this kind.",
 )
 @click.option(

@@ -9,6 +9,7 @@ request            class                            activity
 ``provider_tool:`` API Activity (6003)              Other: *Use*
 ``model:``         API Activity (6003)              Other: *Call*
 ``secret:``        API Activity (6003)              Other: *Use*
+``start:``         API Activity (6003)              Other: *Start*
 ``port:``          Network Activity (4001)          Open, to the session's machine
 ``read:``          File System Activity (1001)      Read
 ``write:``         File System Activity (1001)      Update
@@ -33,6 +34,7 @@ from affiant.policy.decision.questions import (
     PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
+    StartQuestion,
     ToolQuestion,
 )
 from affiant.policy.decision_log.reader import RecordedDecision
@@ -89,6 +91,9 @@ def activity_of(recorded: RecordedDecision) -> Mapping[str, object]:
         case SecretQuestion(name, host, port):
             secret, end = {"type": "secret", "name": name}, _endpoint(host, port)
             return _api("Use", source, api={"operation": "use secret"}, resources=[secret], dst_endpoint=end)
+        case StartQuestion(name):
+            child = {"type": "agent", "name": name}
+            return _api("Start", source, api={"operation": "start session"}, resources=[child])
         case PortQuestion(number):
             ends = {"src_endpoint": _OWNER, "dst_endpoint": {**source, "port": _port(number)}}
             return _activity(4001, "Network Activity", 1, "Open", **ends)

@@ -18,6 +18,7 @@ from affiant.policy.decision.questions import (
     PortQuestion,
     ProviderToolQuestion,
     SecretQuestion,
+    StartQuestion,
     ToolQuestion,
 )
 from affiant.policy.decision_log.reader import RecordedDecision
@@ -149,6 +150,8 @@ def _of_request(recorded: RecordedDecision) -> Mapping[str, Attribute]:
             return {"file.path": path}
         case SecretQuestion(_, host, port):
             return {"server.address": host, "server.port": port}
+        case StartQuestion():
+            return {}
         case PortQuestion(number):
             return {"server.port": number}
         case EgressQuestion():

@@ -47,8 +47,8 @@ def _rows(found: Difference, paths: Iterable[str], reached: _Reached) -> Iterato
             question = parse_question(found.request.removeprefix("arguments of "))
             if isinstance(question, ToolQuestion):
                 yield Row("tool", question.name)
-        case "provider_tool":
-            yield Row("provider_tool", found.request.removeprefix("provider_tool:"))
+        case "provider_tool" | "start":
+            yield Row(found.plane, found.request.removeprefix(f"{found.plane}:"))
         case "port":
             yield from reached.ports(found.agent, found.request.removeprefix("port:"))
         case "model":

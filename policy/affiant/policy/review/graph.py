@@ -28,6 +28,7 @@ KINDS: Final[Mapping[str, str]] = {
     "provider": "Provider tools",
     "host": "Hosts",
     "port": "Ports",
+    "start": "Agents to start",
 }
 _SHOWN: Final = 8
 """Nodes of one kind beside each agent; the rest is one node that counts them."""
@@ -98,6 +99,12 @@ def _edges(authority: Authority) -> Iterator[tuple[Edge, Node, str]]:
             edge = Edge(agent, node, asks=asks)
         elif row.plane == "provider_tool":
             node, note = Node("provider", row.name), PROVIDER_FETCHES
+            edge = Edge(agent, node, asks=asks)
+        elif row.plane == "start":
+            node, note = (
+                Node("start", row.name),
+                words.removeprefix("yes").lstrip(", ") or "any number of sessions",
+            )
             edge = Edge(agent, node, asks=asks)
         elif row.plane == "port":
             node, note = Node("port", row.name), OWNER_REACHES

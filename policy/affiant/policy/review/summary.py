@@ -38,6 +38,7 @@ def in_short(authority: Authority) -> Mapping[str, object]:
     return {
         "tools": list(dict.fromkeys(tool.name for tool in authority.tools)),
         "provider_tools": [tool.name for tool in authority.provider_tools if tool.effect is not Effect.DENY],
+        "may_start": [each.agent for each in authority.may_start if each.effect is not Effect.DENY],
         "ports": [each.ports.text for each in authority.ports if each.effect is not Effect.DENY],
         "reads": modes[PathMode.READ],
         "writes": modes[PathMode.READ_WRITE],

@@ -28,9 +28,10 @@ _COLUMNS: Final[Mapping[str, tuple[int, int]]] = {
     "provider": (650, 290),
     "host": (650, 290),
     "port": (650, 290),
+    "start": (650, 290),
 }
 """Left edge and width of each kind's boxes."""
-_SIDES: Final = (("secret", "file"), ("agent",), ("tool", "provider", "host", "port"))
+_SIDES: Final = (("secret", "file"), ("agent",), ("tool", "provider", "host", "port", "start"))
 _GAP, _TITLE, _PADDING, _BETWEEN, _PORT, _APART = 8, 26, 8, 14, 13, 40
 _MAX_LINES: Final = 2
 

@@ -40,7 +40,7 @@ def _fits(review: Review) -> bool:
     if len(review.new.agents) > _MAX_AGENTS:
         return False
     kinds = [node.kind for node in graph_of(review.new.agents).nodes]
-    left, right = ("secret", "file"), ("tool", "provider", "host", "port")
+    left, right = ("secret", "file"), ("tool", "provider", "host", "port", "start")
     return all(sum(kind in side for kind in kinds) <= _MAX_BESIDE for side in (left, right))
 
 

@@ -15,6 +15,8 @@ TITLES: Final[Mapping[str, str]] = {
     "outsiders_can_steer": "Private data, strangers' words and a way out, together",
     "host_unrestricted": "A host without limits",
     "provider_tool": "A tool with which the provider may fetch anything",
+    "start_wider": "An agent to start that may do more than the one that starts it",
+    "start_unlimited": "Sessions of another agent in any number",
     "port_range_wide": "A wide range of the agent's own ports",
     "port_system": "Ports of the system's services",
     "host_shared": "A host at which everybody has an account",

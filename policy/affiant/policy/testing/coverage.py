@@ -21,6 +21,7 @@ from affiant.policy.model.profile import (
     PortDenial,
     ProviderToolDenial,
     Rule,
+    StartDenial,
     ToolDenial,
 )
 from affiant.policy.testing.trial import Trial, TriedProfile
@@ -62,7 +63,7 @@ def coverage_of(tried: TriedProfile) -> tuple[RuleCoverage, ...]:
 def _denies(rule: Rule) -> bool:
     if isinstance(rule, PathGrant):
         return rule.mode is PathMode.NONE
-    return isinstance(rule, (ToolDenial, ProviderToolDenial, EgressDenial, PortDenial))
+    return isinstance(rule, (ToolDenial, ProviderToolDenial, EgressDenial, PortDenial, StartDenial))
 
 
 def _denied(trial: Trial) -> bool:

@@ -46,6 +46,8 @@ from affiant.policy.model.profile import (
     ProviderToolDenial,
     Rule,
     SecretGrant,
+    StartDenial,
+    StartGrant,
     ToolDenial,
     ToolRule,
 )
@@ -140,6 +142,8 @@ def _nearby(policy: Policy, changed: Sequence[Rule]) -> Policy:
             return Policy(provider_tools=policy.provider_tools, approval=policy.approval)
         case [PortGrant() | PortDenial(), *_]:
             return Policy(ports=policy.ports)
+        case [StartGrant() | StartDenial(), *_]:
+            return Policy(may_start=policy.may_start, approval=policy.approval)
         case [ModelRule(name=name), *_]:
             return Policy(models=tuple(rule for rule in policy.models or () if rule.name == name))
         case [EgressRule() | EgressDenial() | SecretGrant(), *_]:
@@ -225,7 +229,11 @@ def _read(written: str) -> Sequence[PolicyTest]:
 
 
 def _test_of(found: Difference, before: CompiledPolicy) -> PolicyTest | None:
-    if found.plane not in ("tool", "call", "provider_tool", "model", "path", "egress", "secret", "port"):
+    if found.plane not in (
+        *("tool", "call", "provider_tool", "model", "path", "egress", "secret"),
+        "port",
+        "start",
+    ):
         return None
     attested = found.plane == "model" and found.request.endswith(_ATTESTED)
     text = found.request.removesuffix(_ATTESTED) if attested else found.request
