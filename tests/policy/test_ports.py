@@ -189,6 +189,21 @@ def test_a_joined_range_names_the_first_of_its_parts_in_the_file() -> None:
     assert one.compiled.decide_port(8000).rules == ("ports/0",)
     assert one.where("ports/0") == "profiles.yaml:1:37"
     assert one.where("ports/1") == "profiles.yaml:1:31"
+    inside = profile("ports: [8005, 8000-8010]")
+    assert inside.where("ports/0") == "profiles.yaml:1:31"
+
+
+@pytest.mark.parametrize("entry", ["{}", "{{deny: {}}}"])
+def test_each_of_many_joined_ranges_has_the_place_of_its_own_first_part(entry: str) -> None:
+    starts = [*range(3 * 511 + 1, 0, -3)]
+    parts = (f"{entry.format(port + 1)}, {entry.format(port)}" for port in starts)
+    text = f"ports: [ {', '.join(parts)}]"
+    one = profile(text)
+    assert len(one.policy.ports) == len(starts) == 512
+    for position, rule in enumerate(one.policy.ports):
+        assert rule.last == rule.first + 1
+        column = len("agent_configs: {dev: {") + text.index(f" {entry.format(rule.last)}, ") + 2
+        assert one.where(f"ports/{position}") == f"profiles.yaml:1:{column}"
 
 
 def test_a_floor_that_is_merged_again_changes_nothing() -> None:

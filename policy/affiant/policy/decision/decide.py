@@ -8,10 +8,12 @@ network, and every reason has a stable code (:data:`REASONS`).
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -299,24 +301,36 @@ class ProviderToolPlane:
 class PortPlane:
     """Ports of the agent's own servers. The session's owner opens them, so a demand for approval asks nobody here."""
 
-    __slots__ = ("_rules",)
+    __slots__ = ("_allows", "_denials")
 
     _NOT_LISTED: Final = Decision(Effect.DENY, "server_port_not_listed")
 
     def __init__(self, rules: tuple[PortGrant | PortDenial, ...]) -> None:
-        self._rules = rules
+        """Of rules as the normal form has them: ranges of one kind have no port in common."""
+        self._allows, self._denials = (
+            sorted(
+                (rule.first, rule.last, f"ports/{at}")
+                for at, rule in enumerate(rules)
+                if isinstance(rule, kind)
+            )
+            for kind in (PortGrant, PortDenial)
+        )
 
     def decide(self, number: int) -> Decision:
         """Whether this port may be reached; what is no whole number is no port that a rule lists."""
         if type(number) is not int:
             return self._NOT_LISTED
-        allows, denials = list[str](), list[str]()
-        for position, rule in enumerate(self._rules):
-            if rule.first <= number <= rule.last:
-                (denials if isinstance(rule, PortDenial) else allows).append(f"ports/{position}")
+        denials = _met(self._denials, number)
         if denials:
-            return denied("server_port_denied", tuple(denials))
-        return granted(tuple(allows), ask=False) if allows else self._NOT_LISTED
+            return denied("server_port_denied", denials)
+        allows = _met(self._allows, number)
+        return granted(allows, ask=False) if allows else self._NOT_LISTED
+
+
+def _met(ranges: Sequence[tuple[int, int, str]], number: int) -> tuple[str, ...]:
+    """The id of the range that has this port, if one does."""
+    at = bisect(ranges, number, key=itemgetter(0)) - 1
+    return (ranges[at][2],) if at >= 0 and number <= ranges[at][1] else ()
 
 
 class StartPlane:

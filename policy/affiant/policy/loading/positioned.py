@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -13,7 +14,8 @@ from affiant.policy.model.limits import Limits
 from affiant.policy.model.profile import (
     EgressRule,
     Policy,
-    PortRange,
+    PortDenial,
+    PortGrant,
     Rule,
     SecretGrant,
     StartGrant,
@@ -63,20 +65,23 @@ class Sections:
 
 def rule_places(policy: Policy, places: Mapping[Rule, Mark]) -> dict[str, Mark]:
     """Where each rule id of an arranged ``policy`` was written."""
-    return {
-        rule_id: places[rule if rule in places else _first_part(rule, places)]
-        for rule_id, rule in policy.rules.items()
-    }
+    known = {**places, **_port_places(policy.ports, places)}
+    return {rule_id: known[rule] for rule_id, rule in policy.rules.items()}
 
 
-def _first_part(rule: Rule, written: Iterable[Rule]) -> Rule:
-    """Of the ranges of ports that were joined into ``rule``, the first that was written."""
-    assert isinstance(rule, PortRange)
-    return next(
-        part
-        for part in written
-        if isinstance(part, PortRange) and type(part) is type(rule) and rule.first <= part.first <= rule.last
-    )
+def _port_places(rules: Sequence[PortGrant | PortDenial], places: Mapping[Rule, Mark]) -> dict[Rule, Mark]:
+    """Where the first of the ranges was written that were joined into each of ``rules``."""
+    found: dict[Rule, Mark] = {}
+    for kind in (PortGrant, PortDenial):
+        joined = sorted((rule for rule in rules if isinstance(rule, kind)), key=_first)
+        for part, mark in places.items():
+            if isinstance(part, kind):
+                found.setdefault(joined[bisect(joined, part.first, key=_first) - 1], mark)
+    return found
+
+
+def _first(rule: PortGrant | PortDenial) -> int:
+    return rule.first
 
 
 def limit_places(limits: Limits, at: Mark | None) -> dict[str, Mark]:
