@@ -363,13 +363,13 @@ def _steered(profile: Profile) -> Iterator[Finding]:
             yield _warn(profile, "outsiders_can_steer", subject + more, rule_id)
 
 
-def _is_wider(parent: Profile, child: Profile) -> bool:
-    """Whether a session of ``child`` could do what one of ``parent`` may not, or it cannot be said."""
+def _wider(parent: Profile, child: Profile) -> str:
+    """The first that a session of ``child`` could do and one of ``parent`` may not, in words; empty: nothing."""
     try:
         require_no_wider(parent.compiled, child.compiled, agent=child.name)
-    except NotARestriction:
-        return True
-    return False
+    except NotARestriction as error:
+        return str(error.found or "too large to compare")
+    return ""
 
 
 def _among(profile: Profile, others: Sequence[Profile]) -> Iterator[Finding]:
@@ -391,8 +391,9 @@ def _among(profile: Profile, others: Sequence[Profile]) -> Iterator[Finding]:
     by_name = {other.name: other for other in others}
     for position, rule in enumerate(profile.policy.may_start):
         child = by_name.get(rule.agent)
-        if isinstance(rule, StartGrant) and child is not None and _is_wider(profile, child):
-            yield _warn(profile, "start_wider", f"start of {rule.agent}", f"may_start/{position}")
+        wider = "" if child is None or not isinstance(rule, StartGrant) else _wider(profile, child)
+        if wider:
+            yield _warn(profile, "start_wider", f"start of {rule.agent} ({wider})", f"may_start/{position}")
     twins = [other.name for other in others if other.digest == profile.digest]
     if twins:
         yield _warn(profile, "profile_twin", f"the same as {some(twins, most=3)}")
