@@ -90,7 +90,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     ),
     "sandbox": (
         *("base", "egress.http", "egress", "workspace"),
-        *("isolation.plan", "isolation.backends", "isolation.runner", "processes"),
+        *("isolation.plan", "isolation.backends", "isolation.runner", "runtimes", "processes"),
         *("supervisor.launch", "supervisor.records", "supervisor.gateway", "supervisor"),
         *("session_state", "session", "cli", ""),
     ),

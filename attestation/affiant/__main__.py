@@ -31,6 +31,11 @@ COMMANDS: Final = {
     "session": _Entry(
         "sandbox.cli.session_commands:session", "List sessions; recover interrupted ones.", extra="sandbox"
     ),
+    "runtime": _Entry(
+        "sandbox.runtimes.runtime_commands:runtime",
+        "Build the environments that agents run in.",
+        extra="sandbox",
+    ),
     "verify": _Entry("attestation.cli.bundle.verify_command:verify", "Check a receipt bundle, offline."),
     "verdict": _Entry(
         "attestation.cli.bundle.verdict_commands:verdict", "Check signed verdicts: who found what."

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.sandbox.conftest import affiant
+from tests.sandbox.runtimes.wheels import make_wheel
 from tests.sandbox.test_decision_log import PROFILE, REACH, told
 
 from affiant.__main__ import cli
@@ -71,6 +72,36 @@ def test_a_prepared_environment_is_shown_read_only_from_a_closed_folder(warm):
     (runtime / "bin" / "prepared").chmod(0o755)
     done = warm.run("prepared", options=("--runtime", str(runtime)))
     assert (done.returncode, done.stdout) == (0, b"read-only\n"), done.stderr
+
+
+@pytest.mark.slow
+def test_a_built_environment_is_what_python_and_node_find_inside(warm, tmp_path):
+    make_wheel(tmp_path / "wheels", "alpha", program="alpha-tool")
+    (tmp_path / "requirements.txt").write_text("alpha\n")
+    options = ("-r", str(tmp_path / "requirements.txt"), "-o", str(warm.folder / "built"))
+    pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels")}
+    made = CliRunner().invoke(cli, ["runtime", "build", *options], env=pip)
+    assert made.exit_code == 0, made.output
+    code = "python3 -c 'import alpha; print(alpha.__file__)'; alpha-tool"
+    done = warm.run("sh", "-c", code, options=("--runtime", str(warm.folder / "built")))
+    place = b"/opt/runtime/lib/python%d.%d/site-packages/alpha/__init__.py"
+    version = tuple(
+        int(part) for part in next((warm.folder / "built").glob("lib/python*")).name[6:].split(".")
+    )
+    assert done.stdout == place % version + b"\n7\n", done.stderr
+
+
+@pytest.mark.slow
+def test_packages_of_node_are_found_by_import_and_require_from_the_workspace(warm):
+    if not Path("/usr/bin/node").exists():
+        pytest.skip("the sandbox's /usr has no node")
+    package = warm.folder / "packages" / "lib" / "node_modules" / "x"
+    package.mkdir(parents=True)
+    (package / "package.json").write_text('{"name": "x", "main": "x.js"}')
+    (package / "x.js").write_text("module.exports = 7\n")
+    code = "echo \"import x from 'x'; console.log(x)\" > a.mjs; node a.mjs; node -e \"console.log(require('x'))\""
+    done = warm.run("sh", "-c", code, options=("--runtime", str(warm.folder / "packages")))
+    assert done.stdout == b"7\n7\n", done.stderr
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     "--runtime",
     type=_FOLDER,
     metavar="DIR",
-    help="Show DIR, which has a bin/ or lib/, read-only at /opt/runtime. Its bin/ comes first in PATH.",
+    help="Show DIR read-only at /opt/runtime; its bin/ comes first in PATH. Make it with 'affiant runtime build'.",
 )
 @click.option(
     "--rootfs",

@@ -26,6 +26,7 @@ from typing import Final
 from affiant.errors import AffiantError
 from affiant.sandbox.base.errors import OutputPlaceError
 from affiant.sandbox.base.user_files import write_user_file
+from affiant.sandbox.runtimes.runtime_check import require_program
 from affiant.sandbox.session.output_report import changes_to_json
 from affiant.sandbox.session.run_report import Detail, RunReport
 from affiant.sandbox.session.session import Session
@@ -156,6 +157,8 @@ def run_once(request: SessionRequest, command: Sequence[str], options: RunOption
         AffiantError: affiant itself refused or failed.
     """
     require_user_variables(options.env)
+    if request.runtime is not None and request.rootfs is None:
+        require_program(request.runtime, command[0], root=Path("/"))
     for path in (options.bundle, options.summary):
         if path is not None and not os.access(path.absolute().parent, os.W_OK):
             raise OutputPlaceError("no file can be written there", where=str(path))

@@ -33,6 +33,7 @@ from affiant.sandbox.isolation.backends.gvisor import dated_release
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, SandboxPlan
 from affiant.sandbox.processes.services import GatewayChoice
+from affiant.sandbox.runtimes.runtime_check import require_usable
 from affiant.sandbox.supervisor.launch.environment import session_sandbox
 from affiant.secrets.store.local_store import StoreKey
 
@@ -159,6 +160,8 @@ def plan_session(
     for path, what in folders:
         _check_folder(path, what)
     rootfs, image = _rootfs(request.rootfs, folder)
+    if request.runtime is not None and image is None:  # what an image shows is known once it is unpacked
+        require_usable(request.runtime, root=Path("/") if rootfs is None else rootfs)
     sandbox = session_sandbox(
         profile.compiled,
         session=session,

@@ -97,6 +97,17 @@ def test_a_runtime_is_shown_where_it_was_promised(tmp_path):
     assert Shown("/opt/runtime", str(tmp_path / "env")) in shown
 
 
+def test_packages_of_node_are_found_from_every_folder_and_an_images_own_come_first(tmp_path, image):
+    (tmp_path / "env" / "lib" / "node_modules").mkdir(parents=True)
+    at, _ = built(tmp_path, runtime=str(tmp_path / "env"))
+    assert (at / "node_modules").readlink().as_posix() == "/opt/runtime/lib/node_modules"
+    (image / "node_modules").mkdir()
+    (tmp_path / "other").mkdir()
+    at, shown = built(tmp_path / "other", runtime=str(tmp_path / "env"), rootfs=DirectoryRoot(str(image)))
+    assert Shown("/node_modules", str(image / "node_modules")) in shown
+    assert not (at / "node_modules").is_symlink()
+
+
 def test_a_refusal_crosses_the_socket_with_its_class_and_facts():
     sent = CommandNotRun("m", exit_code=126)
     back = error_from_json(sent.to_json())

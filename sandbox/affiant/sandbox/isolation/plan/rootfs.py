@@ -38,6 +38,10 @@ _SYSTEM: Final = ("dev", "etc", "proc", "sys", "tmp")
 
 _MAX_ALTERNATIVES: Final = 4096
 
+_NODE_PACKAGES: Final = "lib/node_modules"
+"""Of a runtime. Node looks for packages in each directory above a program, up to ``/node_modules``, and for ``import``
+in no other place."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -71,7 +75,10 @@ def build_root(plan: SandboxPlan, *, at: Path, ca_bundle: bytes) -> tuple[Shown,
             case DirectoryRoot(path):
                 shown = _image(Path(path), at, tuple(_mount_points(plan)))
         if plan.runtime is not None:
-            shown = (*shown, Shown(RUNTIME_AT, check_runtime(plan.runtime)))
+            runtime = check_runtime(plan.runtime)
+            shown = (*shown, Shown(RUNTIME_AT, runtime))
+            if (Path(runtime) / _NODE_PACKAGES).is_dir() and not os.path.lexists(at / "node_modules"):
+                (at / "node_modules").symlink_to(f"{RUNTIME_AT}/{_NODE_PACKAGES}")
         _write_etc(plan, at / "etc", ca_bundle, alternatives=_alternatives_of(plan))
         for name in ("dev", "proc", "tmp"):
             (at / name).mkdir(mode=0o755, exist_ok=True)

@@ -1,0 +1,1 @@
+"""Builds and checks prepared environments for ``--runtime``."""

@@ -1,0 +1,175 @@
+"""What would run a package's code on the machine that builds never reaches pip or npm."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.raising import raises_code
+
+from affiant.sandbox.runtimes.wanted import read_wanted
+
+
+def written(tmp_path: Path, text: str, name: str = "requirements.txt") -> Path:
+    (tmp_path / name).write_text(text)
+    return tmp_path / name
+
+
+TAKEN = [
+    "openai>=2",
+    "openai[voice] ~= 2.1 ; python_version >= '3.9'",
+    "  # a comment\n\nopenai  # why",
+    "openai==2.0 \\\n  --hash=sha256:aa \\\n  --hash=sha256:bb",
+    "--index-url https://user:pass@index.example/simple\n--extra-index-url=https://x.example\nopenai",
+    "-i https://index.example\n-f wheels\n--find-links=wheels\n--no-index\n--pre\n--require-hashes\nopenai",
+    "mine @ https://example.com/mine-1.0-py3-none-any.whl#sha256=aa",
+    "./wheels/mine-1.0-py3-none-any.whl",
+    "https://example.com/mine-1.0-py3-none-any.whl",
+]
+
+
+@pytest.mark.parametrize("text", TAKEN)
+def test_packages_of_an_index_and_wheels_are_taken(tmp_path, text):
+    path = written(tmp_path, text)
+    assert read_wanted([path]).files == (path,)
+
+
+REJECTED = [
+    "-e .",
+    "-e.",
+    "--editable=git+https://example.com/x",
+    "--no-binary :all:",
+    "--no-binary=:all:\nopenai",
+    "--no-bi\\\nnary :all:",
+    "--global-option=x",
+    "--config-settings x=y",
+    ".",
+    "./folder",
+    "/srv/folder",
+    "folder/below",
+    "../sibling; python_version > '3'",
+    "mine-1.0.tar.gz",
+    "mine-1.0.ZIP",
+    "git+https://example.com/x.git",
+    "git+ssh://git@example.com/x.git#egg=x",
+    "https://example.com/x.tar.gz",
+    "https://example.com/x.tar.gz#.whl",
+    "https://example.com/x.tar.gz?x=.whl",
+    "mine @ git+https://example.com/x.git",
+    "mine@git+https://example.com/x.git",
+    "mine[a] @ file:///srv/folder",
+    "mine @ ${PLACE}",
+    "${EVERYTHING}",
+    "openai --config-settings=x=y",
+    "openai --no-binary=openai",
+    "-r https://example.com/requirements.txt",
+    "-r ${PLACE}",
+    "-r absent.txt",
+    "=1.0",
+]
+
+
+@pytest.mark.parametrize("text", REJECTED)
+def test_what_would_be_built_is_rejected_before_pip_starts(tmp_path, text):
+    with raises_code("runtime.requirements"):
+        read_wanted([written(tmp_path, f"anyio\n{text}\n")])
+
+
+def test_a_rejected_line_is_named_without_the_password_in_it(tmp_path):
+    with raises_code("runtime.requirements", match=r"requirements\.txt:2") as caught:
+        read_wanted([written(tmp_path, "anyio\ngit+https://me:hunter2hunter2@example.com/x\n")])
+    assert "hunter2" not in str(caught.value)
+
+
+def test_files_that_are_named_are_judged_too_and_once(tmp_path):
+    written(tmp_path, "-r requirements.txt\n-c more.txt\nanyio\n", "other.txt")
+    written(tmp_path, "anyio<9\n", "more.txt")
+    path = written(tmp_path, "--requirement other.txt\n")
+    assert sorted(read_wanted([path]).digests) == ["more.txt", "other.txt", "requirements.txt"]
+    written(tmp_path, "-e .\n", "more.txt")
+    with raises_code("runtime.requirements", match=r"more\.txt:1"):
+        read_wanted([path])
+
+
+def test_any_change_of_a_file_changes_what_is_wanted(tmp_path):
+    path = written(tmp_path, "anyio\n")
+    first = read_wanted([path]).digests
+    path.write_text("anyio\n\n")
+    assert read_wanted([path]).digests != first
+
+
+PROJECT = """[project]
+name = "My.Agent"
+dependencies = ["openai>=2"]
+[project.optional-dependencies]
+web = ["httpx"]
+all = ["my-agent[web]", "rich"]
+"""
+
+
+def test_the_dependencies_of_a_project_and_its_extras_are_wanted_and_not_the_project(tmp_path):
+    path = written(tmp_path, PROJECT, "pyproject.toml")
+    assert read_wanted([path]).lines == ("openai>=2",)
+    assert sorted(read_wanted([path], extras=["all"]).lines) == ["httpx", "openai>=2", "rich"]
+    with raises_code("runtime.requirements", match="no such extra"):
+        read_wanted([path], extras=["gui"])
+    with raises_code("runtime.requirements", match="--extra"):
+        read_wanted([written(tmp_path, "anyio")], extras=["all"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool.poetry.dependencies]\nopenai = '2'\n",
+        "[project]\nname = 'x'\ndynamic = ['dependencies']\n",
+        "[project]\nname = 'x'\ndependencies = ['a @ git+https://example.com/x']\n",
+        "[project]\nname = 'x'\ndependencies = ['--no-binary=:all:']\n",
+        '[project]\nname = "x"\ndependencies = ["a\\n-e ."]\n',
+        "[project]\nname = 'x'\ndependencies = ['a \\', '-e .']\n",
+        "[project]\nname = 'x'\ndependencies = [7]\n",
+        "not toml",
+    ],
+)
+def test_a_project_whose_dependencies_are_not_listed_or_not_finished_is_rejected(tmp_path, text):
+    with raises_code("runtime.requirements"):
+        read_wanted([written(tmp_path, text, "pyproject.toml")])
+
+
+@pytest.mark.parametrize(
+    ("version", "taken"),
+    [
+        ("^2.1.3", True),
+        (">=1 <2 || 3.x", True),
+        ("latest", True),
+        ("*", True),
+        ("npm:@scope/other@^1.0.0", True),
+        ("https://example.com/x-1.0.tgz", True),
+        ("git+ssh://git@example.com/x.git", False),
+        ("github:user/repo", False),
+        ("user/repo", False),
+        ("user/repo#semver:^1", False),
+        ("file:../x", False),
+        ("link:../x", False),
+        ("workspace:*", False),
+        ("../x", False),
+        ("~/x", False),
+        ("http://example.com/x.tgz", False),
+        ("https://example.com/x.git", False),
+        (7, False),
+        (None, False),
+    ],
+)
+def test_node_packages_come_from_a_registry(tmp_path, version, taken):
+    path = written(tmp_path, json.dumps({"optionalDependencies": {"x": version}}), "package.json")
+    if taken:
+        assert read_wanted([path]).package_json == path
+    else:
+        with raises_code("runtime.requirements", match="optionalDependencies.x"):
+            read_wanted([path])
+
+
+@pytest.mark.parametrize("text", ['{"workspaces": ["a"]}', "[]", "{", "null"])
+def test_what_is_no_package_of_its_own_is_rejected(tmp_path, text):
+    with raises_code("runtime.requirements"):
+        read_wanted([written(tmp_path, text, "package.json")])
