@@ -11,7 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-NOT_MEASURED = {"__init__", "__main__", "rego_policy", "timing"}
+NOT_MEASURED = {
+    "__init__",
+    "__main__",
+    "bare_tools",
+    "control_group",
+    "rego_policy",
+    "sessions",
+    "timing",
+}
 
 
 def main(names: list[str]) -> int:
@@ -31,10 +39,7 @@ def main(names: list[str]) -> int:
             continue
         for figure in figures:
             rows.append({**asdict(figure), "ratio": figure.ratio, "benchmark": name})
-            print(
-                f"{figure.name:<32}{figure.value:>12.1f} {figure.unit:<11}"
-                f"{figure.ratio:>7.2f} x {figure.peer} ({figure.peer_value:.1f})"
-            )
+            print(figure)
     results = FOLDER / "results"
     results.mkdir(exist_ok=True)
     now = datetime.now(UTC)

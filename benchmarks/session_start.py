@@ -1,124 +1,184 @@
-"""``affiant run`` until the agent's first byte, with services running and from nothing, against the sandbox alone."""
+"""From nothing to a session's first command: by Python, by ``affiant run``, one after another and all at once.
+
+The method of the sandbox benchmark (computesdk/benchmarks): the time from the request to create a session until its
+first command, ``true``, has ended, in a process that has its libraries loaded; sequential, then a burst; 5 % left out
+at each end; p50, p95 and p99. The bare tools run the same command, once beside each session. The services run before;
+their processor time is a row of its own, and the session's is that of every other process.
+
+``python -m benchmarks.session_start 100`` takes 100 sequential sessions and a burst of 100.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
-from affiant.sandbox.isolation.backends.backend import choose, probe
-from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
-from affiant.sandbox.isolation.plan.plan import Access, Command, FileGrant, HostUsr, plan_sandbox
-from affiant.sandbox.isolation.runner.client import RunnerClient, spawn_runner
-from affiant.sandbox.isolation.runner.runner_settings import Settings
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
+from benchmarks.bare_tools import Tool
+from benchmarks.control_group import ControlGroup, control_group, counted
+from benchmarks.sessions import PLAIN, Place, isolations, limited_to, opened, percentile, place, served
 from benchmarks.timing import Figure
 
-ROUNDS = 5
-PROFILE = b"agent_configs: {bench: {filesystem_access: 'read-write:/workspace'}}\n"
+SEQUENTIAL = 10
+BURST = 4
+FROM_NOTHING = 3
+PERCENTILES = (50, 95, 99)
+COMMAND = ("true",)
 
 
-def measure() -> list[Figure]:
-    backend = choose(IsolationClass.NAMESPACE, probe()).backend
-    with tempfile.TemporaryDirectory(prefix="affiant-bench-") as folder:
-        place = Path(folder)
-        (place / "profiles.yaml").write_bytes(PROFILE)
-        (place / "work").mkdir()
-        folders = [place / f"alone-{n}" for n in range(ROUNDS)]
-        for each in folders:
-            each.mkdir(mode=0o700)
-        alone = statistics.median(asyncio.run(_alone(each, backend)) for each in folders)
-        cold = statistics.median(_first_byte(place, place / f"home-{n}") for n in range(3))
-        with _served(place / "home"):
-            warm = statistics.median(_first_byte(place, place / "home") for _ in range(ROUNDS))
-    peer = f"{backend.value} alone"
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Of one session or one bare command: seconds, and seconds of processor time."""
+
+    wall: float
+    processor: float
+    services: float = 0.0
+    whole: float = 0.0
+    """Processor time of the session until it is closed."""
+
+
+def measure(sequential: int = SEQUENTIAL, burst: int = BURST) -> list[Figure]:
+    figures: list[Figure] = []
+    with place() as at, control_group() as services, counted() as group:
+        found = isolations(at.folder)
+        strongest = found[0][1]
+        cold = [_command_line(at, f"nothing-{number}", group) for number in range(FROM_NOTHING)]
+        with served(at, services):
+            for backend, tool in found:
+                with limited_to(backend):
+                    rounds = asyncio.run(_sequential(at, tool, group, services, sequential))
+                    together = asyncio.run(_burst(at, burst)), _burst_of(tool, burst)
+                figures += _start_figures(backend, tool, *rounds)
+                figures += _percentiles(f"{backend.value}, burst of {burst}", *together, tool.name)
+            warm = [_command_line(at, at.home.name, group) for _ in range(FROM_NOTHING)]
+        bare = [_bare(strongest, group) for _ in range(FROM_NOTHING)]
+    figures += _command_figures("services running", warm, bare, strongest.name)
+    return figures + _command_figures("from nothing", cold, bare, strongest.name)
+
+
+async def _sequential(
+    at: Place, tool: Tool, group: ControlGroup, services: ControlGroup, count: int
+) -> tuple[list[Taken], list[Taken], list[Taken]]:
+    """Sessions, and beside each the bare tool and a plain process. The first round is left out."""
+    ours, bare, plain = [], [], []
+    for _ in range(count + 1):
+        ours.append(await _first_command(at, group, services))
+        bare.append(_bare(tool, group))
+        plain.append(_bare(PLAIN, group))
+    return ours[1:], bare[1:], plain[1:]
+
+
+async def _first_command(at: Place, group: ControlGroup, services: ControlGroup) -> Taken:
+    start, used, served_for = time.perf_counter(), group.processor_seconds(), services.processor_seconds()
+    async with opened(at) as session:
+        result = await session.run(COMMAND)
+        wall, processor = time.perf_counter() - start, group.processor_seconds() - used
+        for_us = services.processor_seconds() - served_for
+    if result.exit_code != 0:
+        raise RuntimeError(f"the command exited with {result.exit_code}")
+    return Taken(wall, processor, for_us, group.processor_seconds() - used)
+
+
+async def _burst(at: Place, count: int) -> list[float]:
+    """Seconds of each of ``count`` sessions that are asked for at once."""
+
+    async def one() -> float:
+        start = time.perf_counter()
+        async with opened(at) as session:
+            await session.run(COMMAND)
+            return time.perf_counter() - start
+
+    return await asyncio.gather(*(one() for _ in range(count)))
+
+
+def _burst_of(tool: Tool, count: int) -> list[float]:
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(lambda _: _seconds(lambda: tool.run(*COMMAND)), range(count)))
+
+
+def _bare(tool: Tool, group: ControlGroup) -> Taken:
+    used = group.processor_seconds()
+    wall = _seconds(lambda: tool.run(*COMMAND))
+    return Taken(wall, group.processor_seconds() - used)
+
+
+def _command_line(at: Place, home: str, group: ControlGroup) -> Taken:
+    """``affiant run -- true`` from its start to its end, with everything that it starts."""
+    used = group.processor_seconds()
+
+    def run() -> None:
+        with at.affiant(
+            *at.run_arguments(*COMMAND), home=at.folder / home, stdout=subprocess.DEVNULL
+        ) as process:
+            process.wait(120)
+        if process.returncode != 0:
+            raise RuntimeError(f"affiant run exited with {process.returncode}")
+
+    wall = _seconds(run)
+    return Taken(wall, group.processor_seconds() - used)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _start_figures(
+    backend: BackendName, tool: Tool, ours: Sequence[Taken], bare: Sequence[Taken], plain: Sequence[Taken]
+) -> list[Figure]:
+    walls = [[each.wall for each in taken] for taken in (ours, bare, plain)]
+    figures = _percentiles(
+        f"{backend.value}, create to first command", walls[0], walls[1], tool.name, walls[2]
+    )
+    peer, beside = (_p50([each.processor for each in taken]) for taken in (bare, plain))
+    for name, taken in (
+        ("create to first command", [each.processor for each in ours]),
+        ("the services meanwhile", [each.services for each in ours]),
+        ("create to closed", [each.whole for each in ours]),
+    ):
+        row = f"{backend.value}, {name}"
+        figures.append(Figure(row, _p50(taken), "ms cpu", tool.name, peer, {PLAIN.name: beside}))
+    return figures
+
+
+def _percentiles(
+    name: str, ours: Sequence[float], bare: Sequence[float], peer: str, plain: Sequence[float] = ()
+) -> list[Figure]:
     return [
-        Figure("first byte, services running", warm * 1000, "ms", peer, alone * 1000),
-        Figure("first byte, from nothing", cold * 1000, "ms", peer, alone * 1000),
+        Figure(
+            f"{name}, p{part}",
+            percentile(ours, part) * 1000,
+            "ms",
+            peer,
+            percentile(bare, part) * 1000,
+            {PLAIN.name: percentile(plain, part) * 1000} if plain else {},
+        )
+        for part in PERCENTILES
     ]
 
 
-def _affiant(home: Path, *arguments: str, **more: object) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "AFFIANT_HOME": str(home)}
-    return subprocess.Popen([sys.executable, "-m", "affiant", *arguments], env=environment, **more)
-
-
-def _first_byte(place: Path, home: Path) -> float:
-    start = time.perf_counter()
-    options = ["--min-isolation", "namespace", "--quiet", "--input", str(place / "work")]
-    command = [
-        "run",
-        "--profile",
-        str(place / "profiles.yaml"),
-        "--agent",
-        "bench",
-        *options,
-        "--",
-        "echo",
-        "x",
+def _command_figures(name: str, ours: Sequence[Taken], bare: Sequence[Taken], peer: str) -> list[Figure]:
+    row = f"affiant run -- true, {name}"
+    wall, processor = (
+        [[getattr(e, what) for e in taken] for taken in (ours, bare)] for what in ("wall", "processor")
+    )
+    return [
+        Figure(row, _p50(wall[0]), "ms", peer, _p50(wall[1])),
+        Figure(row, _p50(processor[0]), "ms cpu", peer, _p50(processor[1])),
     ]
-    with _affiant(home, *command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        first = process.stdout.read(1)
-        taken = time.perf_counter() - start
-        process.communicate(timeout=60)
-    if first != b"x" or process.returncode != 0:
-        raise RuntimeError(f"affiant run exited with {process.returncode}")
-    return taken
 
 
-@contextmanager
-def _served(home: Path) -> Iterator[None]:
-    """A platform and a gateway in the background."""
-    home.mkdir(mode=0o700)
-    services: list[subprocess.Popen[bytes]] = []
-    try:
-        for name in ("platform", "gateway"):
-            reading, writing = os.pipe()
-            services.append(
-                _affiant(
-                    home,
-                    name,
-                    "serve",
-                    "--ready-fd",
-                    str(writing),
-                    pass_fds=(writing,),
-                    stderr=subprocess.DEVNULL,
-                )
-            )
-            os.close(writing)
-            with open(reading, "rb") as ready:
-                if not ready.readline():
-                    raise RuntimeError(f"{name} did not start")
-        yield
-    finally:
-        for service in reversed(services):
-            service.terminate()
-            service.wait(20)
+def _p50(seconds: Sequence[float]) -> float:
+    return percentile(seconds, 50) * 1000
 
 
-async def _alone(folder: Path, backend: BackendName) -> float:
-    """The isolation runner and the sandbox, without session, gateway or proxy."""
-    start = time.perf_counter()
-    process, control = spawn_runner(Settings(folder, backend, HostUsr(), None))
-    async with RunnerClient(control) as client:
-        plan = plan_sandbox("bench", [FileGrant("/workspace", Access.READ_WRITE)])
-        proxy = await client.prepare(plan, ca_bundle=b"")
-        reading, writing = os.pipe()
-        command = Command(("echo", "x"), {"PATH": "/usr/bin:/bin"})
-        await client.start(command, stdin=os.open(os.devnull, os.O_RDONLY), stdout=writing, stderr=writing)
-        os.close(writing)
-        await asyncio.get_running_loop().run_in_executor(None, os.read, reading, 1)
-        taken = time.perf_counter() - start
-        await client.wait()
-        await client.cleanup()
-        os.close(reading)
-        proxy.listener.close()
-    process.wait(10)
-    return taken
+if __name__ == "__main__":
+    number = int(sys.argv[1]) if sys.argv[1:] else None
+    for figure in measure() if number is None else measure(number, number):
+        print(figure)

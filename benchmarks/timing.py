@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row of the table. ``ratio``: ours over the peer's, in the unit's own sense."""
+    """One row of the table. ``ratio``: ours over the peer's, in the unit's own sense. ``beside``: what others took."""
 
     name: str
     value: float
     unit: str
     peer: str
     peer_value: float
+    beside: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float:
         return self.value / self.peer_value
+
+    def __str__(self) -> str:
+        others = "".join(f", {name} {value:.1f}" for name, value in self.beside.items())
+        return (
+            f"{self.name:<52}{self.value:>12.1f} {self.unit:<11}"
+            f"{self.ratio:>7.2f} x {self.peer} ({self.peer_value:.1f}{others})"
+        )
 
 
 def seconds(call: Callable[[], object], count: int, clock: Callable[[], float] = time.perf_counter) -> float:

@@ -1,0 +1,121 @@
+"""What the benchmarks of sessions share: services, a profile, a session under one isolation, percentiles."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+from affiant.sandbox.isolation.backends.backend import Availability, probe
+from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
+from affiant.sandbox.session import session as session_module
+from affiant.sandbox.session.session import Session
+from affiant.sandbox.session.session_plan import SessionRequest
+from benchmarks.bare_tools import Bubblewrap, PlainProcess, Runsc, Tool
+from benchmarks.control_group import ControlGroup
+
+PROFILE = b"agent_configs: {bench: {filesystem_access: 'read-write:/workspace'}}\n"
+AGENT = "bench"
+_TRIMMED = 0.05
+"""So much of the measurements is left out at each end, as the sandbox benchmark does (computesdk/benchmarks)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder with everything that a measured session needs."""
+
+    folder: Path
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def request(self) -> SessionRequest:
+        return SessionRequest(
+            profile=self.folder / "profiles.yaml",
+            agent=AGENT,
+            input=self.folder / "work",
+            min_isolation=IsolationClass.NAMESPACE,
+        )
+
+    def affiant(self, *arguments: str, home: Path | None = None, **more: object) -> subprocess.Popen[bytes]:
+        """A command of ours as a process of its own."""
+        environment = {**os.environ, "AFFIANT_HOME": str(home or self.home)}
+        return subprocess.Popen([sys.executable, "-m", "affiant", *arguments], env=environment, **more)
+
+    def run_arguments(self, *command: str) -> tuple[str, ...]:
+        """``affiant run`` with the profile and the input."""
+        asked = self.request
+        given = ("--profile", str(asked.profile), "--agent", AGENT, "--input", str(asked.input))
+        return ("run", *given, "--min-isolation", "namespace", "--quiet", "--", *command)
+
+
+@contextmanager
+def place() -> Iterator[Place]:
+    with tempfile.TemporaryDirectory(prefix="affiant-bench-") as folder:
+        made = Place(Path(folder))
+        (made.folder / "profiles.yaml").write_bytes(PROFILE)
+        (made.folder / "work").mkdir()
+        yield made
+
+
+@contextmanager
+def served(at: Place, group: ControlGroup) -> Iterator[None]:
+    """A platform and a gateway in the background, in ``group``."""
+    at.home.mkdir(mode=0o700)
+    services: list[subprocess.Popen[bytes]] = []
+    try:
+        for name in ("platform", "gateway"):
+            reading, writing = os.pipe()
+            arguments = (name, "serve", "--ready-fd", str(writing))
+            more = {"pass_fds": (writing,), "stderr": subprocess.DEVNULL, "preexec_fn": group.enter}
+            services.append(at.affiant(*arguments, **more))
+            os.close(writing)
+            with open(reading, "rb") as ready:
+                if not ready.readline():
+                    raise RuntimeError(f"{name} did not start")
+        yield
+    finally:
+        for service in reversed(services):
+            service.terminate()
+            service.wait(20)
+
+
+@contextmanager
+def limited_to(backend: BackendName) -> Iterator[None]:
+    """Sessions of this process run under ``backend``: what else this machine has counts as not installed."""
+
+    def probed() -> Mapping[BackendName, Availability]:
+        return {backend: probe()[backend]}
+
+    with patch.object(session_module, "probe", probed):
+        yield
+
+
+def opened(at: Place) -> AbstractAsyncContextManager[Session]:
+    return Session.open(at.request, home=at.home)
+
+
+def isolations(folder: Path) -> list[tuple[BackendName, Tool]]:
+    """Each isolation that this machine has, the stronger first, and the bare tool that it rests on."""
+    usable = [name for name, each in probe().items() if each.usable]
+    return [(name, Bubblewrap() if name is BackendName.BUBBLEWRAP else Runsc(folder)) for name in usable]
+
+
+def percentile(values: Sequence[float], part: int) -> float:
+    """By nearest rank, after 5 % were left out at each end."""
+    ordered = sorted(values)
+    left_out = int(len(ordered) * _TRIMMED)
+    ordered = ordered[left_out : len(ordered) - left_out]
+    return ordered[max(0, math.ceil(len(ordered) * part / 100) - 1)]
+
+
+PLAIN = PlainProcess()
