@@ -306,7 +306,7 @@ def run(
     with loading():
         from affiant.attestation.quote.providers.own_platform import PlatformName  # noqa: PLC0415 - as above
         from affiant.sandbox.base.errors import OutputPlaceError  # noqa: PLC0415 - help must stay cheap
-        from affiant.sandbox.cli.session_commands import tell_leftovers  # noqa: PLC0415 - as above
+        from affiant.sandbox.cli.interrupted_sessions import tell_leftovers  # noqa: PLC0415 - as above
         from affiant.sandbox.processes.home import open_home  # noqa: PLC0415 - as above
         from affiant.sandbox.processes.services import GatewayChoice  # noqa: PLC0415 - as above
         from affiant.sandbox.session.foreground_command import (  # noqa: PLC0415 - as above

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,28 +13,21 @@ import click
 
 from affiant.command_line import Group, print_json, printable
 from affiant.sandbox.base.errors import OutputPlaceError
+from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.narrow_command import narrow
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
-from affiant.sandbox.processes.home import Home, open_home
+from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session.output_report import counted, skipped_lines
 from affiant.sandbox.session.recover_command import Recovered, recover
-from affiant.sandbox.session_state.interrupted import reap_leftovers
 from affiant.sandbox.session_state.session_listing import SessionEntry, find_session, list_sessions
 
-__all__ = ["session", "tell_leftovers"]
+__all__ = ["session"]
 
 _SHOWN = (
     *("session", "state", "agent", "profile", "started", "ended", "exit_code", "code", "gateway", "output"),
     *("bundle", "records", "kept"),
 )
 _COLUMNS = ("SESSION", "STATE", "STARTED", "AGENT", "EXIT", "BUNDLE")
-
-
-def tell_leftovers(home: Home) -> None:
-    """End and tidy up what killed launchers left, and say for each, in one line on standard error, what came of it."""
-    for interrupted in reap_leftovers(home):
-        with suppress(OSError):  # our own lines are not read any more: the command goes on
-            click.echo(printable(f"affiant: {interrupted.text}"), err=True)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
