@@ -21,7 +21,7 @@ from affiant.attestation.records.sealed_disclosures import recipient
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.manifest import load_release
 from affiant.attestation.simulated.served.client import PlatformClient
-from affiant.attestation.simulated.served.serve_command import simulated_reference
+from affiant.attestation.simulated.served.reference import simulated_reference
 from affiant.attestation.statements.gateway_config import parse_gateway_config
 from affiant.attestation.statements.manifest import (
     GatewayIdentity,

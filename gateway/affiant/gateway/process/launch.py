@@ -36,7 +36,7 @@ from affiant.attestation.release.manifest import load_release, reference_values
 from affiant.attestation.release.running import first_program
 from affiant.attestation.schema.shapes import ShapeMismatch
 from affiant.attestation.simulated.served.client import PlatformClient
-from affiant.attestation.simulated.served.serve_command import simulated_reference
+from affiant.attestation.simulated.served.reference import simulated_reference
 from affiant.attestation.statements.gateway_config import (
     DEV_ECHO,
     GatewayConfig,

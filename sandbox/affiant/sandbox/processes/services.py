@@ -21,7 +21,7 @@ from datetime import datetime
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.quote.providers.own_platform import PlatformName
-from affiant.attestation.simulated.served.serve_command import simulated_reference
+from affiant.attestation.simulated.served.reference import simulated_reference
 from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
 from affiant.attestation.tdx.appraise.reference import parse_reference_values
 from affiant.attestation.verdict.accepted_values import accepted_at

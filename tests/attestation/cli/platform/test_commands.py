@@ -15,7 +15,7 @@ from affiant.__main__ import cli
 from affiant.attestation.encoding.keys import Signer, public_jwk
 from affiant.attestation.release import manifest as release
 from affiant.attestation.release.boot import Image
-from affiant.attestation.simulated.served.serve_command import simulated_reference
+from affiant.attestation.simulated.served.reference import simulated_reference
 from affiant.attestation.tdx.appraise.reference import parse_reference_values
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.folders import default_home

@@ -17,11 +17,8 @@ from affiant.attestation.encoding.canonical import parse_strict
 from affiant.attestation.encoding.keys import public_key_of
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.simulated.served.confinement import PLATFORM_USER
-from affiant.attestation.simulated.served.serve_command import (
-    ServeSettings,
-    serve_platform,
-    simulated_reference,
-)
+from affiant.attestation.simulated.served.reference import simulated_reference
+from affiant.attestation.simulated.served.serve_command import ServeSettings, serve_platform
 from affiant.attestation.simulated.served.socket_path import platform_socket
 from affiant.command_line import Group, print_json
 from affiant.folders import default_home

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Final
 
 from affiant.attestation.release.boot import Image
-from affiant.attestation.release.manifest import installed_image, load_release, reference_values
+from affiant.attestation.release.manifest import installed_image
 from affiant.attestation.release.measured_files import held_portions
 from affiant.attestation.release.memory import LaunchedImage, launch_image
 from affiant.attestation.simulated.platform.pki import CertificateRole
@@ -39,7 +39,7 @@ from affiant.errors import AffiantError
 
 _MAX_MEMORY: Final = 1 << 26
 
-__all__ = ["ServeSettings", "serve_platform", "simulated_reference"]
+__all__ = ["ServeSettings", "serve_platform"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,24 +103,6 @@ def serve_platform(
         )
         announce(store.path / SOCKET_NAME)
         PlatformServer(listener, host, stop=stop).serve()
-
-
-def simulated_reference(
-    home: Path, *, now: datetime, random_bytes: Callable[[int], bytes]
-) -> tuple[bytes, bytes]:
-    """The root key (DER SubjectPublicKeyInfo) and the reference values of the platform in ``home``.
-
-    Whether or not it is being served; where there is no platform yet, it is made. No quote is looked at: the
-    values are those of the release manifest.
-
-    Raises:
-        ReleaseMissingError, ReleaseMalformedError: there is no manifest, or none to rely on.
-        ``platform.store``: the folder is not private.
-    """
-    release = load_release()
-    with open_store(home) as store:
-        root = store.root_spki(now=now, random_bytes=random_bytes)
-    return root, reference_values(release, root)
 
 
 @contextmanager

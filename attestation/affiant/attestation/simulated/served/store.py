@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -28,10 +28,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.simulated.platform.keys import SEED_SIZE
-from affiant.attestation.simulated.platform.pki import pem_chain
-from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.simulated.served.socket_path import platform_folder
 from affiant.errors import MalformedError, StateError
+
+if TYPE_CHECKING:
+    from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 
 __all__ = ["PlatformStore", "open_store"]
 
@@ -82,10 +83,12 @@ class PlatformStore:
         Raises:
             ``platform.store``: what is stored was not written by this program, or others can read it.
         """
+        from affiant.attestation.simulated.platform.pki import pem_chain  # noqa: PLC0415 - who needs the root alone
+
         with self._lock(_STATE_LOCK):
             stored = self._read(_KEYS)
             if stored is None:
-                platform = SimulatedPlatform.create(now=now, random_bytes=random_bytes)
+                platform = _platform().create(now=now, random_bytes=random_bytes)
                 self._write(_KEYS, _encode(platform))
             else:
                 _demand_private(os.stat(_KEYS, dir_fd=self._folder), str(self.path / _KEYS))
@@ -208,6 +211,12 @@ def _encode(platform: SimulatedPlatform) -> bytes:
     return canonical({"typ": _TYP, "created": int(platform.created.timestamp()), "seed": b64u(platform.seed)})
 
 
+def _platform() -> type[SimulatedPlatform]:
+    from affiant.attestation.simulated.platform.platform import SimulatedPlatform  # noqa: PLC0415 - as above
+
+    return SimulatedPlatform
+
+
 def _decode(data: bytes, where: str) -> SimulatedPlatform:
     match parse_object(data, limit=_LIMIT):
         case {
@@ -216,9 +225,8 @@ def _decode(data: bytes, where: str) -> SimulatedPlatform:
             "seed": str() as seed,
             **rest,
         } if not rest and 0 <= created < 1 << 34:
-            return SimulatedPlatform.from_seed(
-                from_b64u(seed, size=SEED_SIZE), created=datetime.fromtimestamp(created, UTC)
-            )
+            opened = from_b64u(seed, size=SEED_SIZE)
+            return _platform().from_seed(opened, created=datetime.fromtimestamp(created, UTC))
         case _:
             raise MalformedError(
                 "not the keys of a simulated platform", where=where, expected=_TYP, code="platform.store"
