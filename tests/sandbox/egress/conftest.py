@@ -339,7 +339,7 @@ class World:
             clock=lambda: datetime.now(UTC),
         )
         async with self.broker(policy) as (client, table, process):
-            budget = RecordBudget(self.chain, self.record_limits)
+            budget = RecordBudget(self.chain, self.record_limits, nanoseconds=time.monotonic_ns)
             records = EgressRecords(budget, PolicyFacts("dev", policy.digest, "sha256:" + "0" * 64))
             resolver = Resolver(self.hosts, lookup=self._lookup)
             proxy = EgressProxy(

@@ -1,6 +1,7 @@
-"""How many records an agent may cause: evidence that grows without bound could not be carried out at its end.
+"""How many records an agent may cause in a time: a flood of them would fill the journals and hide what matters.
 
 A denied request costs an agent nothing and costs the session a record, here or at the gateway. So both are counted.
+What was counted is forgotten evenly, all of it within an hour, so that a session may last as long as it is let.
 When the budget is spent, the agent is stopped and the session is closed as ``policy``; what was begun before still gets
 its outcome, and one last ``refusal`` says ``session.budget`` (``closing``).
 """
@@ -8,7 +9,7 @@ its outcome, and one last ``refusal`` says ``session.budget`` (``closing``).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,13 +23,15 @@ _REFUSALS: Final = 4_000
 """An agent that was refused so often does not work, it attacks: 4,000 are far beyond any retry loop."""
 
 _RECORDS: Final = 12_000
-"""A record of the worst kind (256 rules, a sealed opening of 16 KiB) takes about 20 KiB in a bundle of at most
-256 MiB; a usual one takes 3 to 5 KiB."""
+"""Three requests each second, all day. A usual record takes 3 to 5 KiB, so that is 60 MiB an hour at most."""
+
+_REFILL_NS: Final = 3600 * 10**9
+"""Nanoseconds after which a spent budget would be whole again."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLimits:
-    """Of one session. ``refusals``: of what the agent asked for; ``records``: of all that it causes."""
+    """At once, and again each hour. ``refusals``: of what the agent asked for; ``records``: of all that it causes."""
 
     refusals: int = _REFUSALS
     records: int = _RECORDS
@@ -38,14 +41,34 @@ class RecordLimits:
         return self if refusals is None else RecordLimits(min(self.refusals, refusals), self.records)
 
 
-class RecordBudget:
-    """The session's chain as the proxy sees it, until the budget is spent (:class:`~.records_of_egress.RecordSink`)."""
+class _Level:
+    """How many of ``most`` are counted now: each count adds one, and ``most`` are forgotten in an hour."""
 
-    def __init__(self, sink: RecordSink, limits: RecordLimits) -> None:
+    def __init__(self, most: int, nanoseconds: Callable[[], int]) -> None:
+        self._most, self._nanoseconds = most, nanoseconds
+        self._then = nanoseconds()
+        self.count = 0
+
+    def add(self) -> bool:
+        """Count one more; whether that was the last."""
+        forgotten = (self._nanoseconds() - self._then) * self._most // _REFILL_NS
+        self._then += forgotten * _REFILL_NS // self._most
+        self.count = max(0, self.count - forgotten) + 1
+        return self.count >= self._most
+
+
+class RecordBudget:
+    """The session's chain as the proxy sees it, until the budget is spent (:class:`~.records_of_egress.RecordSink`).
+
+    Args:
+        nanoseconds: a clock that never goes back.
+    """
+
+    def __init__(self, sink: RecordSink, limits: RecordLimits, *, nanoseconds: Callable[[], int]) -> None:
         self._sink = sink
         self._limits = limits
-        self._refusals = 0
-        self._records = 0
+        self._refusals = _Level(limits.refusals, nanoseconds)
+        self._records = _Level(limits.records, nanoseconds)
         self.spent: asyncio.Future[AffiantError] = asyncio.get_running_loop().create_future()
         """Done when the agent must be stopped, with the reason."""
 
@@ -86,14 +109,15 @@ class RecordBudget:
             raise RecordsUnavailable("the session's budget of records is spent")
 
     def _count(self, *, refused: bool) -> None:
-        self._records += 1
-        self._refusals += refused
-        over = self._refusals >= self._limits.refusals or self._records >= self._limits.records
+        over = self._records.add()
+        if refused:
+            over = self._refusals.add() or over
         if over and not self.spent.done():
+            limits = self._limits
             self.spent.set_result(
                 RecordBudgetSpent(
                     "the agent has caused too many records, so it was stopped",
-                    expected=f"fewer than {self._limits.refusals} refusals and {self._limits.records} records",
-                    found=f"{self._refusals} refusals, {self._records} records",
+                    expected=f"fewer than {limits.refusals} refusals and {limits.records} records in an hour",
+                    found=f"{self._refusals.count} refusals, {self._records.count} records",
                 )
             )

@@ -127,7 +127,7 @@ async def activate(
     if decisions is not None:
         decisions.note_mounts(started.launch.policy)
         await decisions.follow_gateway()  # which keeps its decisions for this session from now on
-    budget = RecordBudget(records, opening.around.limits)
+    budget = RecordBudget(records, opening.around.limits, nanoseconds=opening.around.nanoseconds)
     written = EgressRecords(budget, started.launch.facts)
     proxy = EgressProxy(
         forwarder=Forwarder(

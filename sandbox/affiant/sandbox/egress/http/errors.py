@@ -77,7 +77,7 @@ class PeerSilent(UnreachableError):
 
 
 class RecordBudgetSpent(StateError):
-    """The agent caused so many records that its session is closed, while its evidence can still be carried."""
+    """The agent caused more records than an hour's budget has, so its session is closed."""
 
     code = "session.budget"
 
