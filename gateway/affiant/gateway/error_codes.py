@@ -62,7 +62,6 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "NotAuthenticError",
         "The TD that this gateway runs in was not launched for its configuration.",
     ),
-    "gateway.draining": ("UnreachableError", "The gateway is being stopped."),
     "gateway.error": ("StateError", "An error of the gateway's own; its log has the details."),
     "gateway.memory": (
         "UnreachableError",

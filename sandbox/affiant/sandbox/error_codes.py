@@ -23,6 +23,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "Not an HTTP/1.1 request in the one form that all servers read alike.",
     ),
     "egress.upgrade": ("NotAllowedError", "The request asks for a protocol that the proxy does not judge."),
+    "gateway.draining": (
+        "UnreachableError",
+        "The gateway takes no new sessions, because it is about to be stopped.",
+    ),
     "gateway.no_receipt": ("NotAllowedError", "The answer has no receipt: the counter may have no record."),
     "gateway.proof_refused": (
         "NotAllowedError",

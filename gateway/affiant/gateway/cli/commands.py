@@ -16,6 +16,8 @@ import click
 from affiant.attestation.simulated.served.socket_path import platform_socket
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
 from affiant.errors import UnreachableError
+from affiant.gateway.admission.draining import MAX_DRAIN_S
+from affiant.gateway.cli.drain_command import drained
 from affiant.gateway.config.config import BODIES_MAX
 from affiant.gateway.log.log_mirror import read_state
 from affiant.gateway.process.launch import (
@@ -352,7 +354,7 @@ def status(*, home: Path, as_json: bool) -> None:
     if as_json:
         print_json({**state, **sessions, "ready": ready, "log_objects": mirror})
         return
-    click.echo(f"{state['url']}  {'ready' if ready else 'not ready'}")
+    click.echo(f"{state['url']}  {_readiness(sessions['drain'], ready=ready)}")
     click.echo(f"configuration {state['config']}")
     click.echo(f"keyset        {state['keyset']}")
     click.echo(f"TLS key       {state['spki']}")
@@ -366,6 +368,35 @@ def status(*, home: Path, as_json: bool) -> None:
         click.echo(f"upstream      {name}  {asked}")
     for entry in sessions["sessions"]:
         click.echo(f"session {entry['session']}  {entry['state']}")
+
+
+@gateway.command()
+@_home
+@click.option(
+    "--within",
+    type=click.IntRange(0, MAX_DRAIN_S),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds that open sessions have to end by themselves; their supervisors then close them.",
+)
+@_json
+@click.pass_context
+def drain(context: click.Context, *, home: Path, within: int, as_json: bool) -> None:
+    """Empty the gateway of this folder before an upgrade: no new sessions, and those that are open end in order.
+
+    A session that has not ended after --within is closed by its supervisor, with its bundle. At most 20 seconds later
+    the gateway closes what is left as lost. Receipts and bundles are still served after that, until the gateway is
+    stopped (SIGTERM). The command may be repeated, also with another bound. Ctrl-C ends this command alone.
+
+    \b
+    Examples:
+      affiant gateway drain
+      affiant gateway drain --within 0 --json
+    \b
+    Exit codes: 0 drained, 1 refused, 2 usage, 3 drained, but sessions were lost.
+    """
+    context.exit(drained(home.absolute() / "gateway", within, _ask, as_json=as_json))
 
 
 @gateway.command()
@@ -390,6 +421,12 @@ def tools(*, home: Path, as_json: bool) -> None:
         click.echo(f"{server} does not answer [{code}]", err=True)
     if found["unavailable"] and not found["tools"]:
         sys.exit(EXIT_REFUSED)
+
+
+def _readiness(drain: Mapping[str, Any], *, ready: bool) -> str:
+    if drain["state"] == "serving":
+        return "ready" if ready else "not ready"
+    return str(drain["state"])
 
 
 def _show_log(log: dict[str, Any]) -> None:
@@ -473,9 +510,12 @@ def _aliases(given: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
     return aliases
 
 
-def _ask(folder: Path, target: str, *, accept: tuple[int, ...] = (200,)) -> bytes:
+def _ask(folder: Path, target: str, *, accept: tuple[int, ...] = (200,), body: bytes | None = None) -> bytes:
+    method = "GET" if body is None else "POST"
     try:
-        response = request(folder / OPERATOR_SOCKET, "GET", target, limit=_MAX_RESPONSE, timeout_s=_TIMEOUT_S)
+        response = request(
+            folder / OPERATOR_SOCKET, method, target, body, limit=_MAX_RESPONSE, timeout_s=_TIMEOUT_S
+        )
     except OSError as error:
         raise UnreachableError(
             "no gateway serves from this folder",

@@ -24,7 +24,7 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
 from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
-from affiant.errors import AffiantError, MalformedError, UnreachableError
+from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.approvals.queue import GatewayApprovals
 from affiant.gateway.inference.held_calls import (
     KEEP_ALIVE,
@@ -71,6 +71,7 @@ from affiant.gateway.upstream.slots import UpstreamSlot, estimated_cost
 from affiant.gateway.upstream.upstream import Upstream, UpstreamResponse
 from affiant.gateway.wire.bodies import Bodies, Share
 from affiant.gateway.wire.errors import (
+    GatewayDraining,
     ModelAnswerError,
     RequestMalformed,
     ToolNotAllowedError,
@@ -463,7 +464,7 @@ class InferenceRequest(SessionRequest):
 
     def _require_serving(self) -> None:
         if self._route.draining():
-            raise UnreachableError("the gateway is being stopped", code="gateway.draining")
+            raise GatewayDraining("the gateway is being stopped")
 
     async def _keep_alive(self) -> None:
         """Send a comment in a stream that is held; a whole response has not begun."""

@@ -2,7 +2,7 @@
 
 It holds the keys, so it closes itself to inspection before it makes any, and ends when its launcher does. It
 listens on TLS only (and on the operator's Unix socket), says on the ready descriptor where, and on SIGTERM or
-SIGINT takes nothing new, lets what is under way end, closes open sessions as lost and its chain with ``end``.
+SIGINT takes no new session, has supervisors close theirs, closes what is left as lost and its chain with ``end``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from affiant.attestation.release.boot import Image
 from affiant.attestation.release.running_image import image_digest
 from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.errors import AffiantError, ConfigurationError
+from affiant.gateway.admission.draining import STOPPED_WITHIN_S
 from affiant.gateway.config.config import Settings, parse_settings
 from affiant.gateway.config.keyset import LIFETIME
 from affiant.gateway.inference.inference import ChatCompletions
@@ -139,6 +140,8 @@ async def serve(
                 await _started(public, operator, tasks)
                 with _announced(settings, service, listener, tls, ready):
                     await stop.wait()
+                    service.drain.begin(within_s=0, closed_within_s=STOPPED_WITHIN_S)
+                    await service.drain.ended()
             finally:
                 service.draining = True
                 await service.closing.end_sessions()  # while supervisors can still reach us

@@ -27,7 +27,7 @@ from typing import Final, Protocol
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.records.proof import PROOF_HEADER, ProofOfHead
 from affiant.attestation.schema.shapes import ShapeMismatch
-from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError, UnreachableError
+from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.requests.account import Account
 from affiant.gateway.requests.authentication import Authenticator, is_of_session
@@ -36,7 +36,13 @@ from affiant.gateway.sessions.recorder import Recorded, Recorder
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.wire.bodies import Bodies, Body, Share, drop_rest
 from affiant.gateway.wire.connections import prove
-from affiant.gateway.wire.errors import Busy, JournalUnavailable, RequestAbandoned, ToolNotAllowedError
+from affiant.gateway.wire.errors import (
+    Busy,
+    GatewayDraining,
+    JournalUnavailable,
+    RequestAbandoned,
+    ToolNotAllowedError,
+)
 from affiant.gateway.wire.errors_http import error_body, error_headers, status_of
 from affiant.gateway.wire.http_request import (
     ClientGone,
@@ -230,7 +236,7 @@ class SessionRequest(ABC):
         await self._read(held)
         session.require_open(now=route.authenticator.clock().timestamp())
         if route.draining():
-            raise UnreachableError("the gateway is being stopped", code="gateway.draining")
+            raise GatewayDraining("the gateway is being stopped")
         return session
 
     async def _read(self, held: ProofOfHead) -> None:

@@ -25,6 +25,7 @@ from affiant.attestation.tlog.quorum import OWN_WITNESS_URL
 from affiant.gateway.admission.admit import Admissions, Nonces
 from affiant.gateway.admission.appraise_session import Appraiser
 from affiant.gateway.admission.closing import Closing
+from affiant.gateway.admission.draining import Draining
 from affiant.gateway.admission.restrict import Restrictions
 from affiant.gateway.admission.submissions import Submissions
 from affiant.gateway.approvals.queue import GatewayApprovals
@@ -247,6 +248,7 @@ def _service(
         restrictions=Restrictions(admissions, approvals, grace_s=settings.drain_s),
         submissions=Submissions(recorder, approvals.observe),
         closing=closing,
+        drain=Draining(sessions, closing, ambient.seconds),
         bundles=bundles,
         upstreams=upstreams,
         tools=tools,

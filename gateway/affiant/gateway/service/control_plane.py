@@ -19,12 +19,13 @@ from affiant.attestation.records.proof import PROOF_HEADER
 from affiant.attestation.statements.evidence import ADMISSION_NONCE
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.errors import AffiantError, MalformedError, NotAuthenticError, StateError
+from affiant.gateway.admission.draining import MAX_DRAIN_S
 from affiant.gateway.approvals.approval_routes import add_approvers
 from affiant.gateway.service.openapi import INFERENCE_PATHS, openapi_document
 from affiant.gateway.service.service import Service
 from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.recorder import for_agent
-from affiant.gateway.sessions.sessions import Session
+from affiant.gateway.sessions.sessions import Session, SessionState
 from affiant.gateway.store.journal import DURABLE_WITHIN_S, durable
 from affiant.gateway.wire.bodies import MAX_ADMISSION, Body, Share
 from affiant.gateway.wire.connections import peer_of, prove
@@ -94,6 +95,22 @@ _DECISIONS: Final[Mapping[str, Any]] = {
 }
 
 
+_DRAIN: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "title": "Drain",
+    "description": "How the gateway is to be emptied.",
+    "additionalProperties": False,
+    "required": ["within"],
+    "properties": {
+        "within": {
+            "type": "integer",
+            "title": "Within",
+            "description": "Seconds that open sessions have to end by themselves, from 0 on",
+        }
+    },
+}
+
+
 def control_plane(service: Service, decisions: GatewayDecisions) -> Application:
     """The public face; ``decisions``: what was decided of each session."""
     app = Routes()
@@ -145,6 +162,18 @@ def operator_plane(service: Service) -> Application:
         async with _stranger(service, request, limit=MAX_REQUEST) as body:
             taken = await service.erasing.take(parse_request(body))
         return json_response({"orders": list(taken)})
+
+    @app.get("/v1/drain")
+    async def draining(_: Request) -> Response:
+        """How far the gateway is drained."""
+        return json_response(service.drain.report())
+
+    @app.post("/v1/drain", body={_JSON: {"schema": _DRAIN}})
+    async def drain(request: Request) -> Response:
+        """Take no new sessions, and end those that are open; again, with another bound."""
+        async with _stranger(service, request, limit=_MAX_SMALL) as body:
+            service.drain.begin(within_s=_within(body))
+        return json_response(service.drain.report())
 
     return application(app, lambda: openapi_document("affiant gateway, operator's socket", app.listed, {}))
 
@@ -214,6 +243,7 @@ def _add_admission(app: Routes, service: Service) -> None:
     @app.post("/v1/sessions/nonce")
     async def nonce(_: Request) -> Response:
         """A nonce for one admission."""
+        service.require_serving()
         return json_response({"nonce": service.admissions.nonce()})
 
     @app.post("/v1/sessions", body=_bytes(ADMISSION_TYPE), status=201)
@@ -293,7 +323,15 @@ def _add_session(app: Routes, service: Service) -> None:
     async def bundle(request: Request, session: str) -> Response:
         """The session's bundle, and the sealed openings of its records."""
         found = await _reader(service, request, session)
-        return json_response(await service.bundles.of_session(found.id))
+        made = await service.bundles.of_session(found.id)
+        found.bundle_given = found.state is SessionState.CLOSED
+        return json_response(made)
+
+    @app.get("/v1/sessions/{session}/draining")
+    async def draining(request: Request, session: str) -> Response:
+        """Whether the session is to be closed because the gateway will stop; held until it is, or for half a minute."""
+        found = await _reader(service, request, session)
+        return json_response({"close": await service.drain.is_to_close(found)})
 
 
 def _add_decisions(app: Routes, service: Service, decisions: GatewayDecisions) -> None:
@@ -387,6 +425,14 @@ def _why(body: bytes) -> str:
     if why not in ("done", "killed", "policy"):
         raise RequestMalformed("not a reason to close", expected="done, killed or policy", where="why")
     return str(why)
+
+
+def _within(body: bytes) -> int:
+    """The seconds that open sessions have to end by themselves."""
+    within = parse_object(body, limit=_MAX_SMALL, strict_form=False).get("within")
+    if not (type(within) is int and 0 <= within <= MAX_DRAIN_S):
+        raise RequestMalformed("not a time", expected=f"seconds, 0 to {MAX_DRAIN_S}", where="within")
+    return within
 
 
 def _after(body: bytes) -> int | None:

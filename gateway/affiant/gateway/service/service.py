@@ -10,9 +10,10 @@ from datetime import datetime
 
 from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
 from affiant.attestation.statements.gateway_config import GatewayConfig
-from affiant.errors import AffiantError, UnreachableError
+from affiant.errors import AffiantError
 from affiant.gateway.admission.admit import Admissions
 from affiant.gateway.admission.closing import Closing
+from affiant.gateway.admission.draining import Draining, DrainState
 from affiant.gateway.admission.restrict import Restrictions
 from affiant.gateway.admission.submissions import Submissions
 from affiant.gateway.approvals.queue import GatewayApprovals
@@ -29,6 +30,7 @@ from affiant.gateway.sessions.sessions import Session, SessionState, SessionTabl
 from affiant.gateway.upstream.model_routing import Upstreams
 from affiant.gateway.wire.bodies import Bodies
 from affiant.gateway.wire.connections import Turns
+from affiant.gateway.wire.errors import GatewayDraining
 from affiant.gateway.wire.errors_http import error_body, status_of
 from affiant.steady_clock import ClockStepped
 
@@ -47,7 +49,7 @@ class Service:
         require_clock: raises while the machine's clock is another than ``clock``.
         bodies: bounds what request bodies hold. refusals: bounds the records of unknown callers.
         approvals: what waits for approval. readers: who may see it.
-        draining: set once the gateway is being stopped.
+        drain: empties the gateway before it is stopped. draining: set once it takes nothing at all any more.
     """
 
     config: GatewayConfig
@@ -59,6 +61,7 @@ class Service:
     admissions: Admissions
     submissions: Submissions
     closing: Closing
+    drain: Draining
     bundles: Bundles
     upstreams: Upstreams
     bodies: Bodies
@@ -85,7 +88,22 @@ class Service:
             self.require_clock()
         except ClockStepped:
             return False
-        return self.recorder.healthy and self.log.keeps_up and not self.draining
+        return self.recorder.healthy and self.log.keeps_up and self.serving
+
+    @property
+    def serving(self) -> bool:
+        """Whether the gateway is not about to be stopped."""
+        return self.drain.state is DrainState.SERVING and not self.draining
+
+    def require_serving(self) -> None:
+        """Return if the gateway takes new sessions, as far as it is not about to be stopped.
+
+        Raises:
+            GatewayDraining: it is.
+        """
+        if self.draining:
+            raise GatewayDraining("the gateway is being stopped")
+        self.drain.require_serving()
 
     async def attest(self, nonce: str) -> bytes:
         """Fresh evidence over a caller's nonce (43 characters).
@@ -98,8 +116,7 @@ class Service:
 
     async def admit(self, body: bytes, nonce: str) -> Mapping[str, object]:
         """Admit a session; see :class:`~.admissions.Admissions`."""
-        if self.draining:
-            raise UnreachableError("the gateway is being stopped", code="gateway.draining")
+        self.require_serving()
         self.require_clock()
         self.log.require()
         await self.log.require_witnessed()
@@ -108,7 +125,7 @@ class Service:
     async def restrict(self, session: Session, body: bytes) -> Mapping[str, object]:
         """Restrict a session's profile; see :class:`~.restrict.Restrictions`."""
         if self.draining:
-            raise UnreachableError("the gateway is being stopped", code="gateway.draining")
+            raise GatewayDraining("the gateway is being stopped")
         self.require_clock()
         return await self.restrictions.restrict(session, body)
 
@@ -143,6 +160,7 @@ class Service:
         ]
         overview = {
             "sessions": sessions,
+            "drain": self.drain.report(),
             "records": self.recorder.count,
             "log": self.log.report(),
             "upstreams": self.upstreams.report(),

@@ -166,6 +166,8 @@ class Session:
         """Whether the close record is next or was: no request takes a number any more."""
         self.close_jws: str | None = None
         self.closed = asyncio.Event()
+        self.bundle_given = False
+        """Whether its supervisor was given the bundle after the close."""
         self._heads: list[Head | None] = []
         self._counts: Counter[str] = Counter()
         self._known: dict[str, Head] = {}

@@ -16,6 +16,7 @@ __all__ = [
     "Busy",
     "Crowded",
     "EntryErased",
+    "GatewayDraining",
     "IndexUnavailable",
     "JournalMalformed",
     "JournalUnavailable",
@@ -135,6 +136,16 @@ class LogUnavailable(UnreachableError):
     """The transparency log does not grow any more, or is too far behind; nothing is admitted meanwhile."""
 
     code = "log.unavailable"
+
+
+class GatewayDraining(UnreachableError):
+    """The gateway takes no new sessions, or no requests any more, because it is to be stopped.
+
+    ``retry_after_s``: seconds after which another gateway may be in its place.
+    """
+
+    code = "gateway.draining"
+    retry_after_s = 1
 
 
 class Busy(UnreachableError):

@@ -21,7 +21,7 @@ from affiant.errors import (
     StateError,
     UnreachableError,
 )
-from affiant.gateway.wire.errors import QueueError
+from affiant.gateway.wire.errors import GatewayDraining, QueueError
 from affiant.policy.decision.limit_errors import LimitReached
 from affiant.printable import printable
 
@@ -110,7 +110,10 @@ def error_body(error: AffiantError) -> bytes:
 
 def error_headers(error: AffiantError) -> tuple[tuple[bytes, bytes], ...]:
     """Headers that say what a client may do next."""
-    if isinstance(error, (LimitReached, QueueError)) and (wait := error.retry_after_s) is not None:
+    if (
+        isinstance(error, (LimitReached, QueueError, GatewayDraining))
+        and (wait := error.retry_after_s) is not None
+    ):
         soon = b"true" if wait <= _WAITED_FOR_S else b"false"
         return (b"x-should-retry", soon), (b"retry-after", str(wait).encode("ascii"))
     retry = b"true" if error.retryable else b"false"

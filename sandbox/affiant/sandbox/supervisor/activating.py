@@ -36,9 +36,10 @@ from affiant.sandbox.isolation.runner.client import ProxySocket, RunnerClient
 from affiant.sandbox.supervisor.attesting import Admitted, Attested, enter
 from affiant.sandbox.supervisor.closing import fetch_bundle
 from affiant.sandbox.supervisor.gateway.admission import EPOCH_S
-from affiant.sandbox.supervisor.gateway.gateway_watch import until_gone
+from affiant.sandbox.supervisor.gateway.gateway_watch import until_drained, until_gone
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
 from affiant.sandbox.supervisor.launch.environment import pem_of, sandbox_bundle, system_roots
+from affiant.sandbox.supervisor.launch.errors import GatewayDrained
 from affiant.sandbox.supervisor.launch.grants import session_grants
 from affiant.sandbox.supervisor.launch.launch_check import Launch
 from affiant.sandbox.supervisor.launch.lifecycle import State
@@ -78,6 +79,8 @@ class OpenSession:
     placeholders: Mapping[str, Mapping[str, str]]
     restrictor: ProfileRestrictor
     denials: Denials
+    drained: asyncio.Future[GatewayDrained]
+    """Done when the gateway wants the session closed."""
     decisions: SessionDecisions | None = None
 
     @property
@@ -116,6 +119,8 @@ async def activate(
     Raises:
         AffiantError: the secrets are contradictory, or there is no sandbox.
     """
+    drained = asyncio.create_task(until_drained(admitted.gateway.is_to_close))
+    opening.stack.callback(drained.cancel)
     table, versions = await _configured_broker(opening, started)
     certificates = SessionCA(
         session=started.launch.activation.session,
@@ -176,6 +181,7 @@ async def activate(
         placeholders=placeholders,
         restrictor=restrictor,
         denials=written.denials,
+        drained=drained,
         decisions=decisions,
     )
 

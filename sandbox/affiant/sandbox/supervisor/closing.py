@@ -26,7 +26,7 @@ from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.http.errors import RecordBudgetSpent, RecordsUnavailable
 from affiant.sandbox.supervisor.gateway.gateway_watch import GONE_AFTER_S
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
-from affiant.sandbox.supervisor.launch.errors import GatewayLost
+from affiant.sandbox.supervisor.launch.errors import GatewayDrained, GatewayLost
 
 if TYPE_CHECKING:  # both come after this module
     from affiant.sandbox.supervisor.activating import OpenSession
@@ -109,7 +109,8 @@ async def close_session(session: OpenSession, ending: Ending, *, chain_s: float,
 
 async def _end_chain(session: OpenSession, ending: Ending, *, answers_s: float) -> None:
     """Write ``end``, acknowledged wherever the gateway can still do so."""
-    last = {"why": "shutdown", "cseq": session.gateway.last_counter}
+    why = "drain" if isinstance(ending.refusal, GatewayDrained) else "shutdown"
+    last = {"why": why, "cseq": session.gateway.last_counter}
     with suppress(RecordsUnavailable):  # the close then says that this chain has no end
         await _account_for_answers(session, within_s=answers_s)
         if isinstance(ending.refusal, (RecordBudgetSpent, LimitReached)):

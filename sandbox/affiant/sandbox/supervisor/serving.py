@@ -2,10 +2,10 @@
 
 The launcher asks for acts (``acts``): commands to run, requests to restrict the profile. It sends signals to
 commands, and says finish. The session ends too when the launcher's socket closes, when records can no longer be kept,
-when the gateway is gone, when the agent has caused too many records, when the broker is gone, when a decision log that
-was asked for cannot be written, when the sandbox is lost, when a restriction that began fails, and when its profile's
-or the activation's time is over. Whatever it is, :meth:`Serving.until_over` returns an :class:`Ending`; ending the
-agent and closing the chain are ``closing``'s.
+when the gateway is gone or about to be stopped, when the agent has caused too many records, when the broker is gone,
+when a decision log that was asked for cannot be written, when the sandbox is lost, when a restriction that began fails,
+and when its profile's or the activation's time is over. Whatever it is, :meth:`Serving.until_over` returns an
+:class:`Ending`; ending the agent and closing the chain are ``closing``'s.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ class Serving:
                 self._launcher(),
                 _resolved("policy", session.records.stopped),
                 _resolved("killed", session.records.lost),
+                _resolved("killed", session.drained),
                 _resolved("policy", session.budget.spent),
                 self._broker(),
                 *(() if decisions is None else (_resolved("policy", decisions.failed),)),

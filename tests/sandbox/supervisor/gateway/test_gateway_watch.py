@@ -14,8 +14,11 @@ import pytest
 from tests.sandbox.supervisor.gateway.test_gateway_client import spki_of
 from tests.secrets.certificates import Authority
 
-from affiant.sandbox.supervisor.gateway.gateway_watch import GONE_HERE_AFTER_S, until_gone
-from affiant.sandbox.supervisor.launch.errors import GatewayLost
+from affiant.errors import AffiantError
+from affiant.sandbox.base.errors import GatewayUnreachable
+from affiant.sandbox.supervisor.gateway import gateway_watch
+from affiant.sandbox.supervisor.gateway.gateway_watch import GONE_HERE_AFTER_S, until_drained, until_gone
+from affiant.sandbox.supervisor.launch.errors import AdmissionError, GatewayLost
 
 
 @pytest.fixture
@@ -151,3 +154,21 @@ def test_a_way_that_is_silent_is_not(leaf: Path) -> None:
             await asyncio.gather(watching, return_exceptions=True)
 
     asyncio.run(whole())
+
+
+def test_a_supervisor_asks_on_through_failures_until_its_gateway_is_to_be_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gateway_watch, "_SHORT_S", 0.01)
+    monkeypatch.setattr(gateway_watch, "_ASK_S", 0.01)
+    unknown = AdmissionError("no such path", gateway_code="not_found")
+    said: list[bool | AffiantError] = [False, GatewayUnreachable("gone"), unknown, False, True]
+
+    async def is_to_close() -> bool:
+        answer = said.pop(0)
+        if isinstance(answer, AffiantError):
+            raise answer
+        return answer
+
+    drained = asyncio.run(until_drained(is_to_close))
+    assert not said and drained.code == "gateway.drained" and drained.retryable is True

@@ -31,7 +31,7 @@ from affiant.attestation.statements.statement import (
     session_statement,
 )
 from affiant.attestation.tdx.event_log.eventlog import EventLog
-from affiant.errors import NotAuthenticError
+from affiant.errors import NotAuthenticError, UnreachableError
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.gateway.appraise_gateway import AppraisedGateway
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, GatewayReply
@@ -179,7 +179,14 @@ def _members(reply: GatewayReply, data: bytes) -> Mapping[str, object]:
         ) from error
     if reply.status in {200, 201}:
         return members
-    raise gateway_refusal(members, reply.status)
+    refusal = gateway_refusal(members, reply.status)
+    if refusal.gateway_code == "gateway.draining":
+        raise UnreachableError(
+            "the gateway takes no new sessions: it is about to be stopped",
+            hint="Run it again once the gateway was started anew, or with another one: --gateway",
+            code="gateway.draining",
+        )
+    raise refusal
 
 
 def gateway_refusal(members: Mapping[str, object], status: int) -> AdmissionError:

@@ -1,9 +1,12 @@
-"""Whether the gateway that admitted this session is still there: its keys live and die with its process.
+"""Whether the gateway that admitted this session is still there, and stays: its keys live and die with its process.
 
 One pinned connection is held open for nothing but its end. When it ends another is made; that is what a short failure
 of the network, or of something in between, comes to. Two things are final, because no gateway can go on with another
 one's sessions (trust rules, 1): nothing listens at the address any more, again and again, or a peer with another key
 does. Silence is not final here: how long an effect waits for an answer is ``records``' business.
+
+A gateway that is about to be stopped says so while it can still close the session. It is asked all the time, and holds
+the question until there is something to say.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import asyncio
 import ipaddress
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,9 +23,9 @@ from urllib.parse import urlsplit
 from affiant.errors import AffiantError
 from affiant.sandbox.base.errors import GatewayNotTheOne, GatewayUnreachable
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient
-from affiant.sandbox.supervisor.launch.errors import GatewayLost
+from affiant.sandbox.supervisor.launch.errors import GatewayDrained, GatewayLost
 
-__all__ = ["GONE_AFTER_S", "until_gone"]
+__all__ = ["GONE_AFTER_S", "until_drained", "until_gone"]
 
 GONE_AFTER_S: Final = 2.0
 """Seconds of refused connections after which a gateway counts as gone."""
@@ -35,6 +39,25 @@ _STEP_S: Final = 0.1
 _SHORT_S: Final = 1.0
 """Seconds; a connection that ended sooner, or could not be made, is not made again at once."""
 _ASK_S: Final = 5.0
+
+
+async def until_drained(is_to_close: Callable[[], Awaitable[bool]]) -> GatewayDrained:
+    """Return when the gateway wants the session closed, because it is about to be stopped; why the session ends.
+
+    Args:
+        is_to_close: asks the gateway, which holds the question for a while.
+    """
+    while True:
+        try:
+            if await is_to_close():
+                return GatewayDrained(
+                    "the gateway is being stopped, so this session was closed",
+                    hint="Run it again once the gateway was started anew, or with another one: --gateway",
+                )
+        except GatewayUnreachable:
+            await asyncio.sleep(_SHORT_S)
+        except AffiantError:  # a gateway that does not know the question, or another one than ours
+            await asyncio.sleep(_ASK_S)
 
 
 async def until_gone(url: str, *, spki: str) -> GatewayLost:

@@ -154,6 +154,15 @@ class SessionGateway:
         """
         return await self._asked("decisions", _JSON_BODY, canonical({"after": after}))
 
+    async def is_to_close(self) -> bool:
+        """Whether the session is to be closed because the gateway will stop; it holds the question for a while.
+
+        Raises:
+            GatewayUnreachable, AdmissionError: it does not say.
+        """
+        members = await self._answered("GET", "draining", (), b"")
+        return members.get("close") is True
+
     async def close(self, why: str) -> str:
         """Close the session; the gateway's close record. Idempotent.
 
@@ -188,8 +197,13 @@ class SessionGateway:
             await reply.close()
 
     async def _asked(self, what: str, headers: Sequence[HeaderField], body: bytes) -> Mapping[str, object]:
+        return await self._answered("POST", what, headers, body)
+
+    async def _answered(
+        self, method: str, what: str, headers: Sequence[HeaderField], body: bytes
+    ) -> Mapping[str, object]:
         target = f"/v1/sessions/{self._session}/{what}"
-        reply = await self.send("POST", target, headers, body, cseq=None)
+        reply = await self.send(method, target, headers, body, cseq=None)
         try:
             data = await reply.body(_MAX_ANSWER)
         finally:

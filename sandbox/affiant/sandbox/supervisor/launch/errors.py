@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from affiant.errors import NotAllowedError, StateError, UnreachableError
 
-__all__ = ["AdmissionError", "BrokerLost", "GatewayLost", "RestrictionError", "SandboxLost"]
+__all__ = [
+    "AdmissionError",
+    "BrokerLost",
+    "GatewayDrained",
+    "GatewayLost",
+    "RestrictionError",
+    "SandboxLost",
+]
 
 
 class AdmissionError(NotAllowedError):
@@ -46,3 +53,9 @@ class GatewayLost(UnreachableError):
 
     code = "gateway.lost"
     retryable = False
+
+
+class GatewayDrained(UnreachableError):
+    """The gateway is about to be stopped, so the session was closed before its command had ended."""
+
+    code = "gateway.drained"
