@@ -23,6 +23,15 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "Not an HTTP/1.1 request in the one form that all servers read alike.",
     ),
     "egress.upgrade": ("NotAllowedError", "The request asks for a protocol that the proxy does not judge."),
+    "files.changed": ("StateError", "A program in the sandbox changed the folder during the call."),
+    "files.disk": ("NotAllowedError", "The session's files would become larger than its disk limit."),
+    "files.kind": ("StateError", "A folder where a file is expected, or the reverse."),
+    "files.missing": ("StateError", "The sandbox has no such file or folder."),
+    "files.path": (
+        "NotAllowedError",
+        "The profile gives the agent no files at the path, or a link leads there.",
+    ),
+    "files.read_only": ("NotAllowedError", "The agent may not write at the path."),
     "gateway.draining": (
         "UnreachableError",
         "The gateway takes no new sessions, because it is about to be stopped.",
@@ -110,6 +119,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "store.locked": ("StateError", "Another process holds this part of the state folder."),
     "workspace.image": ("MalformedError", "An archive or OCI layout that is not what it claims to be."),
     "workspace.output": ("NotAllowedError", "A link or a file of the output is where a directory is needed."),
+    "workspace.stream": ("MalformedError", "What came is not a stream of files, or it ends too early."),
     "workspace.unwritable": ("UnreachableError", "The output cannot be written: a full disk, for example."),
 }
 """Code -> the family that is raised, and its meaning."""

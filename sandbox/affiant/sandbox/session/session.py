@@ -24,6 +24,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
@@ -38,7 +39,7 @@ from affiant.sandbox.processes.session_note import SessionNote, SessionState, wr
 from affiant.sandbox.session.attested_launch import LaunchedSession, launched
 from affiant.sandbox.session.binding import new_session_id
 from affiant.sandbox.session.captured import Capture
-from affiant.sandbox.session.private_paths import refuse_private
+from affiant.sandbox.session.private_paths import private_inodes, refuse_private
 from affiant.sandbox.session.restriction_socket import InForce, RestrictionServer
 from affiant.sandbox.session.session_plan import SessionRequest, plan_session
 from affiant.sandbox.session.supervisor_link import Act, Progress, run_message
@@ -51,6 +52,7 @@ from affiant.sandbox.session_state.session_folder import (
     reclaim_folder,
 )
 from affiant.sandbox.workspace.copy_out import Taken, copy_out
+from affiant.sandbox.workspace.sandbox_files import SandboxFiles
 
 __all__ = ["CommandResult", "Session"]
 
@@ -154,6 +156,12 @@ class Session:
     def isolation(self) -> str:
         """What isolates the agent, as receipts name it: ``gvisor`` or ``bwrap-landlock``."""
         return self._opened.plan.backend.value
+
+    @cached_property
+    def files(self) -> SandboxFiles:
+        """The session's files: read, write, list, upload, download, while the session is open."""
+        opened = self._opened
+        return SandboxFiles(opened.link.ask, private_inodes(opened.home, opened.plan.request))
 
     @property
     def bundle_path(self) -> Path:

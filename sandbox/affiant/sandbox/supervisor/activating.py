@@ -32,6 +32,7 @@ from affiant.sandbox.egress.record_budget import RecordBudget
 from affiant.sandbox.egress.records_of_egress import Denials, EgressRecords
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.upstream import Upstream
+from affiant.sandbox.isolation.plan.plan import SandboxPlan
 from affiant.sandbox.isolation.runner.client import ProxySocket, RunnerClient
 from affiant.sandbox.supervisor.attesting import Admitted, Attested, enter
 from affiant.sandbox.supervisor.closing import fetch_bundle
@@ -67,6 +68,7 @@ class OpenSession:
     """A session that was admitted, with its proxy open and its sandbox prepared."""
 
     launch: Launch
+    plan: SandboxPlan
     provision: Provision
     gateway: SessionGateway
     keyset_digest: str
@@ -169,6 +171,7 @@ async def activate(
     )
     return OpenSession(
         launch=started.launch,
+        plan=started.plan,
         provision=opening.provision,
         gateway=admitted.gateway,
         keyset_digest=admitted.keyset_digest,

@@ -22,6 +22,7 @@ from affiant.policy.model.limits import Bound
 from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.acts import Act, Acts, Ending, Handler
 from affiant.sandbox.supervisor.agent_runs import Commands
+from affiant.sandbox.supervisor.files import SessionFiles
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message
 from affiant.sandbox.supervisor.launch.errors import BrokerLost, RestrictionError
 from affiant.sandbox.supervisor.launch.restriction_request import (
@@ -52,7 +53,11 @@ class Serving:
         self._since = asyncio.get_running_loop().time()
         self._acts = Acts(self._tell, self._fail)
         commands = Commands(session, around.random_bytes)
-        self._handlers: Mapping[str, Handler] = {"run": commands.run, "narrow": self._restricted}
+        self._handlers: Mapping[str, Handler] = {
+            "run": commands.run,
+            "narrow": self._restricted,
+            "files": SessionFiles(session).handle,
+        }
         self._notices: Mapping[str, Callable[[Mapping[str, object]], None]] = commands.notices
 
     @property

@@ -33,9 +33,11 @@ __all__ = [
     "Found",
     "Inodes",
     "Limits",
+    "chunks_of",
     "descended",
     "escaped",
     "link_target",
+    "look_at",
     "open_directory",
     "read_chunks",
     "read_tree",
@@ -168,6 +170,15 @@ def _walk(
             refuse(path, unreadable)
 
 
+def look_at(parent: int, name: str) -> Found:
+    """The entry ``name`` of the directory ``parent``; a link is not followed.
+
+    Raises:
+        SpecialFile, FileNameError: it is neither file, directory nor link, or its name is not printable.
+    """
+    return _judge(parent, name, name, frozenset(), _always)
+
+
 def _judge(parent: int, name: str, path: str, private: Inodes, proceed: Callable[[], None]) -> Found:
     if not name.isprintable():
         raise FileNameError("a file's name is not printable Unicode", where=escaped(path))
@@ -243,17 +254,31 @@ def read_chunks(found: Found, *, at_most: int) -> Iterator[bytes]:
             "a file cannot be read", where=escaped(found.path), found=error.strerror
         ) from error
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise SpecialFile("a file was exchanged for something else", where=escaped(found.path))
-        size = 0
-        while chunk := _read(fd, found.path):
+        for chunk in chunks_of(fd, found.path, at_most=at_most):
             found.proceed()
-            size += len(chunk)
-            if size > at_most:
-                raise TreeTooLarge("too many bytes", where=escaped(found.path))
             yield chunk
     finally:
         os.close(fd)
+
+
+def chunks_of(fd: int, path: str, *, at_most: int) -> Iterator[bytes]:
+    """The content of the file that was opened as ``fd``, in pieces.
+
+    Raises:
+        SpecialFile: it is no regular file.
+        TreeTooLarge: more than ``at_most`` bytes.
+        TreeUnreadable: it cannot be read.
+    """
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise SpecialFile(
+            "not a regular file, or a file that was exchanged for something else", where=escaped(path)
+        )
+    size = 0
+    while chunk := _read(fd, path):
+        size += len(chunk)
+        if size > at_most:
+            raise TreeTooLarge("too many bytes", where=escaped(path))
+        yield chunk
 
 
 def _read(fd: int, path: str) -> bytes:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from affiant.errors import AffiantError, ConfigurationError, MalformedError, StateError, UnreachableError
+from affiant.errors import (
+    AffiantError,
+    ConfigurationError,
+    MalformedError,
+    NotAllowedError,
+    StateError,
+    UnreachableError,
+)
 
 __all__ = [
     "CommandNotRun",
@@ -64,8 +71,12 @@ class FrameError(MalformedError):
 
 _KINDS: Final[Mapping[str, type[AffiantError]]] = {
     **{kind.code: kind for kind in (FrameError, LimitExceeded, SandboxFailed, StepError)},
+    "files.disk": NotAllowedError,
+    "files.path": NotAllowedError,
+    "files.read_only": NotAllowedError,
     "isolation.plan": ConfigurationError,
     "isolation.unavailable": ConfigurationError,
+    "session.busy": StateError,
 }
 
 

@@ -7,6 +7,7 @@ Landlock version query (landlock_create_ruleset(2)). Each raises ``OSError`` wit
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import re
@@ -28,12 +29,14 @@ __all__ = [
     "Mounted",
     "bind_mount",
     "die_with_parent",
+    "drop_capabilities",
     "landlock_version",
     "loopback_up",
     "make_mounts_slave",
     "make_read_only",
     "mount",
     "mount_table",
+    "open_beneath",
     "process_start_time",
     "setns",
     "unmount",
@@ -73,6 +76,16 @@ _LANDLOCK_CREATE_RULESET_VERSION: Final = 1
 _SIOCGIFFLAGS: Final = 0x8913
 _SIOCSIFFLAGS: Final = 0x8914
 _IFF_UP: Final = 0x1
+
+_SYS_OPENAT2: Final = 437
+_RESOLVE_NO_XDEV: Final = 0x01
+_RESOLVE_NO_MAGICLINKS: Final = 0x02
+_RESOLVE_BENEATH: Final = 0x08
+_RESOLVED_AGAIN: Final = 64
+"""So often a path is resolved anew when something on its way was moved meanwhile."""
+
+_CAPABILITY_VERSION: Final = 0x20080522
+"""_LINUX_CAPABILITY_VERSION_3 (linux/capability.h): sets of 64 bits."""
 
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
@@ -197,3 +210,30 @@ def process_start_time(pid: int) -> int | None:
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()
     return None if fields[0] in {b"Z", b"X"} else int(fields[19])
+
+
+def open_beneath(directory: int, path: str, flags: int) -> int:
+    """Open ``path`` below the descriptor ``directory`` (openat2(2)): no link, ``..`` or mount leads out of it.
+
+    Raises:
+        OSError: EXDEV where it would lead out; EAGAIN where that cannot be decided, because too much is being moved.
+    """
+    resolve = _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_XDEV
+    how = struct.pack("<QQQ", flags | os.O_CLOEXEC, 0, resolve)
+    for _ in range(_RESOLVED_AGAIN):
+        fd: int = _libc.syscall(
+            ctypes.c_long(_SYS_OPENAT2),
+            ctypes.c_int(directory),
+            os.fsencode(path),
+            how,
+            ctypes.c_size_t(len(how)),
+        )
+        if fd >= 0 or ctypes.get_errno() != errno.EAGAIN:
+            break
+    return _checked(fd, "open")
+
+
+def drop_capabilities() -> None:
+    """Have no capability, now or later in this process: none effective, permitted or inheritable (capset(2))."""
+    head = struct.pack("<Ii", _CAPABILITY_VERSION, 0)
+    _checked(_libc.capset(head, bytes(24)), "capset")

@@ -26,6 +26,7 @@ from affiant.attestation.release.running import memory_descriptors
 from affiant.errors import AffiantError
 from affiant.sandbox.isolation.plan.driver import Ended
 from affiant.sandbox.isolation.plan.errors import FrameError, RunnerLost, error_from_json
+from affiant.sandbox.isolation.plan.file_access import FileCall, call_to_json
 from affiant.sandbox.isolation.plan.plan import Command, SandboxPlan
 from affiant.sandbox.isolation.plan.protocol import (
     command_to_json,
@@ -160,6 +161,18 @@ class RunnerClient:
             processor if isinstance(processor, int) else None,
             peak if isinstance(peak, int) else None,
         )
+
+    async def files(self, call: FileCall, *, output: int, content: int | None = None) -> None:
+        """Have a call on the session's files carried out.
+
+        Args:
+            output: a file that the stream of what came of it is written to. content: one with what the call writes.
+
+        Raises:
+            AffiantError: the profile or the disk limit does not allow it, or it was lost.
+        """
+        descriptors = (output,) if content is None else (output, content)
+        await self._ask("files", {"call": call_to_json(call)}, descriptors)
 
     async def kill(self) -> None:
         """End everything in the sandbox at once; ``wait`` then returns."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from affiant.errors import AffiantError, ConfigurationError
+from affiant.errors import AffiantError, ConfigurationError, NotAllowedError
 from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.isolation.backends.backend import file_owner
 from affiant.sandbox.isolation.backends.bubblewrap import bwrap_program, landlock_of
@@ -51,11 +51,13 @@ from affiant.sandbox.isolation.backends.mounts import (
 from affiant.sandbox.isolation.backends.seccomp import seccomp_program
 from affiant.sandbox.isolation.plan.driver import Driver, Ended, Prepared, Started, Stdio
 from affiant.sandbox.isolation.plan.errors import LimitExceeded, SandboxFailed, StepError
+from affiant.sandbox.isolation.plan.file_access import FileAct, FileCall, place_of
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import write_file
 from affiant.sandbox.isolation.plan.linux import landlock_version
 from affiant.sandbox.isolation.plan.plan import Command, Limits, SandboxPlan
 from affiant.sandbox.isolation.plan.rootfs import build_root
+from affiant.sandbox.isolation.runner.file_child import FilePlace
 from affiant.sandbox.isolation.runner.network import Endpoint, join_namespaces, listen_on_loopback
 from affiant.sandbox.isolation.runner.runner_settings import Settings
 from affiant.sandbox.isolation.runner.watchdog import (
@@ -119,6 +121,7 @@ class Sandbox:
     _free: int = 0
     _killed: bool = False
     _ended_by: AffiantError | None = None
+    _owner: Owner | None = None
 
     @property
     def enclosure(self) -> Enclosure:
@@ -154,6 +157,7 @@ class Sandbox:
         self.state = State.ENDED
         gvisor = self.settings.backend is BackendName.GVISOR
         owner = file_owner(self.settings.backend, plan.session) if os.geteuid() == 0 else None
+        self._owner = owner
         _keep_to(plan.limits.cpus, session=plan.session)
         self._memory = make_memory_group(plan.limits.memory_bytes, record=record)
         isolate_runner()
@@ -246,6 +250,37 @@ class Sandbox:
                 "the signal found no process", expected="a command that has started and still runs"
             )
         self._driver.signal(started, signal_number)
+
+    def file_place(self, call: FileCall) -> FilePlace:
+        """Where a call on the session's files acts, if the profile allows it and the disk limit leaves room.
+
+        Raises:
+            AffiantError: it does not, or there is no sandbox.
+        """
+        if self._ended_by is not None:
+            raise self._ended_by
+        if self._prepared is None or self.state is State.CLEANED:
+            raise StepError("there is no sandbox", expected="prepare comes first", found=self.state.value)
+        place = place_of(self._prepared.plan, call)
+        if call.act is FileAct.PUT:
+            self._require_room(call.length)
+        root = next(item.source for item in self._prepared.shown if item.target == place.bind.target)
+        limits = self._prepared.plan.limits
+        return FilePlace(root, place.relative, place.carved_out, self._owner, limits)
+
+    def _require_room(self, length: int) -> None:
+        """Take ``length`` bytes from what the disk limit leaves, by the last look at the files or by a new one."""
+        if length > self._files_room and self._prepared is not None:
+            limits = self._prepared.plan.limits
+            self._files_room = limits.files_bytes - measure_files(self._files)
+            if length > self._files_room:
+                raise NotAllowedError(
+                    "the session's files would become larger than its disk limit",
+                    expected=f"at most {max(self._files_room, 0)} bytes more of {limits.files_bytes}",
+                    found=f"{length} bytes",
+                    code="files.disk",
+                )
+        self._files_room -= length
 
     def watch(self) -> None:
         """Measure, and end a sandbox that is over its limits; the outcome of its commands then says which."""

@@ -17,6 +17,7 @@ from typing import Final
 from affiant.errors import AffiantError
 from affiant.sandbox.isolation.plan.driver import Ended, Stdio
 from affiant.sandbox.isolation.plan.errors import FrameError, SandboxFailed, StepError
+from affiant.sandbox.isolation.plan.file_access import call_from_json
 from affiant.sandbox.isolation.plan.leftover_record import (
     ProcessName,
     RunnerRecord,
@@ -29,6 +30,7 @@ from affiant.sandbox.isolation.plan.protocol import (
     receive_frame,
     send_frame,
 )
+from affiant.sandbox.isolation.runner.file_calls import FileCalls
 from affiant.sandbox.isolation.runner.lifecycle import Sandbox, State
 
 __all__ = ["Reply", "Runner"]
@@ -69,6 +71,7 @@ class Runner:
     """Request and command."""
     _ends: dict[int, int] = field(default_factory=dict)
     """A pidfd that tells a command's end -> its number."""
+    _files: FileCalls = field(default_factory=FileCalls)
 
     def serve(self) -> None:
         """Obey, then leave nothing of the sandbox but the session's files."""
@@ -81,11 +84,13 @@ class Runner:
     def _turn(self) -> bool:
         """One round of the loop; False: the supervisor is gone."""
         poll = select.poll()
-        for fd in (self.control.fileno(), self.sandbox.end, *self._ends):
+        for fd in (self.control.fileno(), self.sandbox.end, *self._ends, *self._files.ends):
             if fd is not None:
                 poll.register(fd, select.POLLIN)
         watched = self.sandbox.end is not None
         ready = {fd for fd, _ in poll.poll(_WATCH_MILLISECONDS if watched else None)}
+        for ended, outcome in self._files.ended(ready):
+            self._answer(ended, {"ok": {}} if outcome is None else {"refused": outcome.to_json()})
         for end in ready & self._ends.keys():
             self._command_ended(end)
         if self.sandbox.end is not None and self.sandbox.end in ready:
@@ -133,6 +138,10 @@ class Runner:
             case "wait":
                 self._waiting.append((request, _number(members, "command")))
                 self._answer_waiting()
+                return None
+            case "files":
+                call = call_from_json(members.get("call"))
+                self._files.begin(request, call, self.sandbox.file_place(call), descriptors)
                 return None
             case "kill":
                 self.sandbox.kill()
@@ -214,6 +223,7 @@ class Runner:
 
     def _clean_up(self) -> None:
         self._forget_ends()
+        self._files.end_all()
         self.sandbox.kill()
         self.sandbox.cleanup()
         self._answer_waiting()
