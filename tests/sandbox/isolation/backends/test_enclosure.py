@@ -9,9 +9,10 @@ import pytest
 from tests.sandbox.isolation.conftest import no_memory_cgroup
 
 from affiant.sandbox.isolation.backends import enclosure
+from affiant.sandbox.isolation.backends.entering import Confinement
 from affiant.sandbox.isolation.backends.gvisor_driver import GVisorDriver
 from affiant.sandbox.isolation.plan import linux
-from affiant.sandbox.isolation.plan.driver import Prepared, Stdio
+from affiant.sandbox.isolation.plan.driver import Prepared, Started, Stdio
 from affiant.sandbox.isolation.plan.errors import StepError
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import Command, HostUsr, Limits, plan_sandbox
@@ -187,15 +188,12 @@ class Entered:
 def test_what_delivers_a_signal_is_not_counted_as_the_agents_memory(tmp_path: Path) -> None:
     """A sandbox at its limit would end it, and be blamed for that."""
     told = tmp_path / "told"
-    driver = GVisorDriver("/bin/true", Entered(told), tmp_path)  # type: ignore[arg-type]
-    driver.signal(15)
-    prepared = Prepared(plan_sandbox("s", ()), (), tmp_path)
-    with open(os.devnull, "r+b") as nothing:
-        fd = nothing.fileno()
-        os.waitpid(driver.start(prepared, Command(("/bin/true",)), Stdio(fd, fd, fd)), 0)
+    confinement = Confinement("x86_64", Limits(), b"\0" * 8, None)
+    driver = GVisorDriver("/bin/true", Entered(told), confinement, tmp_path)  # type: ignore[arg-type]
+    driver._control(("/bin/true",))
+    driver.begin(Prepared(plan_sandbox("s", ()), (), tmp_path))
+    driver.close()
     assert told.read_text() == "entered\ncounted\n"
-    with pytest.raises(StepError):
-        GVisorDriver("/bin/false", Entered(told), tmp_path).signal(15)  # type: ignore[arg-type]
 
 
 class Kept:
@@ -222,7 +220,7 @@ def test_the_files_that_were_counted_before_the_command_started_are_not_counted_
     sandbox = Sandbox(Settings(tmp_path, BackendName.BUBBLEWRAP, HostUsr(), None), State.PREPARED)
     sandbox._prepared = Prepared(plan_sandbox("s", ()), (), tmp_path)
     sandbox._memory = Kept()  # type: ignore[assignment]
-    sandbox._driver = Started()  # type: ignore[assignment]
+    sandbox._driver = Driver()  # type: ignore[assignment]
     read, write = os.pipe()
     sandbox.start(Command(("/bin/true",)), Stdio(read, write, write))
     assert len(looks) == 1
@@ -236,11 +234,14 @@ def test_the_files_that_were_counted_before_the_command_started_are_not_counted_
     os.close(write)
 
 
-class Started:
-    """In place of a driver."""
+class Driver:
+    """In place of a backend's."""
 
-    def start(self, *_: object) -> int:
-        return 1
+    def first(self) -> int:
+        return os.open(os.devnull, os.O_RDONLY)
+
+    def start(self, command: Command, *_: object, **__: object) -> Started:
+        return Started(command, 1, -1, 0.0)
 
 
 def test_the_table_of_mounts_is_the_kernels(tmp_path: Path) -> None:

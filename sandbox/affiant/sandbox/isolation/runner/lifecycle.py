@@ -216,6 +216,8 @@ class Sandbox:
         if self._ended_by is not None:
             raise self._ended_by
         self._expect(State.PREPARED)
+        if self._killed:
+            raise StepError("the sandbox was ended", expected=State.PREPARED.value, found=State.ENDED.value)
         for name, fd in (("stdout", stdio.stdout), ("stderr", stdio.stderr)):
             if stat.S_ISREG(os.fstat(fd).st_mode):
                 raise ConfigurationError(
@@ -363,8 +365,9 @@ class Sandbox:
         _, status = os.waitpid(started.pid, 0)
         try:
             outcome = judge(started, os.waitstatus_to_exitcode(status))
-            if outcome is None and self._ends():
-                self.ended(number)
+            unreported = outcome is None or outcome.processor_us is None
+            if unreported and (self._ended_by is not None or self._ends()):
+                self.ended(number)  # it did not end by itself
                 return
             self._look_at_limits()
             self.outcomes[number] = outcome or SandboxFailed("the command was lost in its sandbox")
