@@ -6,28 +6,45 @@ from affiant.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from affiant.attestation.quote.providers.own_platform import PlatformName
+    from affiant.policy.model.profile import Resources
+    from affiant.sandbox.api.sandbox import Exited, Output, Sandbox, Terminal
+    from affiant.sandbox.api.sandbox_sync import SandboxSync
     from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
     from affiant.sandbox.processes.services import GatewayChoice
-    from affiant.sandbox.session.session import CommandResult, Session
+    from affiant.sandbox.session.session import CommandResult, Session, Usage
     from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice
 
 __all__ = [
     "CommandResult",
+    "Exited",
     "GatewayChoice",
     "IsolationClass",
+    "Output",
     "PlatformName",
+    "Resources",
+    "Sandbox",
+    "SandboxSync",
     "Session",
     "SessionRequest",
+    "Terminal",
+    "Usage",
     "VaultChoice",
 ]
 
 _PUBLIC: Final = {
     "CommandResult": "affiant.sandbox.session.session",
+    "Exited": "affiant.sandbox.api.sandbox",
     "GatewayChoice": "affiant.sandbox.processes.services",
     "IsolationClass": "affiant.sandbox.isolation.plan.isolation_class",
+    "Output": "affiant.sandbox.api.sandbox",
     "PlatformName": "affiant.attestation.quote.providers.own_platform",
+    "Resources": "affiant.policy.model.profile",
+    "Sandbox": "affiant.sandbox.api.sandbox",
+    "SandboxSync": "affiant.sandbox.api.sandbox_sync",
     "Session": "affiant.sandbox.session.session",
     "SessionRequest": "affiant.sandbox.session.session_plan",
+    "Terminal": "affiant.sandbox.api.sandbox",
+    "Usage": "affiant.sandbox.session.session",
     "VaultChoice": "affiant.sandbox.session.session_plan",
 }
 __getattr__ = lazy_names(__name__, _PUBLIC)

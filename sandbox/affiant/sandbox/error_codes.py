@@ -112,6 +112,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "session.provision_mismatch": ("NotAuthenticError", "Manifest or activation names something else."),
     "session.records_stopped": ("StateError", "Records can no longer be kept or acknowledged."),
+    "session.resources": ("ConfigurationError", "A session's bounds are above those of its profile."),
     "session.running": ("StateError", "The session has not ended: its own launcher hands everything over."),
     "session.supervisor_lost": ("StateError", "The supervisor ended without saying why."),
     "session.transition": ("StateError", "A step that the life cycle does not have from its present state."),

@@ -53,13 +53,13 @@ def test_a_captured_command_in_a_session_with_its_bundle(warm):
                 capture_limit=1000,
             )
             assert result.exit_code == 0
-            assert result.stdout == b"content\n" + bytes(992)
-            assert result.stderr == b"hello\n"
+            assert result.stdout_bytes == b"content\n" + bytes(992)
+            assert result.stderr == "hello\n"
             assert result.truncated
             with raises_code("session.not_open"):
                 session.bundle()
             again = await session.run(["sh", "-c", "echo again"])
-            assert (again.exit_code, again.stdout) == (0, b"again\n")
+            assert (again.exit_code, again.stdout) == (0, "again\n")
         with raises_code("session.not_open"):
             await session.run(["true"])
         assert session.bundle_path.exists()

@@ -11,7 +11,7 @@ import os
 import pwd
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -162,6 +162,7 @@ def _provision_message(
         ],
         "runtime": None if runtime is None else str(runtime.resolve()),
         "rootfs": "host-usr" if plan.rootfs is None else str(plan.rootfs),
+        "resources": None if plan.request.resources is None else asdict(plan.request.resources),
         "isolation": _ISOLATION[plan.backend],
         "vault": None
         if plan.request.vault is None

@@ -22,7 +22,7 @@ import secrets
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -41,7 +41,7 @@ from affiant.sandbox.session.binding import new_session_id
 from affiant.sandbox.session.captured import Capture
 from affiant.sandbox.session.private_paths import private_inodes, refuse_private
 from affiant.sandbox.session.restriction_socket import InForce, RestrictionServer
-from affiant.sandbox.session.session_plan import SessionRequest, plan_session
+from affiant.sandbox.session.session_plan import SessionPlan, SessionRequest, plan_session
 from affiant.sandbox.session.supervisor_link import Act, Progress, run_message
 from affiant.sandbox.session_state.interrupted import reap_leftovers
 from affiant.sandbox.session_state.recovery import Gathered, fetch_sealed, gather
@@ -51,10 +51,11 @@ from affiant.sandbox.session_state.session_folder import (
     keep_files,
     reclaim_folder,
 )
+from affiant.sandbox.supervisor.launch.control import sent_error
 from affiant.sandbox.workspace.copy_out import Taken, copy_out
 from affiant.sandbox.workspace.sandbox_files import SandboxFiles
 
-__all__ = ["CommandResult", "Session"]
+__all__ = ["CommandResult", "Running", "Session", "Usage"]
 
 _CAPTURE_LIMIT: Final = 1 << 20
 _FINISHED_WITHIN_S: Final = 60.0
@@ -67,19 +68,109 @@ Why = Literal["done", "killed"]
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What a command used: seconds of the clock and of processors, and the largest memory of one of its processes.
+
+    The last two are those of its first process and of all that it waited for; None: they are not known.
+    """
+
+    wall_s: float
+    processor_s: float | None = None
+    peak_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
     """How a command ended.
 
-    ``exit_code`` is its own, or 128 + n if signal n ended it. ``stdout`` and ``stderr`` are what was captured;
-    empty where a descriptor was given.
+    ``exit_code`` is its own, or 128 + n if signal n ended it; 126 or 127 where it could not be executed.
+    ``stdout_bytes`` and ``stderr_bytes`` are what was captured; empty where a descriptor was given.
     """
 
     exit_code: int
-    stdout: bytes = b""
-    stderr: bytes = b""
+    stdout_bytes: bytes = b""
+    stderr_bytes: bytes = b""
     truncated: bool = False
     """Whether more was written than is kept here."""
     timed_out: bool = False
+    usage: Usage | None = None
+    """None: the command did not run."""
+    limit: StateError | None = None
+    """The limit of the session that ended the command, and every process of the session's with it."""
+
+    @property
+    def stdout(self) -> str:
+        """What was captured, as text; bytes that are not UTF-8 are replaced."""
+        return self.stdout_bytes.decode("utf-8", "replace")
+
+    @property
+    def stderr(self) -> str:
+        """As :attr:`stdout`."""
+        return self.stderr_bytes.decode("utf-8", "replace")
+
+
+class Running:
+    """A command under way; made by :meth:`Session.begin` only."""
+
+    def __init__(self, act: Act, progress: Progress) -> None:
+        self._act = act
+        self._progress = progress
+        self.exit_code: int | None = None
+        """Known once it has ended."""
+
+    async def signal(self, number: int) -> None:
+        """Send it a signal; one that comes before it has started waits for it."""
+        await self._act.tell({"op": "signal", "number": int(number)})
+
+    async def resize(self, rows: int, columns: int) -> None:
+        """Change the size of its terminal."""
+        await self._act.tell({"op": "resize", "terminal": [rows, columns]})
+
+    async def wait(self, timeout_s: float | None = None) -> CommandResult:
+        """Its end, without what it wrote.
+
+        Args:
+            timeout_s: after that, SIGTERM, and five seconds later SIGKILL.
+
+        Raises:
+            AffiantError: the command was rejected, or the session has ended.
+        """
+        waiting = asyncio.ensure_future(self._ended())
+        try:
+            for limit, number in ((timeout_s, signal.SIGTERM), (_TERM_GRACE_S, signal.SIGKILL)):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(limit):
+                        result = await asyncio.shield(waiting)
+                        return replace(result, timed_out=number is signal.SIGKILL)
+                await self.signal(number)
+            return replace(await waiting, timed_out=True)
+        except asyncio.CancelledError:  # whoever waited has left: the command must not go on without anyone
+            await self.signal(signal.SIGKILL)
+            raise
+        finally:
+            waiting.cancel()
+
+    async def _ended(self) -> CommandResult:
+        while (message := await self._act.next()).get("event") != "exited":
+            self._progress("started", {})
+        code, limit = message.get("code"), message.get("limit")
+        self.exit_code = code if isinstance(code, int) else None
+        return CommandResult(
+            exit_code=EXIT_LOST if self.exit_code is None else self.exit_code,
+            usage=_usage(message.get("usage")),
+            limit=sent_error(limit) if isinstance(limit, dict) else None,
+        )
+
+
+def _usage(members: object) -> Usage | None:
+    match members:
+        case {"wall_us": int(wall), "processor_us": processor, "peak_bytes": peak}:
+            return Usage(
+                wall / 1e6,
+                processor / 1e6 if isinstance(processor, int) else None,
+                peak if isinstance(peak, int) else None,
+            )
+    return None
 
 
 def _quiet(step: str, detail: Mapping[str, object]) -> None:
@@ -94,10 +185,12 @@ class Session:
         self._progress = progress
         self._closed = False
         self._why: Why = "done"
-        self._runs: set[Act] = set()
+        self._running: set[Running] = set()
         self._gathered: Gathered | None = None
         self._exit_code_told: int | None = None
         self._kept = False
+        self.memory: str | None = None
+        """What the runner said keeps the memory: ``cgroup`` or ``watchdog``."""
         self.output: Taken | None = None
         """What was copied out, once the session is closed and if an output was asked for."""
 
@@ -136,8 +229,16 @@ class Session:
             )
         )
         progress("planned", {"session": plan.session, "isolation": plan.backend.value})
-        async with launched(place, plan, progress, random_bytes=secrets.token_bytes, echo=echo) as opened:
+        prepared: dict[str, object] = {}
+
+        def listening(step: str, detail: Mapping[str, object]) -> None:
+            if step == "sandbox-prepared":
+                prepared.update(detail)
+            progress(step, detail)
+
+        async with launched(place, plan, listening, random_bytes=secrets.token_bytes, echo=echo) as opened:
             session = cls(opened, progress)
+            session.memory = str(prepared.get("memory"))
             try:
                 async with session._restrictions():
                     yield session
@@ -162,6 +263,11 @@ class Session:
         """The session's files: read, write, list, upload, download, while the session is open."""
         opened = self._opened
         return SandboxFiles(opened.link.ask, private_inodes(opened.home, opened.plan.request))
+
+    @property
+    def plan(self) -> SessionPlan:
+        """What the session is made of."""
+        return self._opened.plan
 
     @property
     def bundle_path(self) -> Path:
@@ -194,7 +300,7 @@ class Session:
         timeout_s: float | None = None,
         capture_limit: int = _CAPTURE_LIMIT,
     ) -> CommandResult:
-        """Run the session's command in the sandbox and wait for its end.
+        """Run a command in the sandbox and wait for its end. Several may run at once.
 
         Args:
             env: variables beside those that the supervisor sets; these never win over them.
@@ -207,8 +313,6 @@ class Session:
             ``session.not_open``: the session is closed.
             ``session.supervisor_lost``: as named. StateError: the supervisor's error, under its code.
         """
-        if self._closed:
-            raise StateError("the session is closed", expected="one that is open", code="session.not_open")
         with ExitStack() as stack:
             if stdin is None:
                 stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -216,24 +320,51 @@ class Session:
             out = None if stdout is not None else stack.enter_context(Capture(capture_limit))
             err = None if stderr is not None else stack.enter_context(Capture(capture_limit))
             streams = {"stdin": stdin, "stdout": _end(stdout, out), "stderr": _end(stderr, err)}
-            place = self._opened.plan.place if cwd is None else cwd
-            with suppress(OSError):  # a full disk will be noticed where it matters
-                await asyncio.to_thread(self._opened.launch.note_command, self._opened.home)
-            act = stack.enter_context(self._opened.link.act())
-            self._runs.add(act)
-            stack.callback(self._runs.discard, act)
-            await act.tell(run_message(argv, env or {}, place), streams)
             captures = [capture for capture in (out, err) if capture is not None]
-            for capture in captures:
-                capture.close_writing()
-            code, timed_out = await self._exit_code(act, timeout_s)
-            return CommandResult(
-                exit_code=code,
-                stdout=b"" if out is None else await out.result(),
-                stderr=b"" if err is None else await err.result(),
-                truncated=any(capture.truncated for capture in captures),
-                timed_out=timed_out,
-            )
+            async with self.begin(argv, streams, env=env, cwd=cwd) as running:
+                for capture in captures:
+                    capture.close_writing()
+                result = await running.wait(timeout_s)
+                return replace(
+                    result,
+                    stdout_bytes=b"" if out is None else await out.result(),
+                    stderr_bytes=b"" if err is None else await err.result(),
+                    truncated=any(capture.truncated for capture in captures),
+                )
+
+    @asynccontextmanager
+    async def begin(
+        self,
+        argv: Sequence[str],
+        streams: Mapping[str, int],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        terminal: tuple[int, int] | None = None,
+    ) -> AsyncIterator[Running]:
+        """Start a command, beside those that run, for the length of the block.
+
+        Args:
+            streams: descriptors ``stdin``, ``stdout`` and ``stderr``; they stay the caller's.
+            terminal: rows and columns of the terminal that the command gets; None: it gets pipes.
+
+        Raises:
+            ``session.not_open``: the session is closed.
+        """
+        if self._closed:
+            raise StateError("the session is closed", expected="one that is open", code="session.not_open")
+        place = self._opened.plan.place if cwd is None else cwd
+        with suppress(OSError):  # a full disk will be noticed where it matters
+            await asyncio.to_thread(self._opened.launch.note_command, self._opened.home)
+        with self._opened.link.act() as act:
+            running = Running(act, self._progress)
+            await act.tell(run_message(argv, env or {}, place, terminal), streams)
+            self._running.add(running)
+            try:
+                yield running
+            finally:
+                self._running.discard(running)
+                self._exit_code_told = running.exit_code
 
     def _restrictions(self) -> AbstractAsyncContextManager[None]:
         """Listen for ``affiant session narrow`` while the session is open."""
@@ -243,34 +374,14 @@ class Session:
         return server.listening(opened.home.session(self.id) / RESTRICTION_SOCKET)
 
     async def signal(self, number: int) -> None:
-        """Send a signal to every command; one that comes before a command has started waits for it."""
-        for act in tuple(self._runs):
-            await act.tell({"op": "signal", "number": int(number)})
+        """Send a signal to every command."""
+        for running in tuple(self._running):
+            await running.signal(number)
 
     async def kill(self) -> None:
         """End every command at once; the session will be closed as ``killed``."""
         self._why = "killed"
         await self.signal(signal.SIGKILL)
-
-    async def _exit_code(self, act: Act, timeout_s: float | None) -> tuple[int, bool]:
-        waiting = asyncio.ensure_future(self._exited(act))
-        try:
-            for limit, number in ((timeout_s, signal.SIGTERM), (_TERM_GRACE_S, signal.SIGKILL)):
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(limit):
-                        return await asyncio.shield(waiting), number is signal.SIGKILL
-                await act.tell({"op": "signal", "number": int(number)})
-            return await waiting, True
-        finally:
-            waiting.cancel()
-
-    async def _exited(self, act: Act) -> int:
-        """The command's exit code, once it has started and ended."""
-        while (message := await act.next()).get("event") != "exited":
-            self._progress("started", {})
-        code = message.get("code")
-        self._exit_code_told = code if isinstance(code, int) else None
-        return EXIT_LOST if self._exit_code_told is None else self._exit_code_told
 
     async def _close(self, why: Why, *, because: AffiantError | None = None) -> None:
         """Close the session, take its changes and its bundle: each, whatever became of the others.

@@ -26,6 +26,7 @@ from affiant.errors import ConfigurationError
 from affiant.policy.canonical.hosts import canonical_host
 from affiant.policy.loading.policy_file import read_policy_file
 from affiant.policy.loading.profile_set import Profile, ProfileSet
+from affiant.policy.model.profile import Resources
 from affiant.policy.signing.signature_file import read_signature, signature_beside
 from affiant.policy.signing.signatures import require_about
 from affiant.sandbox.isolation.backends.backend import Availability, choose
@@ -75,6 +76,7 @@ class SessionRequest:
         policy_signature: a signature over the profile file; None: the one beside it, if there is one. It is passed on
             to the gateway, which may demand one and knows whose counts; here it must be about this very file.
         floor: the organisation's baseline policy, for a profile file that names none; approvers may come from it.
+        resources: bounds of this session, none above the profile's; None: the profile's.
         task: what the session belongs to: ``workflow``, ``task``, ``attempt``, ``parent``. Receipts show it salted.
     """
 
@@ -98,6 +100,7 @@ class SessionRequest:
     floor: Path | None = None
     store_key: StoreKey | None = None
     task: Mapping[str, object] | None = None
+    resources: Resources | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +170,7 @@ def plan_session(
         session=session,
         rootfs=HostUsr() if rootfs is None else DirectoryRoot(str(rootfs)),
         runtime=None if request.runtime is None else str(request.runtime.resolve()),
+        resources=request.resources,
     )
     place = _place(request, sandbox)
     chosen = choose(request.min_isolation, probe())

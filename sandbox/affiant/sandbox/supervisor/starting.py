@@ -102,7 +102,11 @@ def start(opening: Opening) -> Started:
     launch = check_launch(provision, around.td.report(), build=around.build, now=around.clock())
     pins = pinned_gateway(launch.manifest, config=provision.gateway_config, reference=provision.reference)
     plan = session_sandbox(
-        launch.policy, session=launch.activation.session, rootfs=provision.rootfs, runtime=provision.runtime
+        launch.policy,
+        session=launch.activation.session,
+        rootfs=provision.rootfs,
+        runtime=provision.runtime,
+        resources=provision.resources,
     )
     _check_trees(provision, launch)
     check_input(provision.session_dir, launch.activation.input_digest)

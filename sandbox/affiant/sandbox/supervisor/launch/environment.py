@@ -21,7 +21,7 @@ from typing import Final
 from affiant.attestation.schema.trace_context import trace_of
 from affiant.errors import ConfigurationError
 from affiant.policy.decision.compiled import CompiledPolicy
-from affiant.policy.model.profile import PathMode
+from affiant.policy.model.profile import PathMode, Resources
 from affiant.sandbox.isolation.plan.plan import (
     RUNTIME_AT,
     Access,
@@ -118,14 +118,30 @@ _ACCESS: Final = {
 
 
 def session_sandbox(
-    policy: CompiledPolicy, *, session: str, rootfs: RootFS, runtime: str | None
+    policy: CompiledPolicy,
+    *,
+    session: str,
+    rootfs: RootFS,
+    runtime: str | None,
+    resources: Resources | None = None,
 ) -> SandboxPlan:
     """The plan of one session.
 
+    Args:
+        resources: bounds that the session's starter asks for.
+
     Raises:
         ``isolation.plan``: a path or a limit that no sandbox may have.
+        ``session.resources``: more is asked for than the profile gives.
     """
-    default, wanted = Limits(), policy.resources
+    default, profile = Limits(), policy.resources
+    given = Resources(
+        cpus=profile.cpus,
+        memory=profile.memory or default.memory_bytes,
+        disk=profile.disk,
+        pids=profile.pids or default.processes,
+    )
+    wanted = given if resources is None else _restricted(given, resources, disk=default.files_bytes)
     return plan_sandbox(
         session,
         [FileGrant(grant.path, _ACCESS[grant.mode]) for grant in policy.mounts()],
@@ -139,6 +155,27 @@ def session_sandbox(
             cpus=wanted.cpus,
         ),
     )
+
+
+def _restricted(given: Resources, asked: Resources, *, disk: int) -> Resources:
+    """``given`` with what is asked for in its place.
+
+    Args:
+        disk: what a session has where its profile names none.
+    """
+    bounds = {"cpus": given.cpus, "memory": given.memory, "disk": given.disk or disk, "pids": given.pids}
+    for name, most in bounds.items():
+        value = getattr(asked, name)
+        if value is not None and most is not None and value > most:
+            raise ConfigurationError(
+                "more is asked for than the profile gives",
+                where=f"resources.{name}",
+                expected=f"at most {most}",
+                found=value,
+                code="session.resources",
+            )
+    names = ("cpus", "memory", "disk", "pids")
+    return Resources(**{name: getattr(asked, name) or getattr(given, name) for name in names})
 
 
 _PLACES: Final = (

@@ -13,6 +13,7 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u, from_hex
 from affiant.errors import MalformedError
+from affiant.policy.model.profile import Resources
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, RootFS
 from affiant.sandbox.supervisor.launch.control import Message, text_member
@@ -68,6 +69,8 @@ class Provision:
     vault: Vault | None = None
     decisions: int | None = None
     """Descriptor of the decision log, if one was asked for."""
+    resources: Resources | None = None
+    """Bounds that the session's starter asks for, none above the profile's."""
     signature: bytes | None = None
     """A signature over the file that the policy is of; the gateway's to judge."""
 
@@ -100,6 +103,7 @@ def parse_provision(message: Message) -> Provision:
         secrets=_secrets(message.descriptors),
         vault=_vault(message.members.get("vault"), message.descriptors.get("vault_token")),
         decisions=_decisions(message),
+        resources=_resources(message.members.get("resources")),
         signature=None if signature is None else from_b64u(signature),
     )
 
@@ -112,6 +116,19 @@ def _agent(value: object) -> Agent:
         salt=from_hex(text_member(value.get("salt"), "agent.salt")),
         user=_optional(value.get("user"), "agent.user"),
     )
+
+
+def _resources(value: object) -> Resources | None:
+    if value is None:
+        return None
+    names = {"cpus", "memory", "disk", "pids"}
+    if (
+        not isinstance(value, Mapping)
+        or set(value) != names
+        or any(not isinstance(each, (int, type(None))) or isinstance(each, bool) for each in value.values())
+    ):
+        raise MalformedError("not bounds of a session", where="resources", code="session.control")
+    return Resources(**value)
 
 
 def _backend(text: str) -> BackendName:

@@ -1,0 +1,1 @@
+"""The Python interface: a sandbox that takes many commands."""

@@ -1,0 +1,212 @@
+"""The Python interface: many commands in one sandbox, with what each wrote and used, and what is rejected."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.raising import raises_code
+
+from affiant.attestation.records.receipt import parse_receipt
+from affiant.sandbox import Exited, IsolationClass, Output, Resources, Sandbox, SandboxSync
+
+T = TypeVar("T")
+PROFILE = """
+agent_configs:
+  dev:
+    filesystem_access: [read-write:/workspace]
+    resources: {memory: 512MiB, pids: 100}
+"""
+
+
+def in_sandbox(
+    warm: Any, scenario: Callable[[Sandbox], Coroutine[Any, Any, T]], **more: Any
+) -> tuple[T, Sandbox]:
+    """Run ``scenario`` in a sandbox of its own; what it returned, and the closed sandbox."""
+
+    async def go() -> tuple[T, Sandbox]:
+        given = {"profile": PROFILE, "agent": "dev", "home": warm.home, **isolation(warm), **more}
+        async with Sandbox.create(**given) as sandbox:
+            return await scenario(sandbox), sandbox
+
+    return asyncio.run(go())
+
+
+def isolation(warm: Any) -> dict[str, object]:
+    return {"min_isolation": IsolationClass(warm.isolation)}
+
+
+def kinds(sandbox: Sandbox) -> list[tuple[str, str]]:
+    found = [json.loads(parse_receipt(text).split.payload) for text in sandbox.session.bundle().receipts]
+    return [(str(each["kind"]), str(each["ph"])) for each in found if each["kind"] == "exec"]
+
+
+def test_three_commands_at_once_and_in_turn_with_a_record_of_each(warm: Any) -> None:
+    async def scenario(sandbox: Sandbox) -> list[Any]:
+        first, second = await asyncio.gather(
+            sandbox.run(
+                ["sh", "-c", "until [ -e /tmp/go ]; do sleep 0.02; done; cat; exit 3"], stdin="given"
+            ),
+            sandbox.run(["sh", "-c", "touch /tmp/go; echo err >&2; printf '\\377'"]),
+        )
+        third = await sandbox.run(["pwd"], env={"A": "b"}, cwd="/workspace")
+        return [first, second, third]
+
+    (first, second, third), sandbox = in_sandbox(warm, scenario)
+    assert (first.exit_code, first.stdout, first.stderr) == (3, "given", "")
+    assert (second.stdout, second.stdout_bytes, second.stderr) == ("\ufffd", b"\xff", "err\n")
+    assert third.stdout == "/workspace\n"
+    assert all(each.usage is not None and each.usage.wall_s > 0 for each in (first, second, third))
+    assert not third.truncated
+    assert sorted(kinds(sandbox)) == [("exec", "intent")] * 3 + [("exec", "outcome")] * 3
+    assert sandbox.bundle_path.exists()
+
+
+def test_a_stream_gives_pieces_as_they_come_and_the_end_last(warm: Any) -> None:
+    async def scenario(sandbox: Sandbox) -> list[Any]:
+        script = "echo one; until [ -e /tmp/go ]; do sleep 0.02; done; echo two >&2; exit 4"
+        events: list[Any] = []
+        async for event in sandbox.stream(["sh", "-c", script]):
+            events.append(event)
+            if event == Output("stdout", b"one\n"):
+                await sandbox.run(["touch", "/tmp/go"])
+        return events
+
+    events, _ = in_sandbox(warm, scenario)
+    assert events[:2] == [Output("stdout", b"one\n"), Output("stderr", b"two\n")]
+    assert isinstance(events[2], Exited)
+    assert events[2].result.exit_code == 4
+
+
+def test_a_reader_that_leaves_a_stream_ends_its_command_and_no_other(warm: Any) -> None:
+    async def scenario(sandbox: Sandbox) -> str:
+        events = sandbox.stream(["sh", "-c", "echo $$; sleep 300"])
+        async for event in events:
+            assert isinstance(event, Output)
+            break
+        await events.aclose()  # type: ignore[attr-defined]
+        seen = "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -q 'sleep 30[0]'"
+        script = f"until ! {seen}; do sleep 0.05; done; echo gone"
+        return (await sandbox.run(["sh", "-c", script], timeout=20)).stdout
+
+    assert in_sandbox(warm, scenario)[0] == "gone\n"
+
+
+def test_a_timeout_ends_a_command_and_the_next_one_runs(warm: Any) -> None:
+    async def scenario(sandbox: Sandbox) -> tuple[Any, Any]:
+        slow = await sandbox.run(["sh", "-c", "echo begun; sleep 300"], timeout=1)
+        return slow, await sandbox.run(["echo", "next"])
+
+    (slow, following), _ = in_sandbox(warm, scenario)
+    assert (slow.timed_out, slow.exit_code, slow.stdout) == (True, 143, "begun\n")
+    assert (following.timed_out, following.stdout) == (False, "next\n")
+
+
+def test_a_command_that_is_rejected_or_not_found_leaves_the_sandbox_open(warm: Any) -> None:
+    async def scenario(sandbox: Sandbox) -> tuple[Any, Any, Any]:
+        with raises_code("session.environment"):
+            await sandbox.run(["true"], env={"HTTP_PROXY": "http://elsewhere"})
+        missing = await sandbox.run(["nowhere"])
+        astray = await sandbox.run(["true"], cwd="/nowhere")
+        return missing, astray, await sandbox.run(["echo", "fine"])
+
+    (missing, astray, fine), sandbox = in_sandbox(warm, scenario)
+    assert (missing.exit_code, missing.usage) == (127, None)
+    assert "was not found" in missing.stderr
+    assert astray.exit_code == 126
+    assert fine.stdout == "fine\n"
+    assert len(kinds(sandbox)) == 6
+
+
+def test_a_limit_is_a_typed_error_and_the_session_still_closes_with_its_records(warm: Any) -> None:
+    async def scenario(sandbox: Sandbox) -> None:
+        with raises_code("isolation.limit", match="memory"):
+            await sandbox.run(["python3", "-c", "a=bytearray(b'x')*(900<<20)\nimport time; time.sleep(60)"])
+        with raises_code("isolation.limit"):
+            await sandbox.run(["true"])
+
+    _, sandbox = in_sandbox(warm, scenario)
+    assert len(kinds(sandbox)) == 4
+
+
+def test_a_terminal_of_its_own_takes_keys_sizes_and_ends_with_its_block(warm: Any) -> None:
+    async def scenario(sandbox: Sandbox) -> tuple[bytes, bytes, int]:
+        async with sandbox.pty(["/bin/sh"], rows=30, columns=100) as terminal:
+
+            async def until(text: bytes) -> bytes:
+                seen = b""
+                while text not in seen:
+                    piece = await terminal.read()
+                    assert piece, seen
+                    seen += piece
+                return seen
+
+            await terminal.write(b"stty size; echo fir''st\n")
+            before = await until(b"first\r\n")
+            await terminal.resize(40, 120)
+            await terminal.write(
+                b"until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo res''ized\n"
+            )
+            after = await until(b"resized\r\n")
+            await terminal.write(b"exit 5\n")
+            return before, after, (await terminal.wait()).exit_code
+
+    (before, after, code), _ = in_sandbox(warm, scenario)
+    assert b"30 100\r\n" in before
+    assert b"resized" in after
+    assert code == 5
+
+
+def test_resources_are_never_above_the_profiles(warm: Any) -> None:
+    async def scenario(sandbox: Sandbox) -> Any:
+        limits = sandbox.info()["limits"]
+        return limits, (await sandbox.run(["sh", "-c", "ulimit -u || ulimit -p"])).stdout
+
+    (limits, told), _ = in_sandbox(warm, scenario, resources=Resources(pids=50))
+    assert (limits["processes"]["value"], told) == (50, "50\n")
+    assert limits["memory"]["value"] == 512 << 20
+    assert all(each["enforced_by"] for each in limits.values())
+    for more in (Resources(pids=101), Resources(memory=513 << 20)):
+        with raises_code("session.resources"):
+            in_sandbox(warm, scenario, resources=more)
+
+
+def test_the_time_to_live_ends_the_session_in_order_whatever_runs(warm: Any) -> None:
+    async def scenario(sandbox: Sandbox) -> int:
+        ended = asyncio.create_task(sandbox.run(["sleep", "300"]))
+        await asyncio.wait({ended})
+        await sandbox.close()
+        with raises_code("session.not_open"):
+            await sandbox.run(["true"])
+        return 1 if ended.exception() is not None or ended.result().exit_code else 0
+
+    ended, sandbox = in_sandbox(warm, scenario, ttl=3)
+    assert ended == 1
+    assert sandbox.bundle_path.exists()
+
+
+def test_a_profile_may_be_a_path_a_text_or_an_object(warm: Any, tmp_path: Path) -> None:
+    async def scenario(sandbox: Sandbox) -> str:
+        return (await sandbox.run(["pwd"])).stdout
+
+    path = tmp_path / "profiles.yaml"
+    path.write_text(PROFILE)
+    path.chmod(0o600)
+    members = {"filesystem_access": ["read-write:/workspace"], "resources": {"pids": 64}}
+    for profile in (path, str(path), members):
+        assert in_sandbox(warm, scenario, profile=profile)[0] == "/workspace\n"
+
+
+def test_without_asyncio_the_same_calls_are_there(warm: Any) -> None:
+    given = {"profile": PROFILE, "agent": "dev", "home": warm.home, **isolation(warm)}
+    with SandboxSync.create(**given) as sandbox:
+        assert sandbox.run(["echo", "hi"]).stdout == "hi\n"
+        *pieces, end = sandbox.stream(["sh", "-c", "echo piece; exit 2"])
+        assert pieces == [Output("stdout", b"piece\n")]
+        assert isinstance(end, Exited)
+        assert end.result.exit_code == 2
+        assert sandbox.info()["session"] == sandbox.id
+    assert sandbox.bundle_path.exists()
