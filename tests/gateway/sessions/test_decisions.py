@@ -23,7 +23,7 @@ from affiant.gateway.process.server import gateway_app
 from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.sessions import Session
 from affiant.policy.decision.decide import Decision, Effect
-from affiant.policy.decision.questions import ModelQuestion, ToolQuestion
+from affiant.policy.decision.questions import ModelQuestion, ToolQuestion, parse_question, plane_of
 from affiant.policy.decision_log.file import DecisionFile, DecisionsUnavailable, open_decision_file
 from affiant.policy.decision_log.reader import agents_of, read_decision_log
 from affiant.policy.loading.load import load_profiles
@@ -336,6 +336,28 @@ def test_names_that_nobody_could_list_are_told_once_and_kept_nowhere(
     finally:
         tracemalloc.stop()
     assert (tmp_path / "decisions.jsonl").read_bytes().count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "name"),
+    [
+        *(
+            ("tool:read", "read"),
+            ("provider_tool:web", "web"),
+            ("model:m", "m"),
+            ("secret:KEY@a.example.com", "KEY"),
+        ),
+        *(("start:reviewer", "reviewer"), ("start:a b\u202e", "?"), ("port:8080", "?"), ("read:/w", "?")),
+        ("connect:a.example.com", "a.example.com"),
+    ],
+)
+def test_a_denial_of_any_kind_is_counted_by_a_name_that_a_profile_could_list(
+    decisions: GatewayDecisions, request_: str, name: str
+) -> None:
+    session, question = cast("Session", OneSession()), parse_question(request_)
+    decisions.of(session)(question, Decision(Effect.DENY, "tool_not_listed"))
+    (found,) = cast("list[Mapping[str, object]]", decisions.follow(session, None)["denied"])
+    assert (found["kind"], found["name"]) == (plane_of(question), name)
 
 
 def test_a_file_that_others_can_reach_starts_no_gateway(

@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 from affiant.gateway.sessions.sessions import Session
 from affiant.policy.canonical.names import SPELLINGS
 from affiant.policy.decision.decide import Decision, Effect
-from affiant.policy.decision.questions import EgressQuestion, ProviderToolQuestion, Question, plane_of
+from affiant.policy.decision.questions import EgressQuestion, Question, plane_of
 from affiant.policy.decision_log.file import MAX_BYTES, DecisionFile, DecisionsUnavailable
 from affiant.policy.decision_log.record import NAMELESS, DecidedBy, decision_line
 
@@ -42,6 +42,8 @@ class DecisionSink(Protocol):
 OFFER: Final = "tool offer"
 """The kind of a denial by which a tool was removed from a request."""
 
+_SPELLED_AS: Final = {"provider_tool": "tool", "start": "agent"}
+"""Planes whose names are those of something else."""
 _KEPT_OFFERS: Final = 1024
 """Tools of one session whose offer is reported once. A conversation offers the same ones in every request."""
 _SESSION_BYTES: Final = MAX_BYTES // 8
@@ -222,6 +224,7 @@ def _name_of(question: Question) -> str:
     """The tool, model or host that a decision is about, by a name that a profile could list."""
     if isinstance(question, EgressQuestion):
         return question.host
-    name = getattr(question, "name", NAMELESS)
-    plane = "tool" if isinstance(question, ProviderToolQuestion) else plane_of(question)
-    return name if isinstance(name, str) and SPELLINGS[plane].match(name) else NAMELESS
+    name, plane = getattr(question, "name", None), plane_of(question)
+    if name is None:  # a path or a port
+        return NAMELESS
+    return name if SPELLINGS[_SPELLED_AS.get(plane, plane)].match(name) else NAMELESS
