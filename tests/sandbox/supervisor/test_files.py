@@ -14,8 +14,8 @@ from tests.raising import raises_code
 from tests.sandbox.supervisor.launcher import Launcher, Link, Refused
 
 from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.supervisor.launch.control import sent_error
-from affiant.sandbox.workspace.sandbox_files import SandboxFiles
 from affiant.sandbox.workspace.tree import Entry, Kind, tree_digest
 
 PROFILE = """

@@ -43,6 +43,8 @@ from affiant.sandbox.session.private_paths import private_inodes, refuse_private
 from affiant.sandbox.session.restriction_socket import InForce, RestrictionServer
 from affiant.sandbox.session.session_plan import SessionPlan, SessionRequest, plan_session
 from affiant.sandbox.session.supervisor_link import Act, Progress, run_message
+from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
+from affiant.sandbox.session_acts.sandbox_ports import OpenPort, open_port
 from affiant.sandbox.session_state.interrupted import reap_leftovers
 from affiant.sandbox.session_state.recovery import Gathered, fetch_sealed, gather
 from affiant.sandbox.session_state.session_folder import (
@@ -53,7 +55,6 @@ from affiant.sandbox.session_state.session_folder import (
 )
 from affiant.sandbox.supervisor.launch.control import sent_error
 from affiant.sandbox.workspace.copy_out import Taken, copy_out
-from affiant.sandbox.workspace.sandbox_files import SandboxFiles
 
 __all__ = ["CommandResult", "Running", "Session", "Usage"]
 
@@ -263,6 +264,12 @@ class Session:
         """The session's files: read, write, list, upload, download, while the session is open."""
         opened = self._opened
         return SandboxFiles(opened.link.ask, private_inodes(opened.home, opened.plan.request))
+
+    def port(
+        self, number: int, *, path: Path | None = None, most_bytes: int = 1 << 30
+    ) -> AbstractAsyncContextManager[OpenPort]:
+        """Reach the agent's server at ``number``, for the length of the block: see :func:`open_port`."""
+        return open_port(self._opened.link.act, number, path=path, most_bytes=most_bytes)
 
     @property
     def plan(self) -> SessionPlan:

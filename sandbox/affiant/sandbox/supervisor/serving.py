@@ -29,6 +29,7 @@ from affiant.sandbox.supervisor.launch.restriction_request import (
     parse_restriction_request,
     refused_answer,
 )
+from affiant.sandbox.supervisor.ports import SessionPorts
 from affiant.sandbox.supervisor.starting import Surroundings
 
 __all__ = ["Serving"]
@@ -53,12 +54,17 @@ class Serving:
         self._since = asyncio.get_running_loop().time()
         self._acts = Acts(self._tell, self._fail)
         commands = Commands(session, around.random_bytes)
+        self._ports = SessionPorts(session)
         self._handlers: Mapping[str, Handler] = {
             "run": commands.run,
             "narrow": self._restricted,
             "files": SessionFiles(session).handle,
+            "port": self._ports.handle,
         }
-        self._notices: Mapping[str, Callable[[Mapping[str, object]], None]] = commands.notices
+        self._notices: Mapping[str, Callable[[Mapping[str, object]], None]] = {
+            **commands.notices,
+            "port-close": self._ports.close,
+        }
 
     @property
     def acts(self) -> tuple[asyncio.Task[None], ...]:
@@ -92,6 +98,7 @@ class Serving:
                 )  # not by halves, if that can be had
             return ending
         finally:
+            self._ports.close_all()
             left = [*watchers, *self._restricting]
             for each in left:
                 each.cancel()

@@ -76,6 +76,7 @@ _KINDS: Final[Mapping[str, type[AffiantError]]] = {
     "files.read_only": NotAllowedError,
     "isolation.plan": ConfigurationError,
     "isolation.unavailable": ConfigurationError,
+    "ports.refused": StateError,
     "session.busy": StateError,
 }
 

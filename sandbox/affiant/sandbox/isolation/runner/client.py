@@ -174,6 +174,18 @@ class RunnerClient:
         descriptors = (output,) if content is None else (output, content)
         await self._ask("files", {"call": call_to_json(call)}, descriptors)
 
+    async def connect(self, port: int) -> socket.socket:
+        """A socket on its way to the agent's server at ``port``; it does not block.
+
+        Raises:
+            ``ports.refused``: nothing listens there.
+        """
+        _, descriptors = await self._ask("connect", {"port": port})
+        if len(descriptors) != 1:
+            _close(descriptors)
+            raise FrameError("the runner sent another number of sockets than one")
+        return socket.socket(fileno=descriptors[0])
+
     async def kill(self) -> None:
         """End everything in the sandbox at once; ``wait`` then returns."""
         await self._ask("kill", {})

@@ -58,7 +58,13 @@ from affiant.sandbox.isolation.plan.linux import landlock_version
 from affiant.sandbox.isolation.plan.plan import Command, Limits, SandboxPlan
 from affiant.sandbox.isolation.plan.rootfs import build_root
 from affiant.sandbox.isolation.runner.file_child import FilePlace
-from affiant.sandbox.isolation.runner.network import Endpoint, join_namespaces, listen_on_loopback
+from affiant.sandbox.isolation.runner.network import (
+    NEAR,
+    Endpoint,
+    begin_connection,
+    join_namespaces,
+    listen_on_loopback,
+)
 from affiant.sandbox.isolation.runner.runner_settings import Settings
 from affiant.sandbox.isolation.runner.watchdog import (
     check_files,
@@ -269,6 +275,17 @@ class Sandbox:
         root = next(item.source for item in self._prepared.shown if item.target == place.bind.target)
         limits = self._prepared.plan.limits
         return FilePlace(root, place.relative, place.carved_out, self._owner, limits)
+
+    def connect(self, port: int) -> socket.socket:
+        """A socket on its way to the agent's server at ``port``.
+
+        Raises:
+            ``ports.refused``: nothing listens there. StepError: there is no sandbox.
+        """
+        if self._enclosure is None or self.state is State.CLEANED:
+            raise StepError("there is no sandbox", expected="prepare comes first", found=self.state.value)
+        gvisor = self.settings.backend is BackendName.GVISOR
+        return begin_connection(NEAR if gvisor else "127.0.0.1", port)
 
     def _require_room(self, length: int) -> None:
         """Take ``length`` bytes from what the disk limit leaves, by the last look at the files or by a new one."""

@@ -19,14 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from affiant.errors import StateError
 from affiant.sandbox.isolation.plan.errors import SandboxFailed
 from affiant.sandbox.isolation.plan.linux import loopback_up
 
-__all__ = ["PROXY_PORT", "Endpoint", "join_namespaces", "listen_on_loopback"]
+__all__ = ["NEAR", "PROXY_PORT", "Endpoint", "begin_connection", "join_namespaces", "listen_on_loopback"]
 
 PROXY_PORT: Final = 3128
 _FAR: Final = "10.189.0.1"
-_NEAR: Final = "10.189.0.2"
+NEAR: Final = "10.189.0.2"
+"""The agent's own address under gVisor."""
 _PREFIX: Final = 30
 """One private network of two addresses (RFC 1918), the same in every session: no session sees another's."""
 
@@ -63,9 +65,32 @@ def join_namespaces(near: int, *, enter_near: Callable[[], None]) -> tuple[Endpo
         SandboxFailed: the kernel or ``ip`` refused.
     """
     _ip(f"link add far type veth peer name eth0 netns {near}", *_addressed("far", _FAR))
-    _ip("link set dev lo up", *_addressed("eth0", _NEAR), preexec=enter_near)
+    _ip("link set dev lo up", *_addressed("eth0", NEAR), preexec=enter_near)
     _ignore_echo()
     return Endpoint(_FAR), _listener(_FAR)
+
+
+def begin_connection(address: str, port: int) -> socket.socket:
+    """A socket on its way to a server of the agent's, from the network namespace that this process is in.
+
+    Whoever gets it waits for the end of its connecting: this process waits for nothing of the agent's.
+
+    Raises:
+        ``ports.refused``: nothing listens there.
+    """
+    connection = socket.socket(
+        socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+    )
+    try:
+        connection.connect((address, port))
+    except BlockingIOError:
+        return connection
+    except OSError as error:
+        connection.close()
+        raise StateError(
+            "no server of the agent's listens on the port", found=error.strerror, code="ports.refused"
+        ) from error
+    return connection
 
 
 def _addressed(name: str, address: str) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from affiant.sandbox.isolation.plan.protocol import (
 )
 from affiant.sandbox.isolation.runner.file_calls import FileCalls
 from affiant.sandbox.isolation.runner.lifecycle import Sandbox, State
+from affiant.sandbox.isolation.runner.network import PROXY_PORT
 
 __all__ = ["Reply", "Runner"]
 
@@ -143,6 +144,8 @@ class Runner:
                 call = call_from_json(members.get("call"))
                 self._files.begin(request, call, self.sandbox.file_place(call), descriptors)
                 return None
+            case "connect":
+                return Reply({}, (self.sandbox.connect(_port(members)).detach(),))
             case "kill":
                 self.sandbox.kill()
                 return Reply()
@@ -249,6 +252,14 @@ def _number(members: Mapping[str, object], name: str) -> int:
     if not isinstance(number, int) or isinstance(number, bool):
         raise FrameError("a member is not a number", where=name)
     return number
+
+
+def _port(members: Mapping[str, object]) -> int:
+    """A port of the agent's own servers; the proxy's is not the agent's."""
+    port = members.get("port")
+    if type(port) is not int or not 1 <= port <= 65535 or port == PROXY_PORT:
+        raise FrameError("not a port of the agent's", found=repr(str(port)[:20]))
+    return port
 
 
 def _request_number(members: Mapping[str, object]) -> int:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from tests.raising import raises_code
 
-from affiant.sandbox.workspace.sandbox_files import FileChange, SandboxFiles
+from affiant.sandbox.session_acts.sandbox_files import FileChange, SandboxFiles
 from affiant.sandbox.workspace.tree import Entry, Kind
 from affiant.sandbox.workspace.tree_stream import TreeWriter, summarise
 

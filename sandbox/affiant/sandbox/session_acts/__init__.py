@@ -1,0 +1,1 @@
+"""The caller's side of what an open session does for it: files and ports."""
