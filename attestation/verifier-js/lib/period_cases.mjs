@@ -6,10 +6,7 @@ import { run } from "./check_rows.mjs";
 import { Case, byPlace, signersByChain } from "./case.mjs";
 import { idOf } from "./receipt_checks.mjs";
 import { stateOf } from "./session_close.mjs";
-import { BEYOND_VERIFIER, makeRow } from "./verdict.mjs";
 
-/** Records of one session that are judged together. */
-const MAX_SESSION = 20_000;
 /** Records of a gateway without a session that make one case. */
 const ALONE = 5_000;
 /** Erasures and holds, and gaps, that are judged with each session. */
@@ -41,10 +38,6 @@ export async function judgeCases(whole, places, required, { alongLog }) {
     judged.push({ name: "gateway", rows: await rowsOf(subject, checks, required), subject, state: null, party });
   }
   for (const { id, supervisor, records } of kept.sessions) {
-    if (records.length > MAX_SESSION) {
-      judged.push({ name: id, rows: tooLarge(records.length, required), subject: null, state: null });
-      continue;
-    }
     const beside = [...kept.boots, ...kept.gaps, ...kept.orders];
     const subject = caseOf(whole, kept, { records, beside, places, alongLog, supervisor });
     judged.push({ name: id, rows: await rowsOf(subject, CASE_CHECKS, required), subject, state: stateOf(subject, subject.sessions[0]) });
@@ -140,14 +133,4 @@ async function rowsOf(subject, checks, required) {
     if (given[code] !== null) rows.set(code, await run(subject, code, level, required, check));
   }
   return rows;
-}
-
-function tooLarge(count, required) {
-  const text = `a session of ${count} records: more than ${MAX_SESSION} are not judged together`;
-  return new Map(
-    CASE_CHECKS.map(([code, level]) => {
-      const facts = { required: required(code), reason: BEYOND_VERIFIER };
-      return [code, makeRow(code, level, "not made", "none", text, facts)];
-    }),
-  );
 }

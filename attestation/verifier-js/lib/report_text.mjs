@@ -1,7 +1,7 @@
 // The verdict as text for a terminal. Strings from a bundle are hostile: escaped, bounded, quoted (trust rules, 15).
 
 import { openPointsOf, sentencesOf } from "./opening.mjs";
-import { BEYOND_VERIFIER, LEVELS, endsOf } from "./verdict.mjs";
+import { LEVELS, endsOf } from "./verdict.mjs";
 
 const WIDTH = 100;
 const MAX_TEXT = 2000;
@@ -28,7 +28,6 @@ const SCOPE = {
   response: "response body {}",
 };
 /** Of an outcome that cannot be judged, where no object is known to be missing. */
-const BEYOND = "it holds more than this verifier judges together, so nothing follows from what holds";
 /** What a session that is open or lost leaves unsaid. */
 export const NO_END = "what a session without a signed end did after its last record here is not shown";
 
@@ -92,9 +91,7 @@ function whyOf({ outcome, checks }) {
   const missing = count(({ required, state }) => required && state === "not made");
   const refused = count(({ state }) => state === "refused");
   if (outcome === "rejected") return `refused checks: ${refused}. Do not rely on these receipts`;
-  const lacking = checks.filter(({ code, state, required }) => code === "bundle.objects" && state === "not made" && required);
   if (outcome === "cannot be judged") {
-    if (lacking.every(({ reason }) => reason === BEYOND_VERIFIER)) return BEYOND;
     return "objects that the records name are not in the bundle, so nothing follows from what holds";
   }
   return `nothing was rejected; required checks with a warning: ${warned}, not made: ${missing}`;

@@ -15,9 +15,6 @@ const TIERS = ["affirming", "warning", "none", "contraindicated"];
 const EXIT_CODES = { warning: 10, contraindicated: 20, none: 30 };
 const EXIT_SIMULATED = 40;
 
-/** The reason of a check that is not made because the verifier reads no more, and not because something is missing. */
-export const BEYOND_VERIFIER = "verifier.limit";
-
 /** A check that was made and refused nothing. `counted`: what `detail` counts, as of `counted.mjs`. */
 export function held(detail, { tier = "affirming", where = [], counted = null } = {}) {
   return { detail, tier, where, counted };

@@ -290,14 +290,9 @@ def test_what_is_refused_is_named_before_what_is_not(tmp_path: Path, monkeypatch
 
 
 def test_keysets_whose_quote_was_not_come_to_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     path, told = period(tmp_path, 1)
-    monkeypatch.setattr("affiant.attestation.verifier.period.case_rows.MAX_SESSION", 5)
-    verdict = judged_now(path, collateral=published(PLATFORM, LATER))
-    assert (counted(verdict).judged, counted(verdict).not_judged) == (2, 1)
-    assert row(verdict, "session.close").state is State.NOT_MADE
-    monkeypatch.undo()
     alone = judged_now(path, collateral=published(PLATFORM, LATER), session=told[1].session)
     assert (counted(alone).judged, counted(alone).not_judged) == (2, 1)
     assert "of 1 keysets the quote was not judged" in " ".join(render(alone).split())
@@ -308,6 +303,15 @@ def folder(tmp_path: Path, platform: SimulatedPlatform, at: datetime) -> Path:
     place.mkdir()
     (place / "collateral.json").write_bytes(collateral_json(platform.collateral(at)))
     return place
+
+
+def test_a_long_session_on_disk_is_compared_as_one_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = period(tmp_path, 1)
+    memory = judged_now(path, collateral=published(PLATFORM, LATER))
+    monkeypatch.setattr("affiant.attestation.verifier.period.case_rows._IN_MEMORY", 0)
+    assert judged_now(path, collateral=published(PLATFORM, LATER)) == memory
 
 
 def test_more_processes_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
-from affiant.attestation.verdict.verdict import BEYOND_VERIFIER, Check, State, Tier
 from affiant.attestation.verifier.check_rows import not_asked_check, not_made_check, refused_check
 from affiant.attestation.verifier.comparing import instant_of
 from affiant.attestation.verifier.period import judging
 from affiant.attestation.verifier.period.changed_quotes import ChangedQuotes
+from affiant.attestation.verifier.period.kept_records import OnDisk
 from affiant.attestation.verifier.period.log.run import Many, Run
-from affiant.attestation.verifier.period.work import Judged, Then, Work, case_rows
+from affiant.attestation.verifier.period.work import Judged, Kept, Then, Work, case_rows
 from affiant.attestation.verifier.period.worker_pool import WorkerPool
 from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, NO_BODY
 
-__all__ = ["MAX_SESSION", "Compared", "judge_cases", "make_case_rows"]
+__all__ = ["Compared", "judge_cases", "make_case_rows"]
 
-MAX_SESSION: Final = 20_000
-"""Records of one session that are judged together: some 100 MiB of memory in the process that does it."""
+_IN_MEMORY: Final = 4_000
+"""Records of one session that are in memory while it is judged, some 80 MiB; those of a longer one stay on disk."""
 _BEFORE: Final = ("fmt.", "sig.", "chain.")
 _ALONE: Final = 5_000
 """Records of a gateway without a session that make one case."""
@@ -61,7 +62,10 @@ def judge_cases(run: Run, workers: WorkerPool, compared: Compared | None = None)
     if not run.holds("sig.receipts"):
         return
     total, done = len(run.first.judged) or 1, 0
-    for judged in workers.map(judging.judge, _works(run, compared)):
+    for judged in chain(
+        workers.map(judging.judge, _works(run, compared)),
+        (workers.here(judging.judge, work) for work in _long_works(run, compared)),
+    ):
         _take(run, judged)
         if compared is not None:
             assert judged.then is not None
@@ -78,35 +82,46 @@ def _established(run: Run) -> frozenset[str]:
 
 
 def _works(run: Run, compared: Compared | None) -> Iterator[Work]:
-    """Every case: gateways alone, each in one at least, then sessions."""
+    """Every case but long sessions: gateways alone, each in one at least, then sessions."""
     assert run.first is not None
-    assert run.signers is not None
     established = _established(run)
     alone = None if compared is None else compared.then("")
-    gateways = {
-        kid: boot for kid, boot in run.first.boots.items() if run.signers.by_kid[kid].role == "gateway"
-    }
-    for_sessions = [*gateways.values(), *run.first.gaps, *run.first.orders]
-    unlogged = frozenset(rh for rh, is_logged in run.first.logged.items() if not is_logged)
+    gateways = _boots(run)
     for kid in sorted(gateways):
         name = f":{kid}"
         for begin in range(0, run.spill.count(name), _ALONE):
             kept = tuple(run.spill.texts(name, begin, _ALONE))
-            yield Work("", "", kept, [*gateways.values(), *run.first.orders], established, alone, unlogged)
+            beside = [*gateways.values(), *run.first.orders]
+            yield Work("", "", kept, beside, established, alone, _unlogged(run))
     for session, kid in sorted(run.first.judged.items()):
-        if (count := run.spill.count(session)) > MAX_SESSION:
-            for each in (run,) if compared is None else (run, compared.run):
-                _too_large(each, session, count)
-            continue
-        then = None if compared is None else compared.then(session)
-        yield Work(session, kid, tuple(run.spill.texts(session)), for_sessions, established, then, unlogged)
+        if run.spill.count(session) <= _IN_MEMORY:
+            yield _of_session(run, session, kid, tuple(run.spill.texts(session)), compared)
 
 
-def _too_large(run: Run, session: str, count: int) -> None:
-    text = f"a session of {count} records: more than {MAX_SESSION} are not judged together"
-    for row in case_rows(with_session=True):
-        check = Check(row.code, row.level, State.NOT_MADE, Tier.NONE, text, reason=BEYOND_VERIFIER)
-        run.cases.tally(row).add(check, case=session)
+def _long_works(run: Run, compared: Compared | None) -> Iterator[Work]:
+    """Sessions whose records stay on disk."""
+    assert run.first is not None
+    for session, kid in sorted(run.first.judged.items()):
+        if run.spill.count(session) > _IN_MEMORY:
+            yield _of_session(run, session, kid, OnDisk(run.spill, session), compared)
+
+
+def _of_session(run: Run, session: str, kid: str, records: Sequence[Kept], compared: Compared | None) -> Work:
+    assert run.first is not None
+    beside = [*_boots(run).values(), *run.first.gaps, *run.first.orders]
+    then = None if compared is None else compared.then(session)
+    return Work(session, kid, records, beside, _established(run), then, _unlogged(run))
+
+
+def _boots(run: Run) -> Mapping[str, Kept]:
+    assert run.first is not None
+    assert run.signers is not None
+    return {kid: boot for kid, boot in run.first.boots.items() if run.signers.by_kid[kid].role == "gateway"}
+
+
+def _unlogged(run: Run) -> frozenset[str]:
+    assert run.first is not None
+    return frozenset(rh for rh, is_logged in run.first.logged.items() if not is_logged)
 
 
 def _lacks_keysets(run: Run) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Final, NamedTuple
 
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
@@ -22,6 +23,7 @@ from affiant.attestation.verifier.case.case import Case, Newer, Party, Session
 from affiant.attestation.verifier.case.question import Question, told
 from affiant.attestation.verifier.case.signer_evidence import Quoted
 from affiant.attestation.verifier.comparing import NOT_JUDGED, held_against, quotes_of, worth_of
+from affiant.attestation.verifier.period.kept_records import KeptRecords, OnDisk
 from affiant.attestation.verifier.period.log.seen import Refused, Seen, Statements, look
 from affiant.attestation.verifier.period.work import Judged, Kept, Setting, Then, Work, case_rows
 from affiant.attestation.verifier.population import state_of
@@ -161,9 +163,10 @@ def _keep(place: _Place, case: Case, *, then: bool) -> None:
 
 
 def _read(place: _Place, work: Work) -> _Read:
-    return _Read(
-        [_recalled(place, each) for each in work.records], [_recalled(place, each) for each in work.beside]
-    )
+    beside = [_recalled(place, each) for each in work.beside]
+    if isinstance(work.records, OnDisk):
+        return _Read(KeptRecords(work.records, partial(_recalled, place)).all(), beside)
+    return _Read([_recalled(place, each) for each in work.records], beside)
 
 
 def _case(

@@ -7,8 +7,7 @@
 5. Files that nobody has asked for, against the manifest.
 
 Memory grows with sessions and keysets, by some hundred bytes each, and by 16 bytes for each receipt; never with their
-content. One session that is larger than :data:`~.case_rows.MAX_SESSION` is not judged as a session, and the verdict
-says so.
+content. The records of one session that has many stay on disk while it is judged (``kept_records``).
 """
 
 from __future__ import annotations

@@ -61,7 +61,10 @@ class Then(NamedTuple):
 
 
 class Work(NamedTuple):
-    """One case. ``session`` is empty for a gateway's alone; ``beside``: boot and gap records, erasures and holds."""
+    """One case. ``session`` is empty for a gateway's alone; ``beside``: boot and gap records, erasures and holds.
+
+    ``records`` that are on disk (``kept_records.OnDisk``) are judged there, and cannot go to another process.
+    """
 
     session: str
     supervisor: str

@@ -38,15 +38,29 @@ class WorkerPool(Protocol):
         """``work`` over ``pieces``, in their order; a few pieces ahead of whoever takes the results."""
         ...
 
+    def here(self, work: Callable[[_T], _R], piece: _T) -> _R:
+        """``work`` over what cannot be handed to another process, in this one."""
+        ...
+
 
 class _Alone:
     def map(self, work: Callable[[_T], _R], pieces: Iterable[_T]) -> Iterator[_R]:
         return map(work, pieces)
 
+    def here(self, work: Callable[[_T], _R], piece: _T) -> _R:
+        return work(piece)
+
 
 class _Many:
-    def __init__(self, executor: ProcessPoolExecutor, processes: int) -> None:
+    def __init__(self, executor: ProcessPoolExecutor, processes: int, begin: Callable[[], None]) -> None:
         self._executor, self._ahead = executor, processes * _AHEAD
+        self._begin: Callable[[], None] | None = begin
+
+    def here(self, work: Callable[[_T], _R], piece: _T) -> _R:
+        if self._begin is not None:
+            self._begin()
+            self._begin = None
+        return work(piece)
 
     def map(self, work: Callable[[_T], _R], pieces: Iterable[_T]) -> Iterator[_R]:
         waiting: deque[Future[_R]] = deque()
@@ -76,7 +90,7 @@ def worker_pool(
         processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(begin, arguments)
     )
     try:
-        yield _Many(executor, processes)
+        yield _Many(executor, processes, lambda: begin(*arguments))
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
 

@@ -6,6 +6,7 @@ it after a crash. It takes as much room as the receipts, unpacked.
 
 from __future__ import annotations
 
+import os
 import struct
 import tempfile
 from array import array
@@ -49,14 +50,25 @@ class Spill:
         """Every name, sorted."""
         return sorted(self._places)
 
+    def settle(self) -> None:
+        """All that was put is in the file."""
+        self._file.flush()
+
     def texts(self, name: str, first: int = 0, most: int | None = None) -> Iterator[tuple[str, str]]:
         """Receipt hash and text of what stands under ``name``, in the order in which it came."""
-        self._file.flush()
+        self.settle()
         places = self._places.get(name, array("Q"))
         for place in places[first : None if most is None else first + most]:
-            self._file.seek(place)
-            size, rh = _LENGTH.unpack(self._file.read(_LENGTH.size))
-            yield rh.decode("ascii"), self._file.read(size).decode("ascii")
+            yield self._at(place)
+
+    def text(self, name: str, number: int) -> tuple[str, str]:
+        """One of them, by its number there; only once :meth:`settle` was called after the last :meth:`put`."""
+        return self._at(self._places[name][number])
+
+    def _at(self, place: int) -> tuple[str, str]:
+        descriptor = self._file.fileno()
+        size, rh = _LENGTH.unpack(os.pread(descriptor, _LENGTH.size, place))
+        return rh.decode("ascii"), os.pread(descriptor, size, place + _LENGTH.size).decode("ascii")
 
 
 class NothingKept(Spill):
