@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,10 +17,11 @@ from tests.gateway.in_process import InProcess, asgi, in_process
 from tests.gateway.session_client import SessionClient
 from tests.gateway.upstream_server import completion, scripted_upstream, whole
 
-from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.records.session_summary import session_counts, session_root
 from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.ear import verify_ear
 from affiant.gateway.sessions.sessions import SessionState
 
 
@@ -110,6 +113,23 @@ def test_a_request_after_the_expiry_is_refused_even_before_the_sweep(
     assert found is not None
     found.expires = int(inside.clock().timestamp())
     assert session.say("hi").code == "session.closed"
+
+
+def test_a_session_ends_before_what_its_evidence_rests_on_does(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    """A record that rests on an attestation result after its end is rejected by every verifier."""
+    session = SessionClient.start(inside, platform)
+    found = inside.service.sessions.by_id(session.id)
+    assert found is not None
+    now, activation = int(inside.clock().timestamp()), found.admitted.activation
+    assert now < found.expires <= min(found.admitted.until, activation.expires)
+    result = verify_ear(found.admitted.ear, inside.service.keyset.ear.public_key)
+    assert result.until == found.admitted.until
+    for until in (now + 60, activation.expires + 60):
+        other = replace(activation, session=b64u(os.urandom(16)))
+        begun = inside.service.admissions._begin(replace(found.admitted, activation=other, until=until))
+        assert begun.expires == min(until, activation.expires)
 
 
 def test_epochs_are_written_at_their_time_and_after_a_thousand_records(inside: InProcess) -> None:

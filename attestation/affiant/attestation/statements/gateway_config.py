@@ -265,7 +265,7 @@ def make_gateway_config(
     reference: str,
     upstreams: Sequence[UpstreamConfig],
     epoch_s: int = 60,
-    session_max_s: int = 24 * 3600,
+    session_max_s: int = 90 * 24 * 3600,
     body_max: int = 8 << 20,
     witnesses: str | None = None,
     erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),

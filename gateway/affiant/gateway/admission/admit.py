@@ -179,7 +179,8 @@ class Admissions:
 
     def _begin(self, admitted: Admitted) -> Session:
         now = int(self.clock().timestamp())
-        expires = min(admitted.activation.expires, now + self.session_max_s)
+        # a record that rests on a result after its end would not be believed
+        expires = min(admitted.activation.expires, now + self.session_max_s, admitted.until)
         session = Session(admitted, started=now, expires=expires)
         self.sessions.add(session)
         return session

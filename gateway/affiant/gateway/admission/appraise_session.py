@@ -184,6 +184,7 @@ class Appraiser:
             ear=ear,
             ear_digest=ear_digest(ear),
             tier=appraisal.tier.value,
+            until=int(verified.earliest_expiry.timestamp()),
             signature=None if request.signature is None else request.signature.raw,
             restrictions=restrictions,
         )

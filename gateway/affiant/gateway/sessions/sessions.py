@@ -80,6 +80,8 @@ class Admitted:
     """The attestation result, a JWS."""
     ear_digest: str
     tier: str
+    until: int
+    """Until when what the evidence was appraised with is valid: seconds since 1970."""
     signature: bytes | None = None
     """The signature over the profile's file that came with it; about this profile, and by a signer of the
     configuration where that names any."""

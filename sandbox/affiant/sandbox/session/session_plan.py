@@ -72,7 +72,7 @@ class SessionRequest:
         extra_roots: PEM files of certificate authorities that the proxy trusts beside the system's.
         vault: where ``vault:`` references are resolved; None: they are not, and get no placeholder.
         decisions: a file to which each decision of the profile is appended, for reviewers; made if it is not there.
-        lease_s: how long the session may last, seconds.
+        lease_s: how long the session may last, seconds; None: as long as the profile's ``wall``, 12 hours without.
         policy_signature: a signature over the profile file; None: the one beside it, if there is one. It is passed on
             to the gateway, which may demand one and knows whose counts; here it must be about this very file.
         floor: the organisation's baseline policy, for a profile file that names none; approvers may come from it.
@@ -95,7 +95,7 @@ class SessionRequest:
     extra_roots: tuple[Path, ...] = ()
     vault: VaultChoice | None = None
     decisions: Path | None = None
-    lease_s: int = 12 * 3600
+    lease_s: int | None = None
     policy_signature: Path | None = None
     floor: Path | None = None
     store_key: StoreKey | None = None

@@ -83,12 +83,9 @@ class OpenSession:
     denials: Denials
     drained: asyncio.Future[GatewayDrained]
     """Done when the gateway wants the session closed."""
+    expires: datetime
+    """When the gateway closes it: as the activation says, or earlier."""
     decisions: SessionDecisions | None = None
-
-    @property
-    def expires(self) -> datetime:
-        """When the activation's time is over."""
-        return datetime.fromtimestamp(self.launch.activation.expires, UTC)
 
 
 async def begin(opening: Opening, started: Started, attested: Attested) -> tuple[Admitted, SessionRecords]:
@@ -185,6 +182,7 @@ async def activate(
         restrictor=restrictor,
         denials=written.denials,
         drained=drained,
+        expires=datetime.fromtimestamp(admitted.expires, UTC),
         decisions=decisions,
     )
 

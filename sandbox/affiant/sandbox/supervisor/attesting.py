@@ -51,6 +51,8 @@ class Admitted:
     appraised: AppraisedGateway
     log: EventLog
     """What RTMR3 was extended by."""
+    expires: int
+    """When the gateway closes the session, seconds since 1970."""
 
 
 async def attest(opening: Opening, started: Started) -> Attested:
@@ -82,7 +84,7 @@ async def enter(opening: Opening, started: Started, attested: Attested) -> Admit
     """
     opening.lifecycle.to(State.ACTIVATING)
     launch, identity, gateway = started.launch, attested.identity, attested.gateway
-    await admit(attested.client, launch, identity, gateway)
+    granted = await admit(attested.client, launch, identity, gateway)
     await opening.progress("admitted", {"session": launch.activation.session})
     session_gateway = SessionGateway(
         attested.client,
@@ -91,7 +93,15 @@ async def enter(opening: Opening, started: Started, attested: Attested) -> Admit
         keyset_digest=gateway.keyset_digest,
         clock=opening.around.clock,
     )
-    return Admitted(identity, session_gateway, gateway.keyset_digest, gateway.spki, gateway, attested.log)
+    return Admitted(
+        identity,
+        session_gateway,
+        gateway.keyset_digest,
+        gateway.spki,
+        gateway,
+        attested.log,
+        granted.expires,
+    )
 
 
 async def _appraised_gateway(opening: Opening, pins: GatewayPins) -> AppraisedGateway:

@@ -14,15 +14,14 @@ from tests.attestation.story import Story, link
 from tests.raising import raises_code
 
 from affiant.attestation.encoding.binary_text import b64u_sha256
-from affiant.attestation.records.head import Head
 from affiant.attestation.records.task_label import make_task_label
-from affiant.sandbox.supervisor.gateway.admission import admit
+from affiant.sandbox.supervisor.gateway.admission import Granted, admit
 
 LABEL = make_task_label({"task": "summarise"}, random_bytes=random.Random(1).randbytes)
 OTHER = make_task_label({"task": "another"}, random_bytes=random.Random(2).randbytes)
 
 
-def admitted(*, labelled: bool = True, **changes: Any) -> tuple[Story, Head]:
+def admitted(*, labelled: bool = True, ends: object = 60, **changes: Any) -> tuple[Story, Granted]:
     """What the supervisor makes of an admission whose start record has ``changes``; ``a__b`` reaches into ``a``."""
 
     def alter(step: str, members: dict[str, Any]) -> dict[str, Any]:
@@ -35,6 +34,8 @@ def admitted(*, labelled: bool = True, **changes: Any) -> tuple[Story, Head]:
     start = next(record for record in story.gateway_records if record.payload["kind"] == "session-start")
     keyset = story.gateway_statement.keyset_digest
     answer = {"session": story.session, "start": f"{start.jws}~", "ksd": keyset}
+    begun = start.payload["iat"]
+    answer["expires"] = begun + ends if isinstance(ends, int) else ends
 
     async def post(*_: object, **__: object) -> tuple[object, bytes]:
         return SimpleNamespace(status=201), json.dumps(answer).encode()
@@ -60,9 +61,22 @@ def admitted(*, labelled: bool = True, **changes: Any) -> tuple[Story, Head]:
 
 @pytest.mark.parametrize("labelled", [True, False])
 def test_an_admission_in_order_gives_the_gateways_head(labelled: bool) -> None:
-    story, head = admitted(labelled=labelled)
+    story, (head, _) = admitted(labelled=labelled)
     start = story.gateway_records[1]
     assert (head.seq, head.rh) == (start.payload["seq"], start.rh)
+
+
+def test_a_session_ends_when_its_gateway_says_and_never_after_its_activation() -> None:
+    story, granted = admitted(ends=60)
+    assert granted.expires == story.gateway_records[1].payload["iat"] + 60 < story.activation.expires
+    story, granted = admitted(ends=10**8)
+    assert granted.expires == story.activation.expires
+
+
+@pytest.mark.parametrize("ends", [0, -5, None, "soon"])
+def test_an_admission_without_an_end_ahead_is_refused(ends: object) -> None:
+    with raises_code("session.admission_mismatch", match="names no end"):
+        admitted(ends=ends)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from affiant.attestation.encoding.canonical import JSONError, parse_object
 from affiant.attestation.encoding.keys import Signer
@@ -123,10 +123,20 @@ def make_evidence(
     )
 
 
+class Granted(NamedTuple):
+    """An admission: the gateway's head for the session, and when it closes the session, in seconds since 1970.
+
+    That is the activation's end, or earlier: the gateway's longest session, or the end of what the evidence rests on.
+    """
+
+    head: Head
+    expires: int
+
+
 async def admit(
     client: GatewayClient, launch: Launch, identity: SessionIdentity, gateway: AppraisedGateway
-) -> Head:
-    """Ask for admission; the gateway's head for this session once it is granted.
+) -> Granted:
+    """Ask for admission; what the gateway says once it is granted.
 
     Raises:
         AdmissionError: the gateway refuses; with its code.
@@ -136,14 +146,16 @@ async def admit(
     body = wrap_admission(Admission(identity.evidence, launch.policy.normal_form, launch.signature))
     nonce = (ADMISSION_NONCE.encode("ascii"), str(identity.statement.nonce).encode("ascii"))
     members = _members(*await client.post("/v1/sessions", (ADMISSION_TYPE, nonce), body, limit=_MAX_ANSWER))
-    start = members.get("start")
+    start, expires = members.get("start"), members.get("expires")
     if members.get("ksd") != gateway.keyset_digest or not isinstance(start, str):
         raise NotAuthenticError(
             "the admission is not by the keyset that was appraised", code="session.admission_mismatch"
         )
     record = verify_receipt(parse_receipt(start), gateway.statement)
     _check_start(record, launch, identity)
-    return Head(record.chn, record.seq, record.rh)
+    if not isinstance(expires, int) or expires <= record.iat:
+        raise NotAuthenticError("the admission names no end", code="session.admission_mismatch")
+    return Granted(Head(record.chn, record.seq, record.rh), min(expires, launch.activation.expires))
 
 
 def _check_start(record: VerifiedReceipt, launch: Launch, identity: SessionIdentity) -> None:
