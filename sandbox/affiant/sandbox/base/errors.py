@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from affiant.errors import ConfigurationError, NotAuthenticError, UnreachableError
+from affiant.errors import ConfigurationError, NotAuthenticError, StateError, UnreachableError
 
-__all__ = ["AgentUnknown", "GatewayNotTheOne", "GatewayUnreachable", "OutputPlaceError"]
+__all__ = [
+    "AgentUnknown",
+    "GatewayNotTheOne",
+    "GatewayUnreachable",
+    "OutputPlaceError",
+    "SessionBundleTooLarge",
+]
 
 
 class AgentUnknown(ConfigurationError):
@@ -29,3 +35,18 @@ class GatewayUnreachable(UnreachableError):
     """The gateway does not answer."""
 
     code = "gateway.unreachable"
+
+
+class SessionBundleTooLarge(StateError):
+    """A session has more records than a single bundle holds; its gateway has them, and exports them as a period."""
+
+    code = "session.bundle_too_large"
+
+    def __init__(self, session: str, *, limit: int) -> None:
+        super().__init__(
+            "the session has more records than a single bundle holds; its gateway has all of them",
+            expected=f"at most {limit >> 20} MiB",
+            where=f"session {session}",
+            hint=f"Export them, with the openings.key of the session's starter: affiant bundle export "
+            f"--session {session} --openings openings.key -o {session}.affiant.zip",
+        )

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
 from affiant.errors import AffiantError
-from affiant.sandbox.base.errors import GatewayUnreachable
+from affiant.sandbox.base.errors import GatewayUnreachable, SessionBundleTooLarge
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.session_state.bundle_out import (
     SealedBundle,
@@ -37,7 +37,7 @@ from affiant.sandbox.session_state.bundle_out import (
 )
 from affiant.sandbox.session_state.session_folder import BUNDLE, RECORDS, SEALED
 from affiant.sandbox.session_state.task_label import kept_label, with_label
-from affiant.unix_http import OPERATOR_SOCKET, request
+from affiant.unix_http import OPERATOR_SOCKET, ResponseTooLarge, request
 
 __all__ = ["Gathered", "fetch_sealed", "fetch_session_bundle", "gather", "gather_now", "operator_socket"]
 
@@ -108,6 +108,8 @@ def gather_now(home: Home, session: str) -> Gathered | None:
 
 
 _TIMEOUT_S: Final = 10.0
+_LIMIT: Final = 2 * MAX_BUNDLE
+"""Bytes of a bundle and of what is sealed beside it."""
 
 
 def operator_socket(gateway_folder: Path) -> Path:
@@ -120,10 +122,13 @@ def fetch_session_bundle(path: Path, session: str) -> bytes:
 
     Raises:
         GatewayUnreachable: no gateway is there, or it does not know the session.
+        SessionBundleTooLarge: it has more records than a single bundle holds.
     """
     target = f"/v1/sessions/{session}/bundle"
     try:
-        answer = request(path, "GET", target, limit=2 * MAX_BUNDLE, timeout_s=_TIMEOUT_S)
+        answer = request(path, "GET", target, limit=_LIMIT, timeout_s=_TIMEOUT_S)
+    except ResponseTooLarge as error:
+        raise SessionBundleTooLarge(session, limit=_LIMIT) from error
     except OSError as error:
         raise GatewayUnreachable("the gateway's operator socket does not answer") from error
     if answer.status != 200:

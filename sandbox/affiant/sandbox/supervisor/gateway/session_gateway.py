@@ -15,7 +15,7 @@ from typing import Final
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
 from affiant.attestation.records.head import Head
 from affiant.attestation.records.proof import PROOF_HEADER, Request, issue_proof
-from affiant.sandbox.base.errors import GatewayUnreachable
+from affiant.sandbox.base.errors import GatewayUnreachable, SessionBundleTooLarge
 from affiant.sandbox.egress.http.request_head import HeaderField
 from affiant.sandbox.supervisor.gateway.admission import (
     ADMISSION_TYPE,
@@ -179,7 +179,8 @@ class SessionGateway:
         """The session's bundle with its sealed openings, as the gateway gives it, piece by piece.
 
         Raises:
-            GatewayUnreachable: no answer, or a larger one than any bundle. AdmissionError: refused.
+            SessionBundleTooLarge: it is larger than any bundle. GatewayUnreachable: no answer.
+            AdmissionError: refused.
         """
         reply = await self.send("GET", f"/v1/sessions/{self._session}/bundle", (), b"", cseq=None)
         size = 0
@@ -189,9 +190,7 @@ class SessionGateway:
             async for piece in reply.chunks():
                 size += len(piece)
                 if size > _MAX_BUNDLE:
-                    raise GatewayUnreachable(
-                        "the bundle is too large", expected=f"at most {_MAX_BUNDLE} bytes"
-                    )
+                    raise SessionBundleTooLarge(self._session, limit=_MAX_BUNDLE)
                 yield piece
         finally:
             await reply.close()
