@@ -185,6 +185,15 @@ def test_a_program_that_is_a_link_out_of_the_environment_is_named(environment, r
         require_program(environment, "tool", root=root)
 
 
+def test_an_environment_of_the_systems_own_python_works_on_this_machine(tmp_path):
+    made = subprocess.run(
+        ["/usr/bin/python3", "-m", "venv", "--without-pip", tmp_path / "env"], check=False, timeout=60
+    )
+    if made.returncode != 0:
+        pytest.skip("the system's python3 makes no environments")
+    require_usable(tmp_path / "env", root=HOST)
+
+
 def test_an_environment_of_a_python_outside_usr_is_refused_on_this_machine(tmp_path):
     if Path(sys.executable).resolve().is_relative_to("/usr"):
         pytest.skip("this interpreter lies below /usr")

@@ -1,0 +1,52 @@
+"""A model server with a script: it asks for the first tool that it is offered, then repeats what the tool returned.
+
+python3 scripted_model.py 8931
+"""
+
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def answer(asked: dict) -> dict:
+    """One chat completion."""
+    result = next((each["content"] for each in reversed(asked["messages"]) if each["role"] == "tool"), None)
+    if result is None and asked.get("tools"):
+        name = asked["tools"][0]["function"]["name"]
+        arguments = {"command": "wc -l notes.txt"} if name == "shell" else {"path": "notes.txt"}
+        call = {
+            "id": "call_1",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments)},
+        }
+        message, reason = {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
+    else:
+        message, reason = {"role": "assistant", "content": f"The tool said: {result}"}, "stop"
+    return {
+        "id": "completion-1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": asked["model"],
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
+
+
+class Model(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.dumps(answer(asked)).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+if __name__ == "__main__":
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Model).serve_forever()
