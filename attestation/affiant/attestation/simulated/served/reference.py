@@ -1,4 +1,4 @@
-"""Gives the reference values of the simulated platform of a state folder, as they stand in a trust file.
+"""Computes the reference values of the simulated platform of a state folder, as a trust file has them.
 
 Every launcher of a session needs them, so nothing of what serves the platform is loaded here.
 """
