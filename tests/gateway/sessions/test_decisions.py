@@ -229,7 +229,7 @@ UNCOUNTED: dict[str, tuple[Mapping[str, object], tuple[str, str, str]]] = {
     ),
     "a provider's tool that asks": (
         {"web_search_options": {}},
-        ("tool", "web_search", "tool.needs_approval"),
+        ("provider_tool", "web_search", "provider_tool_unshowable"),
     ),
 }
 

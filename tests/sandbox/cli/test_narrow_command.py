@@ -146,8 +146,9 @@ class Link:
         self.asked: list[Mapping[str, object]] = []
         self.answer: Mapping[str, object] | None = None
 
-    async def restrict(self, members: Mapping[str, object]) -> Mapping[str, object]:
-        self.asked.append(members)
+    async def ask(self, message: Mapping[str, object]) -> Mapping[str, object]:
+        assert message["op"] == "narrow"
+        self.asked.append({name: value for name, value in message.items() if name != "op"})
         done = {"event": "narrowed", "epoch": len(self.asked), "digest": "sha384:x", "changed": True}
         return done if self.answer is None else self.answer
 
@@ -282,6 +283,6 @@ def test_a_launcher_that_does_not_answer_is_not_waited_for_without_end(
         return members
 
     monkeypatch.setattr("affiant.sandbox.cli.narrow_command._ANSWERS_WITHIN_S", 0.3)
-    monkeypatch.setattr(alone.link, "restrict", silent)
+    monkeypatch.setattr(alone.link, "ask", silent)
     done = alone.narrow(NARROWER)
     assert (done.returncode, b"[service.silent]" in done.stderr) == (1, True)
