@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from affiant.sandbox.api.sandbox_sync import SandboxSync
     from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
     from affiant.sandbox.processes.services import GatewayChoice
-    from affiant.sandbox.session.session import CommandResult, Session, Usage
+    from affiant.sandbox.session.session import CommandResult, Metrics, Session, Usage
     from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Exited",
     "GatewayChoice",
     "IsolationClass",
+    "Metrics",
     "Output",
     "PlatformName",
     "Resources",
@@ -36,6 +37,7 @@ _PUBLIC: Final = {
     "Exited": "affiant.sandbox.api.sandbox",
     "GatewayChoice": "affiant.sandbox.processes.services",
     "IsolationClass": "affiant.sandbox.isolation.plan.isolation_class",
+    "Metrics": "affiant.sandbox.session.session",
     "Output": "affiant.sandbox.api.sandbox",
     "PlatformName": "affiant.attestation.quote.providers.own_platform",
     "Resources": "affiant.policy.model.profile",

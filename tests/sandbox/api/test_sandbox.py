@@ -174,6 +174,29 @@ def test_resources_are_never_above_the_profiles(warm: Any) -> None:
             in_sandbox(warm, scenario, resources=more)
 
 
+def test_metrics_count_memory_files_and_commands(warm: Any) -> None:
+    async def scenario(sandbox: Sandbox) -> Any:
+        before = await sandbox.metrics()
+        await sandbox.run(["sh", "-c", "head -c 3000000 /dev/urandom > /workspace/x"])
+        running = asyncio.create_task(
+            sandbox.run(["sh", "-c", "touch /tmp/up; until [ -e /tmp/go ]; do sleep 0.02; done"])
+        )
+        await sandbox.run(["sh", "-c", "until [ -e /tmp/up ]; do sleep 0.02; done"])
+        during = await sandbox.metrics()
+        await sandbox.run(["touch", "/tmp/go"])
+        await running
+        return before, during
+
+    (before, during), sandbox = in_sandbox(warm, scenario)
+    assert (before.commands_running, before.commands_ended, before.processor_s) == (0, 0, 0)
+    assert (during.commands_running, during.commands_ended) == (1, 2)
+    assert during.files_bytes - before.files_bytes >= 3_000_000
+    assert during.memory_bytes > 0
+    assert during.processor_s > 0
+    with raises_code("session.not_open"):
+        asyncio.run(sandbox.metrics())
+
+
 def test_the_time_to_live_ends_the_session_in_order_whatever_runs(warm: Any) -> None:
     async def scenario(sandbox: Sandbox) -> int:
         ended = asyncio.create_task(sandbox.run(["sleep", "300"]))

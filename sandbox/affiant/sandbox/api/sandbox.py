@@ -27,7 +27,7 @@ from typing import Any, Final, Literal
 
 from affiant.policy.model.profile import Resources
 from affiant.sandbox.api.limits import limits_and_mechanisms
-from affiant.sandbox.session.session import CommandResult, Running, Session
+from affiant.sandbox.session.session import CommandResult, Metrics, Running, Session
 from affiant.sandbox.session.session_plan import SessionRequest
 
 __all__ = ["Exited", "Opening", "Output", "Sandbox", "Terminal"]
@@ -231,6 +231,14 @@ class Sandbox:
             "isolation": session.isolation,
             "limits": limits_and_mechanisms(session.plan, memory=session.memory),
         }
+
+    async def metrics(self) -> Metrics:
+        """What the sandbox uses now: memory, files, commands, processor time.
+
+        Raises:
+            ``session.not_open``: it is closed. StateError: a limit has ended its processes.
+        """
+        return await self.session.metrics()
 
     async def run(
         self,

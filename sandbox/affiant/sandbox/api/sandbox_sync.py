@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from affiant.sandbox.api.sandbox import Exited, Opening, Output, Sandbox
-from affiant.sandbox.session.session import CommandResult
+from affiant.sandbox.session.session import CommandResult, Metrics
 
 __all__ = ["SandboxSync"]
 
@@ -82,6 +82,10 @@ class SandboxSync:
     def info(self) -> Mapping[str, object]:
         """As :meth:`Sandbox.info`."""
         return self._open.info()
+
+    def metrics(self) -> Metrics:
+        """As :meth:`Sandbox.metrics`."""
+        return self._wait(self._open.metrics())
 
     def run(self, argv: Sequence[str], **arguments: Any) -> CommandResult:
         """As :meth:`Sandbox.run`."""

@@ -56,7 +56,7 @@ from affiant.sandbox.session_state.session_folder import (
 from affiant.sandbox.supervisor.launch.control import sent_error
 from affiant.sandbox.workspace.copy_out import Taken, copy_out
 
-__all__ = ["CommandResult", "Running", "Session", "Usage"]
+__all__ = ["CommandResult", "Metrics", "Running", "Session", "Usage"]
 
 _CAPTURE_LIMIT: Final = 1 << 20
 _FINISHED_WITHIN_S: Final = 60.0
@@ -78,6 +78,23 @@ class Usage:
     wall_s: float
     processor_s: float | None = None
     peak_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """What a session uses now.
+
+    Args:
+        memory_bytes: memory of all its processes. files_bytes: its files, the input with them.
+        commands_running, commands_ended: how many there are, and were.
+        processor_s: processor time of the commands that have ended.
+    """
+
+    memory_bytes: int
+    files_bytes: int
+    commands_running: int
+    commands_ended: int
+    processor_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,6 +396,20 @@ class Session:
         in_force = InForce(opened.plan.request.agent, opened.plan.profile.normal_form, 0)
         server = RestrictionServer(opened.link, in_force, self._progress)
         return server.listening(opened.home.session(self.id) / RESTRICTION_SOCKET)
+
+    async def metrics(self) -> Metrics:
+        """What the session uses now.
+
+        Raises:
+            ``session.not_open``: the session is closed. StateError: its sandbox has ended.
+        """
+        if self._closed:
+            raise StateError("the session is closed", expected="one that is open", code="session.not_open")
+        found = await self._opened.link.ask({"op": "metrics"})
+        names = ("memory_bytes", "files_bytes", "commands_running", "commands_ended", "processor_us")
+        values = {name: value for name in names if isinstance(value := found.get(name), int)}
+        processor = values.pop("processor_us", 0) / 1e6
+        return Metrics(processor_s=processor, **values)
 
     async def signal(self, number: int) -> None:
         """Send a signal to every command."""

@@ -4,7 +4,7 @@
 
     launcher -> provision, finish                supervisor -> progress, ready, finished, refused (then it ends)
     launcher -> run, signal, resize, narrow      supervisor -> started, exited, narrowed, narrow-refused, rejected
-    launcher -> files, port, port-close          supervisor -> files, opened, closed, rejected
+    launcher -> files, port, port-close, metrics supervisor -> files, opened, closed, metrics, rejected
 
 The requests of the second line are *acts*. Each carries an ``id`` that this side chooses, and every event about it
 carries that ``id``. Any number of acts can be under way at once. ``rejected`` ends an act with an error, and the

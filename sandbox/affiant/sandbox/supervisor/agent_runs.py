@@ -72,6 +72,12 @@ class Commands:
         await act.tell("exited", members)
         return None
 
+    async def measure(self, act: Act) -> Ending | None:
+        """Tell what the sandbox uses: event ``metrics``."""
+        act.message.close()
+        await act.tell("metrics", await self._session.runner.measure())
+        return None
+
     def signal(self, members: Mapping[str, object]) -> None:
         """Send a signal to a command; one that has ended gets none."""
         number, run = members.get("number"), self._named(members)

@@ -57,6 +57,7 @@ class Serving:
         self._ports = SessionPorts(session)
         self._handlers: Mapping[str, Handler] = {
             "run": commands.run,
+            "metrics": commands.measure,
             "narrow": self._restricted,
             "files": SessionFiles(session).handle,
             "port": self._ports.handle,

@@ -8,8 +8,8 @@ frame carries a secret.
 A plan and a command travel as members. Reading them is strict: exact members, exact types, and the whole plan is
 derived anew from its file entries rather than believed.
 
-Commands: ``prepare``, ``start``, ``signal``, ``wait``, ``files``, ``connect``, ``kill``, ``cleanup``. ``start`` is
-answered with the number of the agent's command, which ``signal`` and ``wait`` name.
+Commands: ``prepare``, ``start``, ``signal``, ``wait``, ``files``, ``connect``, ``measure``, ``kill``, ``cleanup``.
+``start`` is answered with the number of the agent's command, which ``signal`` and ``wait`` name.
 """
 
 from __future__ import annotations

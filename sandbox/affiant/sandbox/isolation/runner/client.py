@@ -186,6 +186,11 @@ class RunnerClient:
             raise FrameError("the runner sent another number of sockets than one")
         return socket.socket(fileno=descriptors[0])
 
+    async def measure(self) -> Mapping[str, int]:
+        """What the sandbox holds now: bytes of memory and files, commands, microseconds of those that have ended."""
+        facts, _ = await self._ask("measure", {})
+        return {name: _integer(facts, name) for name in facts}
+
     async def kill(self) -> None:
         """End everything in the sandbox at once; ``wait`` then returns."""
         await self._ask("kill", {})

@@ -20,7 +20,7 @@ import socket
 import stat
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -300,6 +300,22 @@ class Sandbox:
                     code="files.disk",
                 )
         self._files_room -= length
+
+    def measure(self) -> Mapping[str, int]:
+        """What the sandbox holds now, and what its commands that have ended used.
+
+        Raises:
+            StepError: there is no sandbox. LimitExceeded: so many files that they cannot be looked at.
+        """
+        namespace = os.readlink(f"/proc/{self.enclosure.init}/ns/pid")
+        ended = [each for each in self.outcomes.values() if isinstance(each, Ended)]
+        return {
+            "memory_bytes": measure_memory(namespace),
+            "files_bytes": measure_files(self._files) if self._files.is_dir() else 0,
+            "commands_running": len(self.running),
+            "commands_ended": len(self.outcomes),
+            "processor_us": sum(each.processor_us or 0 for each in ended),
+        }
 
     def watch(self) -> None:
         """Measure, and end a sandbox that is over its limits; the outcome of its commands then says which."""

@@ -146,6 +146,8 @@ class Runner:
                 return None
             case "connect":
                 return Reply({}, (self.sandbox.connect(_port(members)).detach(),))
+            case "measure":
+                return Reply(self.sandbox.measure())
             case "kill":
                 self.sandbox.kill()
                 return Reply()
