@@ -92,6 +92,24 @@ def test_a_built_environment_is_what_python_and_node_find_inside(warm, tmp_path)
 
 
 @pytest.mark.slow
+def test_an_agent_works_on_a_commit_and_neither_sees_nor_changes_the_repository(warm, tmp_path):
+    repository = tmp_path / "repo"
+    repository.mkdir()
+    (repository / "notes.txt").write_text("committed\n")
+    about = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-C", str(repository))
+    for arguments in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "-m", "one")):
+        subprocess.run(["git", *about, *arguments], check=True, timeout=60)
+    (repository / "notes.txt").write_text("not committed\n")
+    options = ("--input", f"{repository}@main", "--output", str(tmp_path / "out"))
+    done = warm.run("sh", "-c", "ls -A; cat notes.txt; echo mine > new.txt", options=options)
+    assert (done.returncode, done.stdout) == (0, b"notes.txt\ncommitted\n"), done.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["new.txt"]
+    assert sorted(path.name for path in repository.iterdir()) == [".git", "notes.txt"]
+    done = warm.run("true", options=("--input", f"{repository}@absent"))
+    assert (done.returncode, b"[session.input_commit]" in done.stderr) == (125, True)
+
+
+@pytest.mark.slow
 def test_packages_of_node_are_found_by_import_and_require_from_the_workspace(warm):
     if not Path("/usr/bin/node").exists():
         pytest.skip("the sandbox's /usr has no node")

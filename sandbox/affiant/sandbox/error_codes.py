@@ -102,6 +102,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.gateway_pin": ("ConfigurationError", "A gateway is named without the configuration to expect."),
     "session.host": ("ConfigurationError", "A host-to-address entry is malformed."),
     "session.input": ("ConfigurationError", "The input, its place or the output does not fit the profile."),
+    "session.input_commit": ("ConfigurationError", "The input is no git repository, or has no such commit."),
     "session.input_private": ("ConfigurationError", "A folder for the agent overlaps a private one."),
     "session.mrconfigid_mismatch": ("NotAuthenticError", "MRCONFIGID is not the manifest's digest."),
     "session.narrowing_busy": ("StateError", "The profile cannot be restricted now; it stays as it was."),

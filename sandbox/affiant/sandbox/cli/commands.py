@@ -81,14 +81,17 @@ def _require_compatible(
                 raise click.UsageError(f"{other} and {option} name the same file, {path}")
 
 
-def _input(value: str | None) -> tuple[Path | None, str | None]:
-    """``DIR`` or ``DIR:PATH``; a folder whose own name holds a colon is taken as it is if it exists."""
+def _input(value: str | None) -> tuple[Path | None, str | None, str | None]:
+    """``DIR[:PATH]`` or ``REPO@REF[:PATH]`` as folder, path and REF; a folder of exactly this name comes first."""
     if value is None:
-        return None, None
+        return None, None, None
     folder, mark, place = value.rpartition(":")
-    if mark and place.startswith("/") and not Path(value).exists():
-        return Path(folder), place
-    return Path(value), None
+    if not (mark and place.startswith("/") and not Path(value).exists()):
+        folder, place = value, ""
+    repository, mark, commit = folder.rpartition("@")
+    if mark and repository and commit and not Path(folder).exists():
+        return Path(repository), place or None, commit
+    return Path(folder), place or None, None
 
 
 def _store_key(request: SessionRequest, home: Path, passphrase_file: Path | None) -> StoreKey | None:
@@ -162,8 +165,8 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
 @click.option(
     "--input",
     "input_",
-    metavar="DIR[:PATH]",
-    help="Copy DIR in, at PATH (default: the profile's only path). It is the working directory.",
+    metavar="DIR|REPO@REF[:PATH]",
+    help="Copy DIR, or the files of a git commit, in at PATH (default: the profile's only path).",
 )
 @click.option(
     "--output",
@@ -326,12 +329,13 @@ def run(
         verbose=verbose,
         files={"--bundle": bundle, "--json": json_path, "--decisions": decisions},
     )
-    folder, place = _input(input_)
+    folder, place, commit = _input(input_)
     request = SessionRequest(
         profile=profile,
         agent=agent,
         input=folder,
         input_at=place,
+        input_commit=commit,
         output=output,
         runtime=runtime,
         rootfs=rootfs,

@@ -46,6 +46,7 @@ from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink, st
 from affiant.sandbox.session_state.recovery import gather_now
 from affiant.sandbox.session_state.session_folder import RECORDS, SEALED, reclaim_folder, remove_files
 from affiant.sandbox.workspace.copy_in import Copied, copy_in
+from affiant.sandbox.workspace.git_commit import copy_commit
 from affiant.sandbox.workspace.image import IMAGE_LIMITS, unpack_image
 from affiant.sandbox.workspace.walk import WHOLE
 
@@ -256,15 +257,19 @@ def _fill_folder(home: Home, plan: SessionPlan, proceed: Proceed) -> tuple[Copie
     folder.mkdir(mode=0o700)
     copied, steps = None, list[Step]()
     if plan.request.input is not None and plan.place is not None:
-        copied = copy_in(
-            plan.request.input,
-            folder / plan.sandbox.source_of(plan.place),
-            limits=replace(WHOLE, proceed=proceed),
-            exclude=frozenset(plan.sandbox.carved_out(plan.place)),
-            private=private_inodes(home, plan.request),
-            owner=file_owner(plan.backend, plan.session) if is_root() else None,
-        )
-        steps.append(("input", {"digest": copied.digest, "entries": len(copied.entries)}))
+        target, commit = folder / plan.sandbox.source_of(plan.place), plan.request.input_commit
+        limits, exclude = replace(WHOLE, proceed=proceed), frozenset(plan.sandbox.carved_out(plan.place))
+        owner = file_owner(plan.backend, plan.session) if is_root() else None
+        if commit is None:
+            private = private_inodes(home, plan.request)
+            copied = copy_in(
+                plan.request.input, target, limits=limits, exclude=exclude, private=private, owner=owner
+            )
+        else:
+            copied, commit = copy_commit(
+                plan.request.input, commit, target, limits=limits, exclude=exclude, owner=owner
+            )
+        steps.append(("input", {"digest": copied.digest, "entries": len(copied.entries), "commit": commit}))
     if plan.image is not None and plan.rootfs is not None:
         digest = unpack_image(plan.image, plan.rootfs, limits=replace(IMAGE_LIMITS, proceed=proceed))
         steps.append(("rootfs", {"digest": digest}))

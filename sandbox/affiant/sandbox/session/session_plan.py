@@ -60,6 +60,7 @@ class SessionRequest:
     Args:
         profile: the profile file; agent: which profile in it.
         input: a folder to copy in; input_at: where (default: the profile's only listed path).
+        input_commit: ``input`` is a git repository; the files of this branch, tag or commit are copied in its place.
         output: a folder to copy changes out to.
         runtime: a prepared environment, shown read-only.
         rootfs: an image in place of the machine's /usr: an unpacked folder, an OCI layout, or a tar archive.
@@ -84,6 +85,7 @@ class SessionRequest:
     agent: str
     input: Path | None = None
     input_at: str | None = None
+    input_commit: str | None = None
     output: Path | None = None
     runtime: Path | None = None
     rootfs: Path | None = None
