@@ -17,10 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 from affiant.attestation.records.chain import ChainSigner
 from affiant.errors import AffiantError, NotAuthenticError
-from affiant.policy.approvals.queue import ApprovalQueue
-from affiant.policy.decision_log.file import DecisionFile
-from affiant.policy.decision_log.record import DecidedBy
-from affiant.sandbox.egress.approvals import EgressApprovals
 from affiant.sandbox.egress.decision import SILENT
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.gateway_route import GatewayRoute
@@ -192,6 +188,8 @@ def _decisions(opening: Opening, launch: Launch, admitted: Admitted) -> SessionD
     descriptor, around = opening.provision.decisions, opening.around
     if descriptor is None:
         return None
+    from affiant.policy.decision_log.file import DecisionFile  # noqa: PLC0415 - few sessions have one
+    from affiant.policy.decision_log.record import DecidedBy  # noqa: PLC0415 - as above
     from affiant.sandbox.supervisor.records.decision_log import SessionDecisions  # noqa: PLC0415 - as above
 
     file = DecisionFile(descriptor)
@@ -207,6 +205,7 @@ def _approvals(opening: Opening, launch: Launch, admitted: Admitted) -> EgressAp
     approval = launch.policy.policy.approval
     if not approval.approvers:
         return None
+    from affiant.policy.approvals.queue import ApprovalQueue  # noqa: PLC0415 - few profiles name one
     from affiant.sandbox.egress.approvals import EgressApprovals, GatewayApprovalQueue  # noqa: PLC0415 - as above
 
     session, steady = launch.activation.session, SteadyClock(opening.around.clock, time.monotonic)
