@@ -4,6 +4,8 @@ The archive is synthetic and complete: real ES256 signatures, chains, epochs, a 
 1,000 receipts with its own simulated quote. Verification runs in a process of its own, which starts its workers as the
 command does; the peer is PyJWT's decode of the same tokens in one process. Making the archive takes longer than
 verifying it; ``python -m benchmarks.period_verification 100000`` makes a smaller one.
+
+``python -m benchmarks.period_verification long`` measures one session of 1,000, 10,000 and 100,000 records instead.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "attestation"))
 RECEIPTS = 1_000_000
 EACH = 1_000
 """Receipts of one session; an agent's afternoon."""
+LONG = (1_000, 10_000, 100_000)
+"""Records of one long session."""
 STEP_S = 0.002
 SAMPLE = 2_000
 MIB = 1 << 20
@@ -58,13 +62,7 @@ def measure(count: int = RECEIPTS) -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         made = make(folder, count)
-        run = subprocess.run(
-            [sys.executable, "-m", "benchmarks.period_verification", "verify", str(folder)],
-            check=True,
-            stdout=subprocess.PIPE,
-            cwd=Path(__file__).parent.parent,
-        )
-        found = json.loads(run.stdout)
+        found = _verified(folder)
         wall, cpu = decoded(folder)
         peer = "PyJWT decode of each, in one process"
         return [
@@ -76,13 +74,44 @@ def measure(count: int = RECEIPTS) -> list[Figure]:
         ]
 
 
-def make(folder: Path, count: int) -> int:
+def measure_long(counts: tuple[int, ...] = LONG) -> list[Figure]:
+    """One session of each size, judged in one process; the memory's peer is the archive's size."""
+    figures = []
+    for count in counts:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            make(folder, count, each=count, step_s=min(STEP_S, 40 / count))
+            found = _verified(folder, processes=1)
+            _, cpu = decoded(folder)
+        peer = "PyJWT decode of each"
+        figures.append(Figure(f"session of {count:,}: processor", found["cpu"], "s", peer, cpu * count))
+        size, memory = found["size"] / MIB, found["memory"] / MIB
+        figures.append(
+            Figure(f"session of {count:,}: memory", memory, "MiB", f"{size:.0f} MiB archive", size)
+        )
+    return figures
+
+
+def _verified(folder: Path, *, processes: int | None = None) -> dict[str, float]:
+    """What :func:`verify` finds, in a process of its own."""
+    more = [] if processes is None else [str(processes)]
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks.period_verification", "verify", str(folder), *more],
+        check=True,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parent.parent,
+    )
+    found: dict[str, float] = json.loads(run.stdout)
+    return found
+
+
+def make(folder: Path, count: int, *, each: int = EACH, step_s: float = STEP_S) -> int:
     """Write the archive, its trust file and the gateway's key; how many receipts it has."""
     from story import NOW, Clock, Story, trust_bytes  # noqa: PLC0415 - the tests' folder is no package
 
     class Slow(Clock):
         def step(self, _seconds: float = 1) -> None:
-            super().step(STEP_S)
+            super().step(step_s)
 
     gateway = Story(clock=Slow(), expires=timedelta(days=1))
     gateway.next_seq = 0
@@ -98,7 +127,7 @@ def make(folder: Path, count: int) -> int:
     def lines() -> Iterator[tuple[str, tuple[str, ...]]]:
         nonlocal total
         leaves = []
-        for record in records_of(gateway, count, draft):
+        for record in records_of(gateway, count, draft, each=each):
             leaves.append(_leaf(record))
             total += 1
             if len(leaves) == 4096:
@@ -133,7 +162,9 @@ def _grow(growth: Growth, leaves: list[bytes], draft: Draft) -> None:
             draft.put_log(path, data)
 
 
-def records_of(gateway, count: int, draft: Objects) -> Iterator[Issued]:  # type: ignore[no-untyped-def]
+def records_of(  # type: ignore[no-untyped-def]
+    gateway, count: int, draft: Objects, *, each: int = EACH
+) -> Iterator[Issued]:
     """Every record in the order of the log: sessions one after another under one gateway, epochs between."""
     keyset = gateway.gateway_statement.keyset_digest
     gateway.by_gateway("boot", "boot", {"ks": keyset, "bld": _build(), "col": gateway.col}, of_session=False)
@@ -144,7 +175,7 @@ def records_of(gateway, count: int, draft: Objects) -> Iterator[Issued]:  # type
         draft.put_object("keysets", session.session_statement.raw)
         draft.put_object("evidence", session.session_evidence)
         draft.put_object("results", session.ear.encode())
-        for record in _told(session, min(EACH, count - done)):
+        for record in _told(session, min(each, count - done)):
             done += 1
             yield record
             if gateway.clock.now - epoch > timedelta(seconds=50):
@@ -238,13 +269,20 @@ def decoded(folder: Path) -> tuple[float, float]:
     return wall / len(tokens), (time.process_time() - begun) / 3 / len(tokens)
 
 
-def verify(folder: Path) -> dict[str, float]:
+def _peak_kib() -> int:
+    """Of this process alone: ``ru_maxrss`` would begin with the memory of the process that started it."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    raise OSError("the kernel names no peak of memory")
+
+
+def verify(folder: Path, processes: int) -> dict[str, float]:
     """In a process of its own: wall and processor time, and the memory of all its processes at most."""
     from datetime import UTC, datetime  # noqa: PLC0415 - this process alone
 
     how = json.loads((folder / "how.json").read_text())
     path, trust = folder / "period.affiant.zip", parse_trust_file((folder / "trust.json").read_bytes())
-    processes = min(2, len(os.sched_getaffinity(0)))
     begun = time.perf_counter()
     verdict = verify_period(
         path,
@@ -262,16 +300,21 @@ def verify(folder: Path) -> dict[str, float]:
     return {
         "wall": wall,
         "cpu": own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime,
-        "memory": (own.ru_maxrss + processes * others.ru_maxrss) * 1024,
+        "memory": (_peak_kib() + (processes if processes > 1 else 0) * others.ru_maxrss) * 1024,
         "size": path.stat().st_size,
     }
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["verify"]:
-        print(json.dumps(verify(Path(sys.argv[2]))))
+        workers = int(sys.argv[3]) if sys.argv[3:] else min(2, len(os.sched_getaffinity(0)))
+        print(json.dumps(verify(Path(sys.argv[2]), workers)))
     else:
-        for figure in measure(int(sys.argv[1]) if sys.argv[1:] else RECEIPTS):
+        long = sys.argv[1:2] == ["long"]
+        sizes = tuple(map(int, sys.argv[2:])) or LONG
+        for figure in (
+            measure_long(sizes) if long else measure(int(sys.argv[1]) if sys.argv[1:] else RECEIPTS)
+        ):
             print(
                 f"{figure.name:<32}{figure.value:>10.1f} {figure.unit:<5}{figure.ratio:>6.2f} x {figure.peer}"
             )
