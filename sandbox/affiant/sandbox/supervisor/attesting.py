@@ -20,7 +20,8 @@ from affiant.sandbox.supervisor.gateway.appraise_gateway import (
 )
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, Timing
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
-from affiant.sandbox.supervisor.launch.launch_check import GatewayPins, extend_session_events
+from affiant.sandbox.supervisor.launch.gateway_pins import GatewayPins
+from affiant.sandbox.supervisor.launch.launch_check import extend_session_events
 from affiant.sandbox.supervisor.launch.lifecycle import State
 from affiant.sandbox.supervisor.starting import Opening, Started
 

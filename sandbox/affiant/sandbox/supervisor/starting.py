@@ -17,11 +17,12 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from affiant.attestation.release.running import memory_descriptors
 from affiant.attestation.statements.evidence_source import QuoteSource
 from affiant.errors import NotAuthenticError
+from affiant.lazy_names import loading
 from affiant.sandbox.base.privileges import BROKER_USER, SUPERVISOR_USER, drop_privileges, is_root
 from affiant.sandbox.egress.record_budget import RecordLimits
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, SandboxPlan
@@ -30,17 +31,19 @@ from affiant.sandbox.isolation.runner.runner_settings import Settings
 from affiant.sandbox.supervisor.launch.environment import session_sandbox
 from affiant.sandbox.supervisor.launch.grants import broker_parts
 from affiant.sandbox.supervisor.launch.launch_check import (
-    GatewayPins,
     Launch,
+    check_gateway_documents,
     check_input,
     check_launch,
-    pinned_gateway,
 )
 from affiant.sandbox.supervisor.launch.lifecycle import Lifecycle
 from affiant.sandbox.supervisor.launch.provision import Provision
 from affiant.sandbox.workspace.walk import runtime_digest
 from affiant.secrets.broker.client.client import BrokerClient, broker_command
 from affiant.secrets.broker.client.messages import BrokerPart
+
+if TYPE_CHECKING:
+    from affiant.sandbox.supervisor.launch.gateway_pins import GatewayPins
 
 __all__ = ["Children", "Opening", "Progress", "Started", "Surroundings", "spawn_children", "start"]
 
@@ -100,7 +103,8 @@ def start(opening: Opening) -> Started:
     """
     provision, around = opening.provision, opening.around
     launch = check_launch(provision, around.td.report(), build=around.build, now=around.clock())
-    pins = pinned_gateway(launch.manifest, config=provision.gateway_config, reference=provision.reference)
+    documents = {"config": provision.gateway_config, "reference": provision.reference}
+    check_gateway_documents(launch.manifest, **documents)
     plan = session_sandbox(
         launch.policy,
         session=launch.activation.session,
@@ -117,7 +121,14 @@ def start(opening: Opening) -> Started:
     opening.stack.push_async_callback(broker.close)
     runner = RunnerClient(children.runner_control)
     opening.stack.callback(runner.close)
-    return Started(launch, pins, plan, broker, runner)
+    return Started(launch, _pins(launch, **documents), plan, broker, runner)
+
+
+def _pins(launch: Launch, *, config: bytes, reference: bytes) -> GatewayPins:
+    with loading():
+        from affiant.sandbox.supervisor.launch.gateway_pins import pinned_gateway  # noqa: PLC0415 - the children load
+
+    return pinned_gateway(launch.manifest, config=config, reference=reference)
 
 
 def _check_trees(provision: Provision, launch: Launch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,7 +30,7 @@ from affiant.errors import AffiantError
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr
-from affiant.sandbox.supervisor.launch.launch_check import check_launch, extend_session_events, pinned_gateway
+from affiant.sandbox.supervisor.launch.launch_check import check_launch, extend_session_events
 from affiant.sandbox.supervisor.launch.provision import Agent, Provision, Vault
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -199,15 +198,6 @@ def test_an_expired_activation_is_refused() -> None:
 def test_a_document_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(AffiantError):
         checked(replace(provision(), **{name: b"{}"}))
-
-
-@pytest.mark.parametrize("what", ["config", "reference"])
-def test_other_pins_than_the_manifests_are_refused(what: str) -> None:
-    given = {"config": b"x", "reference": b"y"}
-    names = {name: sha256_name(data) for name, data in given.items()}
-    named = manifest(gateway=GatewayIdentity("log.example", names["reference"], names["config"], "simulated"))
-    with raises_code("session.provision_mismatch"):
-        pinned_gateway(named, **{**given, what: os.urandom(8)})
 
 
 def test_rtmr3_gets_the_sessions_events_in_their_order() -> None:

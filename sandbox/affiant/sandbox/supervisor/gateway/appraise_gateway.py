@@ -30,7 +30,7 @@ from affiant.attestation.tdx.tcb.collateral_verification import verify_collatera
 from affiant.attestation.tdx.verify.verify import verify_quote
 from affiant.sandbox.base.errors import GatewayNotTheOne, GatewayUnreachable
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient
-from affiant.sandbox.supervisor.launch.launch_check import GatewayPins
+from affiant.sandbox.supervisor.launch.gateway_pins import GatewayPins
 
 __all__ = ["AppraisedGateway", "appraise_gateway", "fetch_gateway_evidence"]
 

@@ -7,9 +7,9 @@ In order:
 3. build, trust roots, agent, isolation and expiry agree with manifest and activation;
 4. RTMR3 is untouched: one TD has one activation.
 
-The gateway's configuration and reference values, and the input, are checked by themselves, before privileges are given
-up. The launcher copied the input below the session's ``files``. A chain of single directories (the place that the
-profile lists) leads to exactly one tree there, whose digest is the activation's ``inp``.
+The digests of the gateway's configuration and reference values, and the input, are checked by themselves, before
+privileges are given up. The launcher copied the input below the session's ``files``. A chain of single directories (the
+place that the profile lists) leads to exactly one tree there, whose digest is the activation's ``inp``.
 
 Then RTMR3 is extended by the session's five events in their order; ``affiant-ready`` is the barrier (TDX
 specification, "Bindings").
@@ -27,7 +27,6 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.signatures.approvers.identities import require_verifiable
 from affiant.attestation.statements.evidence_source import QuoteSource, TDRegisters
-from affiant.attestation.statements.gateway_config import GatewayConfig, parse_gateway_config
 from affiant.attestation.statements.manifest import (
     Activation,
     Manifest,
@@ -38,7 +37,6 @@ from affiant.attestation.statements.manifest import (
     session_events,
     vault_authority,
 )
-from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.event_log.eventlog import Event, EventLog, LoggedEvent
 from affiant.errors import NotAuthenticError, NotFreshError
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
@@ -49,7 +47,14 @@ from affiant.sandbox.supervisor.launch.provision import Provision
 from affiant.sandbox.workspace.tree import tree_digest
 from affiant.sandbox.workspace.walk import read_tree
 
-__all__ = ["GatewayPins", "Launch", "check_input", "check_launch", "extend_session_events", "pinned_gateway"]
+__all__ = [
+    "Launch",
+    "check_gateway_documents",
+    "check_input",
+    "check_launch",
+    "extend_session_events",
+    "require_same",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +110,19 @@ def check_launch(provision: Provision, registers: TDRegisters, *, build: str, no
 
 def _check_manifest(provision: Provision, manifest: Manifest, build: str) -> None:
     """Step 3, what is the same for every session of this kind."""
-    _require_same("this is not the build that the manifest names", manifest.supervisor, build)
+    require_same("this is not the build that the manifest names", manifest.supervisor, build)
     roots = tuple(sorted({sha256_name(root) for root in provision.roots}))
-    _require_same("the trust roots are not those that the manifest names", manifest.upstream_roots, roots)
+    require_same("the trust roots are not those that the manifest names", manifest.upstream_roots, roots)
     vault = provision.vault
     found = None if vault is None else {"address": vault.address, "ca": vault_authority(vault.roots)}
-    _require_same("Vault is not the one that the manifest names", manifest.vault, found)
+    require_same("Vault is not the one that the manifest names", manifest.vault, found)
     own_root, own_runtime = not isinstance(provision.rootfs, HostUsr), provision.runtime is not None
     for what, own, named in (
         ("root file system", own_root, manifest.rootfs != "host-usr"),
         ("runtime", own_runtime, manifest.runtime is not None),
     ):
         shown = ("one given", "none given")
-        _require_same(f"the {what} is not the one that the manifest names", shown[not named], shown[not own])
+        require_same(f"the {what} is not the one that the manifest names", shown[not named], shown[not own])
     if not provision.backend.isolation.reaches(IsolationClass(manifest.isolation_floor)):
         raise NotAuthenticError(
             "the isolation is below the manifest's minimum",
@@ -130,13 +135,26 @@ def _check_manifest(provision: Provision, manifest: Manifest, build: str) -> Non
 def _check_activation(provision: Provision, activation: Activation, now: datetime) -> None:
     """Step 3, what is this session's own."""
     agent = agent_commitment(provision.agent.salt, provision.agent.name)
-    _require_same("the agent is not the one that the activation names", activation.agent, agent)
+    require_same("the agent is not the one that the activation names", activation.agent, agent)
     backend = provision.backend.value
-    _require_same("the isolation is not the one that the activation names", activation.isolation, backend)
+    require_same("the isolation is not the one that the activation names", activation.isolation, backend)
     if now.timestamp() >= activation.expires:
         raise NotFreshError(
             "the activation's time is over", expected=f"before {activation.expires}", code="session.expired"
         )
+
+
+def check_gateway_documents(manifest: Manifest, *, config: bytes, reference: bytes) -> None:
+    """Return if the gateway's configuration and reference values are, by their digests, those of the manifest.
+
+    Raises:
+        ``session.provision_mismatch``: other bytes than the manifest names.
+    """
+    for what, data, named in (
+        ("gateway configuration", config, manifest.gateway.config),
+        ("reference values", reference, manifest.gateway.reference),
+    ):
+        require_same(f"the {what} is not the one that the manifest names", named, sha256_name(data))
 
 
 def extend_session_events(td: QuoteSource, launch: Launch) -> EventLog:
@@ -194,35 +212,12 @@ def _only_directory(place: Path) -> Path | None:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayPins:
-    """What the gateway must prove; made by :func:`pinned_gateway` only."""
-
-    config: GatewayConfig
-    reference: ReferenceValues
-    cls: str
-
-
-def pinned_gateway(manifest: Manifest, *, config: bytes, reference: bytes) -> GatewayPins:
-    """The documents, if they are those that the manifest names.
+def require_same(message: str, named: object, found: object) -> None:
+    """Return if both are the same; texts are shown in the error, whole collections are not.
 
     Raises:
-        ``session.provision_mismatch``: other bytes than the manifest names.
-        JSONError, ShapeMismatch: not such documents.
+        ``session.provision_mismatch``: they differ.
     """
-    for what, data, named in (
-        ("gateway configuration", config, manifest.gateway.config),
-        ("reference values", reference, manifest.gateway.reference),
-    ):
-        _require_same(f"the {what} is not the one that the manifest names", named, sha256_name(data))
-    pins = GatewayPins(parse_gateway_config(config), parse_reference_values(reference), manifest.gateway.cls)
-    origin = pins.config.origin
-    _require_same("the gateway writes another log than the manifest names", manifest.gateway.origin, origin)
-    return pins
-
-
-def _require_same(message: str, named: object, found: object) -> None:
-    """Return if both are the same; texts are shown in the error, whole collections are not."""
     if named == found:
         return
     if isinstance(named, str | None) and isinstance(found, str | None):
