@@ -174,3 +174,20 @@ def test_a_listing_without_sizes_is_rejected() -> None:
         reader = TreeReader(raw(sized), contents=False)
         with raises_code("workspace.stream"):
             [reader.size for _ in reader]
+
+
+def test_an_error_amid_a_file_takes_the_place_of_what_was_written() -> None:
+    file = io.BytesIO()
+    writer = TreeWriter(file)
+
+    def broken():
+        yield b"half"
+        raise OSError
+
+    writer.entry(Entry("a", Kind.FILE, executable=False, content=""))
+    with pytest.raises(OSError):  # noqa: PT011 - our own
+        writer.content(broken())
+    writer.start_again()
+    writer.end({"error": "why"})
+    summary = summarise(file)
+    assert (summary.entries, summary.result["error"]) == ((), "why")

@@ -69,6 +69,11 @@ class TreeWriter:
         self._file.write(_LENGTH.pack(0))
         return size
 
+    def start_again(self) -> None:
+        """Take back what was written: a call that failed may have been amid a file."""
+        self._file.seek(0)
+        self._file.truncate()
+
     def end(self, result: Mapping[str, object]) -> None:
         """Write the result, and what was left out."""
         named = [[each.path, each.reason] for each in self.skipped[:_SKIPPED]]

@@ -136,6 +136,8 @@ def _answer(call: FileCall, place: FilePlace, writer: TreeWriter, content: int |
         result = {"error": TreeTooLarge("too many names").to_json()}
     except OSError as error:
         result = {"error": _meaning(error, call).to_json()}
+    if "error" in result:
+        writer.start_again()
     writer.skipped += moved.skipped
     writer.end({**result, "files": moved.files, "length": moved.length})
 
