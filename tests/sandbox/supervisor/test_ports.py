@@ -14,6 +14,8 @@ from tests.raising import raises_code
 from tests.sandbox.supervisor.conftest import FOUND
 from tests.sandbox.supervisor.launcher import Launcher, Link, Refused
 
+from affiant.attestation.encoding.binary_text import b64u, sha256_name
+from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.session_acts.sandbox_ports import open_port
 from affiant.sandbox.supervisor.launch.control import sent_error
@@ -273,6 +275,39 @@ def test_bytes_are_bounded_and_then_the_port_is_closed(launcher: Launcher) -> No
             return await linked.finish()
 
     run(scenario())
+
+
+def test_a_restriction_that_takes_the_port_away_closes_it_with_its_connections(launcher: Launcher) -> None:
+    narrower = "\n".join(f"    {line}" for line in PROFILE.replace("8080, ", "").strip().splitlines())
+    file = f"agent_configs:\n  dev:\n{narrower}\n".encode()
+    asked = {
+        "op": "narrow",
+        "policy": b64u(load_profiles(file).profile("dev").normal_form),
+        "file": sha256_name(file),
+        "signature": None,
+    }
+
+    async def scenario():
+        async with session(launcher) as linked:
+            output = await linked.start(SERVER)
+            async with open_port(linked.act, 8080) as port:
+                reader, writer = await asyncio.open_connection(*port.address)
+                writer.write(b"silent\n")
+                assert await asyncio.to_thread(os.read, output, 7) == b"silent\n"
+                with linked.act() as act:
+                    await act.tell(asked)
+                    assert (await act.next())["event"] == "narrowed"
+                assert await reader.read() == b""
+                writer.close()
+            assert port.use is not None
+            assert port.use.why == "denied"
+            with raises_code("ports.denied"):
+                async with open_port(linked.act, 8080):
+                    pytest.fail("it was opened")
+            os.close(output)
+            return await linked.finish()
+
+    assert [phase for phase, *_ in ports_of(run(scenario()))] == ["opened", "closed"]
 
 
 @pytest.mark.slow
