@@ -13,13 +13,19 @@ if TYPE_CHECKING:
     from affiant.sandbox.processes.services import GatewayChoice
     from affiant.sandbox.session.session import CommandResult, Metrics, Session, Usage
     from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice
+    from affiant.sandbox.session_acts.sandbox_files import FileInfo, Listing, Moved
+    from affiant.sandbox.session_acts.sandbox_ports import OpenPort
 
 __all__ = [
     "CommandResult",
     "Exited",
+    "FileInfo",
     "GatewayChoice",
     "IsolationClass",
+    "Listing",
     "Metrics",
+    "Moved",
+    "OpenPort",
     "Output",
     "PlatformName",
     "Resources",
@@ -35,9 +41,13 @@ __all__ = [
 _PUBLIC: Final = {
     "CommandResult": "affiant.sandbox.session.session",
     "Exited": "affiant.sandbox.api.sandbox",
+    "FileInfo": "affiant.sandbox.session_acts.sandbox_files",
     "GatewayChoice": "affiant.sandbox.processes.services",
     "IsolationClass": "affiant.sandbox.isolation.plan.isolation_class",
+    "Listing": "affiant.sandbox.session_acts.sandbox_files",
     "Metrics": "affiant.sandbox.session.session",
+    "Moved": "affiant.sandbox.session_acts.sandbox_files",
+    "OpenPort": "affiant.sandbox.session_acts.sandbox_ports",
     "Output": "affiant.sandbox.api.sandbox",
     "PlatformName": "affiant.attestation.quote.providers.own_platform",
     "Resources": "affiant.policy.model.profile",

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.request import urlopen
 
 from tests.raising import raises_code
 
@@ -233,3 +234,46 @@ def test_without_asyncio_the_same_calls_are_there(warm: Any) -> None:
         assert end.result.exit_code == 2
         assert sandbox.info()["session"] == sandbox.id
     assert sandbox.bundle_path.exists()
+
+
+def test_files_and_a_port_beside_commands(warm: Any, tmp_path: Path) -> None:
+    serve = "import http.server as h; print('up', flush=True); h.test(h.SimpleHTTPRequestHandler, port=8080)"
+
+    async def scenario(sandbox: Sandbox) -> bytes:
+        await sandbox.files.write("/workspace/in.txt", "hello")
+        assert (await sandbox.run(["cat", "in.txt"], cwd="/workspace")).stdout == "hello"
+        serving = asyncio.create_task(sandbox.run(["python3", "-c", serve], cwd="/workspace"))
+        async with sandbox.port(8080) as port:
+            while True:
+                try:
+                    body = await asyncio.to_thread(lambda: urlopen(f"{port.url}/in.txt").read())
+                    break
+                except OSError:  # the server is still starting
+                    await asyncio.sleep(0.1)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        await sandbox.files.download("/workspace", tmp_path / "out")
+        return body
+
+    body, sandbox = in_sandbox(warm, scenario, profile=PROFILE + "    ports: [8080]\n")
+    assert body == (tmp_path / "out/in.txt").read_bytes() == b"hello"
+    found = [json.loads(parse_receipt(text).split.payload) for text in sandbox.session.bundle().receipts]
+    assert sorted(each["kind"] for each in found if each["kind"] in {"file", "port"}) == [
+        "file",
+        "file",
+        "port",
+        "port",
+    ]
+
+
+def test_files_without_asyncio(warm: Any, tmp_path: Path) -> None:
+    with SandboxSync.create(profile=PROFILE, agent="dev", home=warm.home, **isolation(warm)) as sandbox:
+        sandbox.files.write("/workspace/a", b"1")
+        assert sandbox.files.read_text("/workspace/a") == "1"
+        assert [found.path for found in sandbox.files.list("/workspace")] == ["a"]
+        assert sandbox.files.stat("/workspace/a").size == 1
+        assert sandbox.files.download("/workspace", tmp_path / "out").files == 1
+        assert sandbox.files.upload(tmp_path / "out", "/workspace/up").files == 1
+        assert sandbox.files.remove("/workspace/up").files == 1
+        with raises_code("ports.denied"), sandbox.port(8080):
+            pass

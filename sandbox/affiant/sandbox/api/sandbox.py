@@ -20,7 +20,7 @@ import os
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -29,6 +29,8 @@ from affiant.policy.model.profile import Resources
 from affiant.sandbox.api.limits import limits_and_mechanisms
 from affiant.sandbox.session.session import CommandResult, Metrics, Running, Session
 from affiant.sandbox.session.session_plan import SessionRequest
+from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
+from affiant.sandbox.session_acts.sandbox_ports import OpenPort
 
 __all__ = ["Exited", "Opening", "Output", "Sandbox", "Terminal"]
 
@@ -221,6 +223,22 @@ class Sandbox:
     def bundle_path(self) -> Path:
         """Where the bundle is, once the sandbox is closed."""
         return self.session.bundle_path
+
+    @property
+    def files(self) -> SandboxFiles:
+        """Its files: read, write, list, upload, download and others, as the agent."""
+        return self.session.files
+
+    def port(
+        self, number: int, *, path: Path | None = None, most_bytes: int = 1 << 30
+    ) -> AbstractAsyncContextManager[OpenPort]:
+        """Reach the agent's server at ``number``, for the length of a block.
+
+        Args:
+            path: where a Unix socket is made; None: a free port of 127.0.0.1, which every user here can reach.
+            most_bytes: both ways together; then the port is closed.
+        """
+        return self.session.port(number, path=path, most_bytes=most_bytes)
 
     def info(self) -> Mapping[str, object]:
         """What the sandbox is: session, agent, isolation, and each limit with what enforces it."""

@@ -10,16 +10,67 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from affiant.sandbox.api.sandbox import Exited, Opening, Output, Sandbox
 from affiant.sandbox.session.session import CommandResult, Metrics
+from affiant.sandbox.session_acts.sandbox_files import FileInfo, Listing, Moved, SandboxFiles
+from affiant.sandbox.session_acts.sandbox_ports import OpenPort
 
-__all__ = ["SandboxSync"]
+__all__ = ["SandboxSync", "SyncFiles"]
 
 _T = TypeVar("_T")
+
+
+class SyncFiles:
+    """The files of a sandbox, without asyncio."""
+
+    def __init__(self, files: SandboxFiles, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._files = files
+        self._wait = wait
+
+    def read(self, path: str, **arguments: Any) -> bytes:
+        """As :meth:`SandboxFiles.read`."""
+        content: bytes = self._wait(self._files.read(path, **arguments))
+        return content
+
+    def read_text(self, path: str, **arguments: Any) -> str:
+        """As :meth:`SandboxFiles.read_text`."""
+        content: str = self._wait(self._files.read_text(path, **arguments))
+        return content
+
+    def write(self, path: str, content: bytes | str, **arguments: Any) -> Moved:
+        """As :meth:`SandboxFiles.write`."""
+        moved: Moved = self._wait(self._files.write(path, content, **arguments))
+        return moved
+
+    def list(self, path: str, **arguments: Any) -> Listing:
+        """As :meth:`SandboxFiles.list`."""
+        listing: Listing = self._wait(self._files.list(path, **arguments))
+        return listing
+
+    def stat(self, path: str) -> FileInfo:
+        """As :meth:`SandboxFiles.stat`."""
+        found: FileInfo = self._wait(self._files.stat(path))
+        return found
+
+    def remove(self, path: str, **arguments: Any) -> Moved:
+        """As :meth:`SandboxFiles.remove`."""
+        moved: Moved = self._wait(self._files.remove(path, **arguments))
+        return moved
+
+    def upload(self, local: Path | str, path: str, **arguments: Any) -> Moved:
+        """As :meth:`SandboxFiles.upload`."""
+        moved: Moved = self._wait(self._files.upload(local, path, **arguments))
+        return moved
+
+    def download(self, path: str, local: Path | str, **arguments: Any) -> Moved:
+        """As :meth:`SandboxFiles.download`."""
+        moved: Moved = self._wait(self._files.download(path, local, **arguments))
+        return moved
 
 
 class SandboxSync:
@@ -78,6 +129,27 @@ class SandboxSync:
     def bundle_path(self) -> Path:
         """As :attr:`Sandbox.bundle_path`."""
         return self._open.bundle_path
+
+    @property
+    def files(self) -> SyncFiles:
+        """As :attr:`Sandbox.files`, without ``watch``."""
+        return SyncFiles(self._open.files, self._wait)
+
+    @contextmanager
+    def port(self, number: int, **arguments: Any) -> Iterator[OpenPort]:
+        """As :meth:`Sandbox.port`."""
+        opening = self._open.port(number, **arguments)
+        port = self._wait(self._entered(opening))
+        try:
+            yield port
+        finally:
+            self._wait(self._left(opening))
+
+    async def _entered(self, opening: AbstractAsyncContextManager[OpenPort]) -> OpenPort:
+        return await opening.__aenter__()
+
+    async def _left(self, opening: AbstractAsyncContextManager[OpenPort]) -> None:
+        await opening.__aexit__(None, None, None)
 
     def info(self) -> Mapping[str, object]:
         """As :meth:`Sandbox.info`."""
