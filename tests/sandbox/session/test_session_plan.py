@@ -19,6 +19,7 @@ from affiant.errors import AffiantError
 from affiant.policy.decision.decide import Effect
 from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.signing.signatures import signed_profiles
+from affiant.sandbox.api.limits import limits_and_mechanisms
 from affiant.sandbox.isolation.backends.backend import NEEDS_ROOT, Availability
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.processes.services import GatewayChoice
@@ -273,3 +274,28 @@ def test_the_published_profiles_are_planned_unchanged_under_a_floor_that_names_a
     floor.chmod(0o666)
     with raises_code("policy.file"):
         plan("deployment_agent", profile=own, floor=floor)
+
+
+_DAY = 24 * 3600
+
+
+@pytest.mark.parametrize(
+    ("lease_s", "wall", "expected"),
+    [
+        (900, None, 900),
+        (900, "720h", 900),
+        (40 * _DAY, "60s", 40 * _DAY),
+        (None, "720h", 30 * _DAY + 600),
+        (None, "60s", 660),
+        (None, None, _DAY // 2),
+    ],
+)
+def test_a_session_may_last_as_its_starter_says_else_as_its_profile_does(
+    plan, tmp_path: Path, lease_s: int | None, wall: str | None, expected: int
+) -> None:
+    limits = b"" if wall is None else f"    limits: {{wall: {wall}}}\n".encode()
+    profile = tmp_path / "timed.yaml"
+    profile.write_bytes(PROFILES.partition(b"  writer:")[0] + limits)
+    found = plan("reader", profile=profile, lease_s=lease_s)
+    assert found.lease_s == expected
+    assert limits_and_mechanisms(found, memory=None)["lease"]["value"] == expected

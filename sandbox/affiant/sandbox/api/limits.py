@@ -33,6 +33,6 @@ def limits_and_mechanisms(plan: SessionPlan, *, memory: str | None) -> Mapping[s
         "scratch": (limits.tmp_bytes, f"size of /tmp and of /dev/shm, {kernel}"),
         "cpus": (limits.cpus, "processor affinity, the machine's kernel"),
         "wall": (plan.profile.compiled.limits.wall, "the supervisor's clock; it ends the session"),
-        "lease": (plan.request.lease_s, "the supervisor's clock; it ends the session"),
+        "lease": (plan.lease_s, "the supervisor's clock; it ends the session"),
     }
     return {name: {"value": value, "enforced_by": by} for name, (value, by) in told.items()}

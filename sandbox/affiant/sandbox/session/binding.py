@@ -54,9 +54,6 @@ __all__ = [
     "session_manifest",
 ]
 
-_LEASE_S: Final = 12 * 3600
-_ENDING_S: Final = 600
-"""Seconds from the preparation of a session to its agent's start, and from its end to the last record."""
 _ISOLATION: Final = {BackendName.GVISOR: "gvisor", BackendName.BUBBLEWRAP: "bwrap"}
 
 
@@ -102,21 +99,13 @@ async def bind_session(
         salt=salt,
         starter=str(os.getuid()),
         input_digest=None if copied is None else copied.digest,
-        expires=int(datetime.now(UTC).timestamp()) + _lease_s(plan),
+        expires=int(datetime.now(UTC).timestamp()) + plan.lease_s,
         openings=recipient(home.openings_key(random_bytes=random_bytes)),
         label=label,
         random_bytes=random_bytes,
     )
     collateral = await asyncio.to_thread(services.provisioner.collateral)
     return Bindings(manifest, activation, salt, collateral.to_bytes())
-
-
-def _lease_s(plan: SessionPlan) -> int:
-    """How long the session may last, in seconds: its agent as long as the profile lets it, and time to end in order."""
-    if plan.request.lease_s is not None:
-        return plan.request.lease_s
-    wall = plan.profile.compiled.limits.wall
-    return _LEASE_S if wall is None else wall + _ENDING_S
 
 
 async def provision(

@@ -41,6 +41,9 @@ from affiant.secrets.store.local_store import StoreKey
 __all__ = ["SessionPlan", "SessionRequest", "VaultChoice", "plan_session", "read_profile_signature"]
 
 _PEM_LIMIT: Final = 1 << 20
+_LEASE_S: Final = 12 * 3600
+_ENDING_S: Final = 600
+"""Seconds from the preparation of a session to its agent's start, and from its end to the last record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +134,14 @@ class SessionPlan:
     hosts: Mapping[str, tuple[str, ...]]
     signature: bytes | None
     """Over the profile file, as it goes to the gateway."""
+
+    @property
+    def lease_s(self) -> int:
+        """How long the session may last, in seconds; its agent as long as the profile lets it, where nobody asked."""
+        if self.request.lease_s is not None:
+            return self.request.lease_s
+        wall = self.profile.compiled.limits.wall
+        return _LEASE_S if wall is None else wall + _ENDING_S
 
 
 def plan_session(
