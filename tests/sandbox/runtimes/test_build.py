@@ -96,6 +96,20 @@ def test_the_same_wheels_give_the_same_digest_and_a_second_build_does_nothing(tm
 
 
 @pytest.mark.slow
+def test_the_agents_user_may_read_it_whatever_the_umask(tmp_path, wheels, requirements):
+    first, _, _ = build(requirements, place=tmp_path / "usual", wheels=wheels)
+    before = os.umask(0o077)
+    try:
+        built, _, _ = build(requirements, place=tmp_path / "env", wheels=wheels)
+    finally:
+        os.umask(before)
+    assert built.digest == first.digest
+    for folder, _, names in os.walk(tmp_path / "env"):
+        assert os.stat(folder).st_mode & 0o777 == 0o755
+        assert all(os.stat(Path(folder, name)).st_mode & 0o044 == 0o044 for name in names)
+
+
+@pytest.mark.slow
 def test_other_requirements_replace_an_earlier_build(tmp_path, wheels, requirements):
     build(requirements, place=tmp_path / "env", wheels=wheels)
     requirements.write_text("beta\n")

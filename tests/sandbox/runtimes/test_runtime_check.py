@@ -70,6 +70,8 @@ def test_an_environment_of_the_roots_own_python_works(environment, root):
         "/etc/python3",
         "/opt/python3",
         "/usr/bin/python3/x",
+        "/usr/" + 300 * "a",
+        40 * "usr/",
     ],
 )
 def test_an_interpreter_that_the_sandbox_does_not_show_is_named(environment, root, target):

@@ -42,6 +42,19 @@ REJECTED = [
     "--no-binary :all:",
     "--no-binary=:all:\nopenai",
     "--no-bi\\\nnary :all:",
+    "--no-bin :all:",
+    "--pre --no-binary :all:",
+    "-i https://index.example --no-binary=:all:",
+    "-i https://index.example '--no-binary' :all:",
+    "--index-url=https://index.example -e .",
+    "-rrequirements.txt -e .",
+    "--only-binary :none:",
+    "--only-binary=:none:",
+    "--pre=x",
+    "-i",
+    "-i 'open",
+    "./folder.whl",
+    "mine @ file:///usr/../TMP/folder.whl",
     "--global-option=x",
     "--config-settings x=y",
     ".",
@@ -71,9 +84,11 @@ REJECTED = [
 
 
 @pytest.mark.parametrize("text", REJECTED)
-def test_what_would_be_built_is_rejected_before_pip_starts(tmp_path, text):
-    with raises_code("runtime.requirements"):
-        read_wanted([written(tmp_path, f"anyio\n{text}\n")])
+def test_what_would_be_built_is_rejected_before_pip_starts(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.whl").mkdir()
+    with raises_code("runtime.requirements", match=r"requirements\.txt(:2)?: |absent"):
+        read_wanted([written(tmp_path, f"anyio\n{text.replace('TMP', str(tmp_path))}\n")])
 
 
 def test_a_rejected_line_is_named_without_the_password_in_it(tmp_path):

@@ -74,7 +74,10 @@ def known_build(place: Path, *, changed: bool = False) -> Built | None:
             hint="Name another folder with -o",
             code="runtime.output",
         )
-    entries = read_tree(place)
+    try:
+        entries = read_tree(place)
+    except OSError as error:
+        raise _unwritable(place, error) from error
     if not changed and tree_digest(entry for entry in entries if entry.path != NOTE) != note.tree:
         raise StateError(
             "the folder was changed since it was built",
@@ -158,11 +161,12 @@ def finish(
         FileNameError, SpecialFile, TreeTooLarge: a session could not take it.
         ``runtime.output``: it cannot be put there.
     """
+    _let_others_read(draft.root)
     entries = read_tree(draft.root)
     note = {"typ": _TYP, "made_of": made_of, "packages": packages, "tree": tree_digest(entries)}
     raw = (json.dumps(note, indent=2, sort_keys=True) + "\n").encode("ascii")
     (draft.root / NOTE).write_bytes(raw)
-    draft.root.chmod(0o755)
+    (draft.root / NOTE).chmod(0o644)
     try:
         if place.is_dir() and any(place.iterdir()):
             place.rename(draft.work / "earlier")  # one of ours: the caller has asked `known_build`
@@ -177,6 +181,16 @@ def finish(
         raise _unwritable(place, error) from error
     entry = Entry(NOTE, Kind.FILE, executable=False, content=sha256_name(raw))
     return Built(tree_digest((*entries, entry)), made_of, packages)
+
+
+def _let_others_read(root: Path) -> None:
+    """Give everything the modes of a usual installation, whatever the umask: the agent is another user."""
+    for folder, _, names in os.walk(root):
+        Path(folder).chmod(0o755)
+        for name in names:
+            path = Path(folder, name)
+            if not path.is_symlink():
+                path.chmod(0o755 if path.stat().st_mode & 0o100 else 0o644)
 
 
 def _unwritable(place: Path, error: OSError) -> AffiantError:

@@ -21,6 +21,7 @@ from typing import Final
 from affiant.errors import ConfigurationError
 from affiant.sandbox.isolation.plan.plan import RUNTIME_AT
 from affiant.sandbox.isolation.plan.rootfs import check_runtime
+from affiant.sandbox.workspace.tree import TreeUnreadable
 from affiant.sandbox.workspace.walk import escaped
 
 __all__ = ["require_program", "require_usable"]
@@ -47,13 +48,19 @@ def require_usable(directory: Path, *, root: Path) -> None:
         ``runtime.interpreter``: its interpreter, or the interpreter's own library, is not shown.
         ``runtime.python_version``: its packages are those of another Python.
         ``runtime.outside``: a package lies outside of the environment.
+        TreeUnreadable: the machine did not let us look.
     """
-    inside = _Inside(Path(check_runtime(str(directory))), root)
-    for name in ("python3", "python", "node"):
-        _require_shown(inside, name, where=str(directory))
-    _require_library(inside, where=str(directory))
-    for packages in _python_packages(inside, where=str(directory)):
-        _require_packages_inside(inside, packages)
+    try:
+        inside = _Inside(Path(check_runtime(str(directory))), root)
+        for name in ("python3", "python", "node"):
+            _require_shown(inside, name, where=str(directory))
+        _require_library(inside, where=str(directory))
+        for packages in _python_packages(inside, where=str(directory)):
+            _require_packages_inside(inside, packages)
+    except OSError as error:
+        raise TreeUnreadable(
+            "the environment cannot be read", where=escaped(str(directory)), found=error.strerror
+        ) from error
 
 
 def require_program(directory: Path, program: str, *, root: Path) -> None:
@@ -126,7 +133,7 @@ class _Inside:
             if links > _MAX_LINKS:
                 return None
         there = self.outside(at) if str(at) not in _MADE_INSIDE else self.root
-        return at if there is not None and there.exists() else None
+        return at if there is not None and os.path.exists(there) else None  # an OSError is a no
 
 
 def _require_shown(inside: _Inside, name: str, *, where: str) -> None:
@@ -146,7 +153,7 @@ def _require_shown(inside: _Inside, name: str, *, where: str) -> None:
 def _last_link(path: Path) -> str:
     """Where the chain of links from ``path`` leads on this machine."""
     for _ in range(_MAX_LINKS):
-        if not path.is_symlink():
+        if not os.path.islink(path):
             break
         path = path.parent / path.readlink()
     return os.path.normpath(path)

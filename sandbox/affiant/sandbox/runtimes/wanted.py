@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +23,12 @@ from affiant.sandbox.workspace.walk import escaped
 
 __all__ = ["Wanted", "read_wanted"]
 
-_OPTIONS: Final = frozenset({
-    "-i", "--index-url", "--extra-index-url", "--no-index", "-f", "--find-links", "--pre", "--prefer-binary",
-    "--require-hashes", "--trusted-host", "-r", "--requirement", "-c", "--constraint", "--only-binary",
-})  # fmt: skip
-"""Of lines in a requirements file; no other reaches pip."""
+_FLAGS: Final = frozenset({"--no-index", "--pre", "--prefer-binary", "--require-hashes"})
 _FILES: Final = ("-r", "--requirement", "-c", "--constraint")
+_OPTIONS: Final = frozenset(
+    {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "--trusted-host", *_FILES, *_FLAGS}
+)
+"""Of lines in a requirements file; no other reaches pip."""
 _COMMENT: Final = re.compile(r"(^|\s)#.*$")
 _NAME: Final = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[([^\]]*)\])?")
 _ARCHIVES: Final = (".zip", ".whl", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
@@ -137,23 +138,35 @@ def _require_wheels(path: Path, texts: dict[Path, str]) -> None:
         if not line.startswith("-"):
             _require_wheel(line, where)
             continue
-        name, separator, value = line.partition("=") if line.startswith("--") else (line, "", "")
-        if not separator or " " in name:
-            name, _, value = line.partition(" ")
-        if name[:2] in {"-r", "-c", "-f", "-i"} and not line.startswith("--"):
-            name, value = line[:2], line[2:]
-        if name not in _OPTIONS:
+        name, value = _option(line)
+        if name not in _OPTIONS or (value is None) != (name in _FLAGS):
             raise _rejected(
                 where,
                 "this option is not taken",
-                expected="packages that have wheels, and where to find them",
+                expected="one option a line, about packages that have wheels and where they are",
                 found=escaped(name),
                 hint="Sources, editable installs and --no-binary would run a package's code on this machine",
             )
-        if name in _FILES:
+        if value is not None and name in _FILES:
             if "://" in value or "$" in value:
-                raise _rejected(where, "a requirements file is named by a path", found=escaped(value.strip()))
-            _require_wheels(path.parent / value.strip(), texts)
+                raise _rejected(where, "a requirements file is named by a path", found=escaped(value))
+            _require_wheels(path.parent / value, texts)
+
+
+def _option(line: str) -> tuple[str, str | None]:
+    """The one option of a line, and its value; pip would read more than one. ``("", None)``: it is not one."""
+    try:
+        first, *rest = shlex.split(line)
+    except ValueError:
+        return "", None
+    if first.startswith("--") and "=" in first:
+        name, _, value = first.partition("=")
+        return (name, value) if not rest else ("", None)
+    if first[:2] in {"-r", "-c", "-f", "-i"} and first[2:]:
+        return (first[:2], first[2:]) if not rest else ("", None)
+    if len(rest) > 1 or (rest and rest[0].startswith("-")):
+        return "", None
+    return first, rest[0] if rest else None
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -180,7 +193,8 @@ def _require_wheel(line: str, where: str) -> None:
     name, _, place = requirement.partition("@") if "@" in requirement else ("", "", requirement)
     target = place.partition(";")[0].strip() if name else requirement.partition(";")[0].strip()
     direct = bool(name) or "/" in target or target.startswith(".") or target.lower().endswith(_ARCHIVES)
-    if direct and not urlsplit(target).path.lower().endswith(".whl"):
+    wheel = urlsplit(target).path
+    if direct and (not wheel.lower().endswith(".whl") or Path(wheel).is_dir()):
         raise _rejected(
             where,
             "a source is named where a package of an index or a wheel is needed",
