@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.log.witness.create import make_witness
-from affiant.attestation.log.witness.keys import make_keys
 from affiant.attestation.tlog.errors import NoteMalformed
 from affiant.attestation.tlog.note_keys import CosignerKey, parse_vkey
 from affiant.attestation.tlog.quorum import OWN_WITNESS_URL, SELF
@@ -105,6 +103,9 @@ def own_witness(home: Path, *, random_bytes: Callable[[int], bytes]) -> OwnWitne
 
 def _make(home: Path, folder: Path, random_bytes: Callable[[int], bytes]) -> None:
     """Make it beside its place and rename it; a second process finds that of the first."""
+    from affiant.attestation.log.witness.create import make_witness  # noqa: PLC0415 - once for each state folder
+    from affiant.attestation.log.witness.keys import make_keys  # noqa: PLC0415 - as above
+
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=home, prefix=".witness-"))
     try:
