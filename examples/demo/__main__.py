@@ -17,6 +17,7 @@ from pathlib import Path
 from examples.demo import refused_sessions
 from examples.demo.facts import Telling, records_of, refusals
 from examples.demo.main_session import Seen, run_main_session
+from examples.demo.many_acts import AGENT, tell_of_many_acts
 from examples.demo.place import ROOT, Place, affiant, fresh, make_runtime
 from examples.demo.processes import all_processes
 from examples.demo.stand_in import StandIn
@@ -61,6 +62,7 @@ def main() -> int:
         _work(tell, place, records, seen)
         _attacks(tell, place, records, seen, stand_in)
         _secret(tell, records, seen, stand_in, value)
+    tell_of_many_acts(tell, place, isolation)
     refused_sessions.tell_of_both(tell, place, isolation)
     _check(tell, place, verdict)
     _left(tell, place, seen)
@@ -78,12 +80,14 @@ def _isolation(tell: Telling) -> list[str]:
 
 
 def _trust(place: Place) -> None:
-    """A trust file for the platform, with the demo's profile pinned by its digest."""
+    """A trust file for the platform, with the demo's profiles pinned by their digests."""
     done = affiant(place, "platform", "trust")
     document = json.loads(done.stdout)
-    named = affiant(place, "policy", "digest", str(place.profiles), "demo_agent", "--json")
-    digest = json.loads(named.stdout)
-    document["profiles"] = [{"value": digest["digest"]}]
+    named = (
+        affiant(place, "policy", "digest", str(place.profiles), agent, "--json")
+        for agent in ("demo_agent", AGENT)
+    )
+    document["profiles"] = [{"value": json.loads(each.stdout)["digest"]} for each in named]
     place.trust.write_text(json.dumps(document, indent=2))
 
 
