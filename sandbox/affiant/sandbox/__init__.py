@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from affiant.policy.model.profile import Resources
     from affiant.sandbox.api.sandbox import Exited, Output, Sandbox, Terminal
     from affiant.sandbox.api.sandbox_sync import SandboxSync
+    from affiant.sandbox.detached.client import DetachedSession
     from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
     from affiant.sandbox.processes.services import GatewayChoice
     from affiant.sandbox.session.session import CommandResult, Metrics, Session, Usage
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CommandResult",
+    "DetachedSession",
     "Exited",
     "FileInfo",
     "GatewayChoice",
@@ -40,6 +42,7 @@ __all__ = [
 
 _PUBLIC: Final = {
     "CommandResult": "affiant.sandbox.session.session",
+    "DetachedSession": "affiant.sandbox.detached.client",
     "Exited": "affiant.sandbox.api.sandbox",
     "FileInfo": "affiant.sandbox.session_acts.sandbox_files",
     "GatewayChoice": "affiant.sandbox.processes.services",

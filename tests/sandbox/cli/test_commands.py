@@ -58,9 +58,9 @@ def test_options_that_contradict_each_other_are_found_before_anything_starts(
 
 
 def test_the_same_value_twice_and_a_device_for_two_files_are_no_contradiction(tmp_path: Path) -> None:
-    assert commands._split("--env", ("A=1", "A=1"), "=", "NAME=VALUE") == {"A": "1"}
+    assert commands.variables("--env", ("A=1", "A=1"), "=", "NAME=VALUE") == {"A": "1"}
     null = Path("/dev/null")
-    commands._require_compatible(
+    commands.require_compatible(
         gateway=None,
         gateway_config=(),
         upstream=(),

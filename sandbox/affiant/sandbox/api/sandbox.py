@@ -27,6 +27,7 @@ from typing import Any, Final, Literal
 
 from affiant.policy.model.profile import Resources
 from affiant.sandbox.api.limits import limits_and_mechanisms
+from affiant.sandbox.detached.client import DetachedSession
 from affiant.sandbox.session.session import CommandResult, Metrics, Running, Session
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
@@ -164,6 +165,15 @@ class Sandbox:
             **{**lease, **more},
         )
         return Opening(cls(request, text, ttl, home))
+
+    @classmethod
+    def connect(cls, name: str, *, home: Path | None = None) -> DetachedSession:
+        """A session that `affiant session create` made, by exactly its name, or its id.
+
+        Raises:
+            ``session.not_open``: none of this name runs.
+        """
+        return DetachedSession.connect(name, home=home)
 
     async def open(self) -> Sandbox:
         """Open it; :class:`Opening` calls this."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice
     from affiant.secrets.store.local_store import StoreKey
 
-__all__ = ["run"]
+__all__ = ["require_compatible", "run", "session_request", "store_key", "variables"]
 
 _PLATFORMS = ("auto", "simulated", "tdx", "dstack")
 """``PlatformName``, which help does not load."""
@@ -42,7 +42,14 @@ def _complete_agents(context: click.Context, parameter: click.Parameter, typed: 
     return complete_agents("profile")(context, parameter, typed)
 
 
-def _split(option: str, values: tuple[str, ...], mark: str, form: str) -> dict[str, str]:
+def variables(
+    option: str, values: tuple[str, ...], mark: str = "=", form: str = "NAME=VALUE"
+) -> dict[str, str]:
+    """The values of an option that names something and says what it is.
+
+    Raises:
+        click.BadParameter: a value of another form, or one name with two values.
+    """
     pairs: dict[str, str] = {}
     for value in values:
         name, found, rest = value.partition(mark)
@@ -54,7 +61,7 @@ def _split(option: str, values: tuple[str, ...], mark: str, form: str) -> dict[s
     return pairs
 
 
-def _require_compatible(
+def require_compatible(
     *,
     gateway: str | None,
     gateway_config: tuple[str, ...],
@@ -94,7 +101,65 @@ def _input(value: str | None) -> tuple[Path | None, str | None, str | None]:
     return Path(folder), place or None, None
 
 
-def _store_key(request: SessionRequest, home: Path, passphrase_file: Path | None) -> StoreKey | None:
+def session_request(
+    *,
+    profile: Path,
+    floor: Path | None,
+    policy_signature: Path | None,
+    agent: str,
+    input_: str | None,
+    output: Path | None,
+    runtime: Path | None,
+    rootfs: Path | None,
+    platform: str,
+    gateway: str | None,
+    gateway_config: tuple[str, ...],
+    upstream: tuple[str, ...],
+    min_isolation: str,
+    host: tuple[str, ...],
+    extra_ca: tuple[Path, ...],
+    secret_store: Path | None,
+    vault: str | None,
+    vault_ca: Path | None,
+    vault_token_file: Path | None,
+    decisions: Path | None,
+) -> SessionRequest:
+    """What the options ask for, without what opens the secret store.
+
+    Raises:
+        click.UsageError: two options contradict each other.
+    """
+    from affiant.attestation.quote.providers.own_platform import PlatformName  # noqa: PLC0415 - help must stay cheap
+    from affiant.sandbox.processes.services import GatewayChoice  # noqa: PLC0415 - as above
+    from affiant.sandbox.session.session_plan import SessionRequest  # noqa: PLC0415 - as above
+
+    folder, place, commit = _input(input_)
+    return SessionRequest(
+        profile=profile,
+        agent=agent,
+        input=folder,
+        input_at=place,
+        input_commit=commit,
+        output=output,
+        runtime=runtime,
+        rootfs=rootfs,
+        min_isolation=IsolationClass(min_isolation),
+        platform=PlatformName(platform),
+        gateway=GatewayChoice(url=gateway, config_digests=frozenset(gateway_config), upstreams=upstream),
+        hosts={
+            name: address.split(",")
+            for name, address in variables("--host", host, form="NAME=ADDRESS").items()
+        },
+        secret_store=secret_store,
+        extra_roots=extra_ca,
+        vault=_vault(vault, vault_ca, vault_token_file),
+        decisions=decisions,
+        policy_signature=policy_signature,
+        floor=floor,
+    )
+
+
+def store_key(request: SessionRequest, home: Path, passphrase_file: Path | None) -> StoreKey | None:
     """What opens the local secret store, where that is no key file: asked for while Ctrl-C still just ends us."""
     from affiant.policy.loading.policy_file import policy_owners  # noqa: PLC0415 - help must stay cheap
     from affiant.sandbox.session.secret_store import asked_store_key  # noqa: PLC0415 - as above
@@ -307,21 +372,18 @@ def run(
       affiant run --profile p.yaml --agent dev --decisions decisions.jsonl -- python3 agent.py
     """
     with loading():
-        from affiant.attestation.quote.providers.own_platform import PlatformName  # noqa: PLC0415 - as above
         from affiant.sandbox.base.errors import OutputPlaceError  # noqa: PLC0415 - help must stay cheap
         from affiant.sandbox.cli.interrupted_sessions import tell_leftovers  # noqa: PLC0415 - as above
         from affiant.sandbox.processes.home import open_home  # noqa: PLC0415 - as above
-        from affiant.sandbox.processes.services import GatewayChoice  # noqa: PLC0415 - as above
         from affiant.sandbox.session.foreground_command import (  # noqa: PLC0415 - as above
             EXIT_OURS,
             RunOptions,
             open_standard_streams,
             run_once,
         )
-        from affiant.sandbox.session.session_plan import SessionRequest  # noqa: PLC0415 - as above
 
     open_standard_streams()
-    _require_compatible(
+    require_compatible(
         gateway=gateway,
         gateway_config=gateway_config,
         upstream=upstream,
@@ -329,34 +391,33 @@ def run(
         verbose=verbose,
         files={"--bundle": bundle, "--json": json_path, "--decisions": decisions},
     )
-    folder, place, commit = _input(input_)
-    request = SessionRequest(
+    request = session_request(
         profile=profile,
+        floor=floor,
+        policy_signature=policy_signature,
         agent=agent,
-        input=folder,
-        input_at=place,
-        input_commit=commit,
+        input_=input_,
         output=output,
         runtime=runtime,
         rootfs=rootfs,
-        min_isolation=IsolationClass(min_isolation),
-        platform=PlatformName(platform),
-        gateway=GatewayChoice(url=gateway, config_digests=frozenset(gateway_config), upstreams=upstream),
-        hosts={
-            name: address.split(",") for name, address in _split("--host", host, "=", "NAME=ADDRESS").items()
-        },
+        platform=platform,
+        gateway=gateway,
+        gateway_config=gateway_config,
+        upstream=upstream,
+        min_isolation=min_isolation,
+        host=host,
+        extra_ca=extra_ca,
         secret_store=secret_store,
-        extra_roots=extra_ca,
-        vault=_vault(vault, vault_ca, vault_token_file),
+        vault=vault,
+        vault_ca=vault_ca,
+        vault_token_file=vault_token_file,
         decisions=decisions,
-        policy_signature=policy_signature,
-        floor=floor,
     )
     options = RunOptions(
         home=home,
         bundle=bundle,
         summary=json_path,
-        env=_split("--env", env, "=", "NAME=VALUE"),
+        env=variables("--env", env),
         timeout_s=timeout,
         raw=raw,
         detail=_detail(quiet=quiet, verbose=verbose),
@@ -364,7 +425,7 @@ def run(
     )
     try:
         tell_leftovers(open_home(home))
-        request = replace(request, store_key=_store_key(request, home, secret_passphrase_file))
+        request = replace(request, store_key=store_key(request, home, secret_passphrase_file))
         outcome = run_once(request, command, options)
     except (
         KeyboardInterrupt,

@@ -95,7 +95,7 @@ def narrow(
     Exit codes: 0 restricted or nothing to change, 1 refused, 2 usage.
     """
     opened = open_home(home)
-    _require_running(opened, name)
+    name = _running(opened, name)
     profiles = read_policy_file(file, owners=policy_owners(os.geteuid(), os.environ), floor=floor).profiles
     signed = read_profile_signature(signature, file, profiles)
     place = opened.session(name) / RESTRICTION_SOCKET
@@ -167,7 +167,8 @@ def _compared(in_force: InForce, profiles: ProfileSet, agent: str | None) -> _Ch
     return _Change(in_force, old, new, compare_restriction(old, new, agent=name))
 
 
-def _require_running(home: Home, name: str) -> None:
+def _running(home: Home, name: str) -> str:
+    """The id of a session that runs."""
     entry = find_session(home, name)
     if entry.note.state is not SessionState.RUNNING:
         raise StateError(
@@ -177,6 +178,7 @@ def _require_running(home: Home, name: str) -> None:
             where=name,
             code="session.not_open",
         )
+    return entry.note.session
 
 
 async def _in_force(place: Path) -> InForce:

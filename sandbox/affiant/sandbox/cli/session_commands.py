@@ -13,8 +13,10 @@ import click
 
 from affiant.command_line import Group, print_json, printable
 from affiant.sandbox.base.errors import OutputPlaceError
+from affiant.sandbox.cli.detached_commands import create, execute, logs, stop
 from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.narrow_command import narrow
+from affiant.sandbox.cli.removing_commands import prune, remove
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session.output_report import counted, skipped_lines
@@ -24,7 +26,19 @@ from affiant.sandbox.session_state.session_listing import SessionEntry, find_ses
 __all__ = ["session"]
 
 _SHOWN = (
-    *("session", "state", "agent", "profile", "started", "ended", "exit_code", "code", "gateway", "output"),
+    *(
+        "session",
+        "name",
+        "state",
+        "agent",
+        "profile",
+        "started",
+        "ended",
+        "exit_code",
+        "code",
+        "gateway",
+        "output",
+    ),
     *("bundle", "records", "kept"),
 )
 _COLUMNS = ("SESSION", "STATE", "STARTED", "AGENT", "EXIT", "BUNDLE")
@@ -46,13 +60,15 @@ def session() -> None:
 
 
 session.add_command(narrow)
+for _command in (create, execute, logs, stop, prune, remove):
+    session.add_command(_command)
 
 
 @session.command("list")
 @home_option
 @json_option
 def list_(*, home: Path, as_json: bool) -> None:
-    """List the sessions, the last one first.
+    """List the sessions, the last one first. `ls` is the same.
 
     State: running; closed; cut-off (its launcher was killed, its supervisor closed it); lost (ended without a
     signed close; `affiant session recover ID` collects what was recorded).
@@ -70,7 +86,13 @@ def list_(*, home: Path, as_json: bool) -> None:
     elif not entries:
         click.echo("No sessions here. Start one with: affiant run")
     else:
-        _table([_COLUMNS, *(_row(entry) for entry in entries)])
+        rows = [_COLUMNS, *(_row(entry) for entry in entries)]
+        names = ["NAME", *(_cell(entry.to_json()["name"]) for entry in entries)]
+        named = any(name != "-" for name in names[1:])
+        _table([(name, *row) for name, row in zip(names, rows, strict=True)] if named else rows)
+
+
+session.add_command(list_, "ls")
 
 
 @session.command("show")

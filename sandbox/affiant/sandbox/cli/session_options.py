@@ -1,4 +1,4 @@
-"""What the commands about sessions share: their options, and the completion of a session's id."""
+"""What the commands about sessions share: their options, and the completion of a session's name and id."""
 
 from __future__ import annotations
 
@@ -20,8 +20,13 @@ def _known(context: click.Context, _parameter: click.Parameter, incomplete: str)
         entries = list_sessions(open_home(Path(context.params.get("home") or default_home())))
     except (AffiantError, OSError):
         return []
-    names = [(entry.note.session, entry.note.state.value) for entry in entries]
-    return [CompletionItem(name, help=state) for name, state in names if name.startswith(incomplete)]
+    found: dict[str, str] = {}
+    for entry in entries:
+        asked, state = entry.note.asked, entry.note.state.value
+        if asked is not None and asked.name is not None:
+            found.setdefault(asked.name, state)  # of several, the last
+        found[entry.note.session] = state
+    return [CompletionItem(name, help=state) for name, state in found.items() if name.startswith(incomplete)]
 
 
 home_option = click.option(

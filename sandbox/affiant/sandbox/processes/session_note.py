@@ -47,6 +47,7 @@ class Asked:
         gateway: the address of a gateway that the caller named; None: the state folder's own.
         output: where changes were to be copied. source: from where, below the session's folder.
         exclude: what is never copied out.
+        name: of a session that is held by a session host. key: of the request to create it.
     """
 
     agent: str
@@ -56,6 +57,8 @@ class Asked:
     output: str | None = None
     source: str | None = None
     exclude: tuple[str, ...] = ()
+    name: str | None = None
+    key: str | None = None
 
     def to_json(self) -> Mapping[str, object]:
         """Its members."""
@@ -137,6 +140,8 @@ def asked_from_json(value: object) -> Asked | None:
                 output=_text(rest.get("output")),
                 source=_text(rest.get("source")),
                 exclude=tuple(str(path) for path in exclude),
+                name=_text(rest.get("name")),
+                key=_text(rest.get("key")),
             )
         case _:
             return None

@@ -234,6 +234,8 @@ def _asked(plan: SessionPlan) -> Asked:
         output=None if request.output is None else _text(request.output.absolute()),
         source=None if place is None else plan.sandbox.source_of(place),
         exclude=() if place is None else plan.sandbox.carved_out(place),
+        name=request.name,
+        key=request.key,
     )
 
 

@@ -24,7 +24,7 @@ from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink
 from affiant.sandbox.supervisor.launch.control import ControlChannel, refusal_members, sent_error
 from affiant.socket_address import reachable_address
 
-__all__ = ["InForce", "RestrictionServer", "connected", "restriction_members"]
+__all__ = ["InForce", "RestrictionServer", "bound", "connected", "peer_user", "restriction_members"]
 
 _CONNECTIONS: Final = 4
 _IDLE_S: Final = 60.0
@@ -83,7 +83,7 @@ class RestrictionServer:
     @asynccontextmanager
     async def listening(self, path: Path) -> AsyncIterator[None]:
         """Listen at ``path`` for the length of the block; where no socket can be made, requests are not heard."""
-        with _bound(path) as listener:
+        with bound(path) as listener:
             if listener is None:
                 yield
                 return
@@ -110,7 +110,7 @@ class RestrictionServer:
         loop = asyncio.get_running_loop()
         while True:
             connection, _ = await loop.sock_accept(listener)
-            if len(self._connections) >= _CONNECTIONS or _peer(connection) != os.geteuid():
+            if len(self._connections) >= _CONNECTIONS or peer_user(connection) != os.geteuid():
                 connection.close()
                 continue
             task = asyncio.create_task(self._serve(ControlChannel(connection)))
@@ -173,7 +173,7 @@ class RestrictionServer:
 
 
 @contextmanager
-def _bound(path: Path) -> Iterator[socket.socket | None]:
+def bound(path: Path) -> Iterator[socket.socket | None]:
     """A socket that only its owner can open, gone with the block; None: it cannot be made, as on a full disk."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         try:
@@ -202,7 +202,7 @@ async def connected(path: Path) -> AsyncIterator[ControlChannel]:
     try:
         with reachable_address(path) as address:
             connection.connect(address)
-        if _peer(connection) != os.geteuid():
+        if peer_user(connection) != os.geteuid():
             raise StateError(
                 "another user listens in the session's place", where=str(path), code="session.not_open"
             )
@@ -225,7 +225,7 @@ async def connected(path: Path) -> AsyncIterator[ControlChannel]:
             channel.close()
 
 
-def _peer(connection: socket.socket) -> int:
+def peer_user(connection: socket.socket) -> int:
     """The user at the other end (unix(7), SO_PEERCRED)."""
     size = struct.calcsize("3i")
     _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))

@@ -411,6 +411,14 @@ class Session:
         processor = values.pop("processor_us", 0) / 1e6
         return Metrics(processor_s=processor, **values)
 
+    async def until_ended(self) -> AffiantError:
+        """Return when the session ends by itself; why. Not to be waited for any more once it is being closed."""
+        try:
+            await self._opened.link.expect(frozenset())
+        except AffiantError as error:
+            return error
+        raise AssertionError("no event is expected")
+
     async def signal(self, number: int) -> None:
         """Send a signal to every command."""
         for running in tuple(self._running):

@@ -82,6 +82,7 @@ class SessionRequest:
         floor: the organisation's baseline policy, for a profile file that names none; approvers may come from it.
         resources: bounds of this session, none above the profile's; None: the profile's.
         task: what the session belongs to: ``workflow``, ``task``, ``attempt``, ``parent``. Receipts show it salted.
+        name: what the session is called in its state folder. key: what makes a repeated request to create it the same.
     """
 
     profile: Path
@@ -106,6 +107,8 @@ class SessionRequest:
     store_key: StoreKey | None = None
     task: Mapping[str, object] | None = None
     resources: Resources | None = None
+    name: str | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from affiant.sandbox.processes.home import Home
 
 __all__ = [
     "BUNDLE",
+    "HOST_SOCKET",
     "KEPT",
     "RECORDS",
     "RESTRICTION_SOCKET",
@@ -36,6 +37,8 @@ RECORDS: Final = "records.ndjson"
 """The supervisor's own journal."""
 RESTRICTION_SOCKET: Final = "narrow.sock"
 """Where a session whose command runs takes requests to restrict its profile."""
+HOST_SOCKET: Final = "session.sock"
+"""Where a session host takes its session's commands."""
 KEPT: Final = "files.kept"
 """The agent's files, if they could not be copied out."""
 
@@ -58,7 +61,7 @@ def remove_files(home: Home, session: str) -> None:
     with suppress(FileNotFoundError):
         reclaim_folder(home.session(session))
     folder = home.session(session)
-    _remove(folder / "files", folder / "rootfs", folder / RESTRICTION_SOCKET)
+    _remove(folder / "files", folder / "rootfs", folder / RESTRICTION_SOCKET, folder / HOST_SOCKET)
     with suppress(OSError):  # a session that never came to be leaves an empty folder
         home.session(session).rmdir()
 

@@ -20,7 +20,7 @@ from affiant.sandbox.session_state.session_folder import BUNDLE, KEPT, RECORDS
 
 __all__ = ["SessionEntry", "find_session", "list_sessions"]
 
-_OF_REQUEST: Final = ("agent", "gateway", "output", "profile", "started")
+_OF_REQUEST: Final = ("agent", "gateway", "name", "output", "profile", "started")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{21}")
 
 
@@ -58,13 +58,15 @@ def list_sessions(home: Home) -> tuple[SessionEntry, ...]:
 
 
 def find_session(home: Home, session: str) -> SessionEntry:
-    """The session with this id.
+    """The session with this id, or exactly this name: of several, the one that runs, else the last that was started.
 
     Raises:
         ``session.not_here``: there is none.
     """
     running = {launch.session: launch for launch in live_launches(home)}
     entry = _entry(home, session, running) if _ID.fullmatch(session) else None
+    if entry is None:
+        entry = _named(home, session)
     if entry is None:
         raise ConfigurationError(
             "no such session in this state folder",
@@ -74,6 +76,12 @@ def find_session(home: Home, session: str) -> SessionEntry:
             code="session.not_here",
         )
     return entry
+
+
+def _named(home: Home, name: str) -> SessionEntry | None:
+    named = [e for e in list_sessions(home) if e.note.asked is not None and e.note.asked.name == name]
+    named.sort(key=lambda entry: entry.note.state is not SessionState.RUNNING)
+    return named[0] if named else None
 
 
 def _entry(home: Home, session: str, running: Mapping[str, Launch]) -> SessionEntry | None:

@@ -1,0 +1,301 @@
+"""``affiant session create``, ``exec``, ``logs`` and ``stop``: sessions that outlive the command that created them.
+
+Exit codes of ``exec`` are those of ``affiant run``: the command's own; 125 affiant refused or failed; 126, 127 the
+command cannot be run, was not found; 128 + n signal n ended it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from affiant.command_line import print_json, show_error
+from affiant.errors import AffiantError
+from affiant.sandbox.cli.commands import require_compatible, run, session_request, store_key, variables
+from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
+from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
+from affiant.sandbox.detached.client import DetachedSession, KeptPiece, RunningCommand
+from affiant.sandbox.detached.host import StartingHost, start_host
+from affiant.sandbox.detached.kept_output import Kept, read_kept
+from affiant.sandbox.detached.names import require_name
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.session.foreground_command import EXIT_OURS, open_standard_streams
+from affiant.sandbox.session.run_report import Detail, RunReport
+from affiant.sandbox.session.terminal_output import safely_shown
+from affiant.sandbox.session_state.session_listing import find_session
+from affiant.sandbox.supervisor.launch.control import sent_error
+
+__all__ = ["create", "execute", "logs", "stop"]
+
+_NOT_OF_CREATE = frozenset({"bundle", "command", "env", "timeout", "json_path", "raw", "verbose"})
+"""Parameters of `affiant run` that are about its command, or that a session host has no use for."""
+_DEFAULT_TTL_S = 900
+_MAX_TTL_S = 30 * 86_400
+
+
+def _created(**given: Any) -> None:
+    name, key, ttl = given.pop("name"), given.pop("idempotency_key"), given.pop("ttl")
+    as_json, quiet = given.pop("as_json"), given.pop("quiet")
+    opened = open_home(given["home"])
+    tell_leftovers(opened)
+    passphrase = given.pop("secret_passphrase_file")
+    del given["home"]
+    require_compatible(
+        gateway=given["gateway"],
+        gateway_config=given["gateway_config"],
+        upstream=given["upstream"],
+        quiet=quiet,
+        verbose=False,
+        files={"--decisions": given["decisions"]},
+    )
+    asked = session_request(**given)
+    request = replace(
+        asked,
+        name=None if name is None else require_name(name),
+        key=key,
+        store_key=store_key(asked, opened.path, passphrase),
+    )
+    detail = Detail.QUIET if quiet else Detail.STEPS if sys.stderr.isatty() else Detail.SUMMARY
+    host = start_host(opened, request, ttl_s=ttl)
+    with host.stream:
+        ready = _until_ready(host, RunReport(detail))
+    if as_json:
+        print_json({**ready, "name": name})
+    else:
+        click.echo(name or str(ready["session"]))
+
+
+def _until_ready(host: StartingHost, report: RunReport) -> Mapping[str, object]:
+    """Show what the host reports, until the session is ready.
+
+    Raises:
+        AffiantError: why it is not.
+    """
+    try:
+        for event in host.lines():
+            members = {name: value for name, value in event.items() if name != "event"}
+            match event["event"]:
+                case "step":
+                    report.step(
+                        str(event["step"]), event["detail"] if isinstance(event["detail"], dict) else {}
+                    )
+                case "refused":
+                    raise sent_error(members)
+                case "ready":
+                    return members
+    except KeyboardInterrupt:
+        host.interrupt()
+        host.stream.read()  # until what was started is undone
+        raise
+    raise sent_error({"message": "the session host ended while it started", "code": "session.not_open"})
+
+
+create = click.Command(
+    "create",
+    callback=_created,
+    params=[
+        click.Option(
+            ["--name"], help="What the session is called; unique among those that run. Default: its id."
+        ),
+        click.Option(
+            ["--ttl"],
+            type=click.IntRange(1, _MAX_TTL_S),
+            default=_DEFAULT_TTL_S,
+            show_default=True,
+            metavar="SECONDS",
+            help="Seconds after which the session is closed.",
+        ),
+        click.Option(
+            ["--idempotency-key"],
+            metavar="KEY",
+            help="With the name and the key of a session that runs, that session is named, and none is created.",
+        ),
+        *(param for param in run.params if param.name not in _NOT_OF_CREATE),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document."),
+    ],
+    help="""Create a session that runs until it is stopped, or its --ttl is over, and print its name.
+
+    It is held by a process of its own: the terminal may be closed. `affiant session exec NAME COMMAND` runs commands
+    in it, any number, also at once. Everything has its receipt, in one bundle, when the session is closed.
+
+    \\b
+    Examples:
+      affiant session create --name build --profile profiles.yaml --agent code_implementer --input .
+      affiant session exec build make test
+      affiant session stop build
+
+    \\b
+    Exit codes: 0 created, 1 refused, 2 usage.
+    """,
+)
+
+
+@click.command("exec", context_settings={"allow_interspersed_args": False})
+@home_option
+@click.option(
+    "--detach", is_flag=True, help="Print the command's number and leave it running; its output is kept."
+)
+@click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable for the command.")
+@click.option("--cwd", metavar="PATH", help="Where it runs, inside. Default: where the input is.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds until it is ended.")
+@click.option("--raw", is_flag=True, help="On a terminal, pass the command's control characters on.")
+@session_argument
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def execute(
+    *,
+    home: Path,
+    detach: bool,
+    env: tuple[str, ...],
+    cwd: str | None,
+    timeout: float | None,
+    raw: bool,
+    name: str,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND in a SESSION that was created with `affiant session create`.
+
+    Its input, output and exit code are the command's own. Ctrl-C, SIGTERM and SIGHUP reach the command; a second one
+    kills it. A command ends with this process; one with --detach does not.
+
+    \b
+    Examples:
+      affiant session exec build make test
+      affiant session exec --detach build python3 server.py
+      affiant session exec build sh -c 'cat > notes.txt' < notes.txt
+
+    \b
+    Exit codes: the command's own; 125 refused, 126 the command cannot be run, 127 it was not found, 128 + n signal n.
+    """
+    open_standard_streams()
+    try:
+        session = DetachedSession.connect(name, home=home)
+        given = variables("--env", env)
+        if detach:
+            number = asyncio.run(session.detach(command, env=given, cwd=cwd, timeout_s=timeout))
+            click.echo(number)
+            return
+        code = asyncio.run(_foreground(session, command, given, cwd, timeout, raw=raw))
+    except AffiantError as error:
+        show_error(error)
+        raise click.exceptions.Exit(EXIT_OURS) from error
+    raise click.exceptions.Exit(code)
+
+
+async def _foreground(
+    session: DetachedSession,
+    command: tuple[str, ...],
+    env: Mapping[str, str],
+    cwd: str | None,
+    timeout_s: float | None,
+    *,
+    raw: bool,
+) -> int:
+    async with safely_shown(1, 2, raw=raw) as (stdout, stderr):
+        streams = (0, stdout, stderr)
+        async with session.started(
+            command, env=env, cwd=cwd, timeout_s=timeout_s, streams=streams
+        ) as running:
+            _forward_signals(running)
+            result = await running.exited()
+    if result.timed_out:
+        click.echo(f"affiant: --timeout: the command was ended after {timeout_s:g} s", err=True)
+    return result.exit_code
+
+
+def _forward_signals(running: RunningCommand) -> None:
+    """The first signal is the command's; the second kills it."""
+    loop, told, count = asyncio.get_running_loop(), set[asyncio.Task[None]](), [0]
+
+    def arrived(number: signal.Signals) -> None:
+        count[0] += 1
+        task = loop.create_task(running.signal(number if count[0] == 1 else signal.SIGKILL))
+        told.add(task)
+        task.add_done_callback(told.discard)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, arrived, number)
+
+
+@click.command()
+@home_option
+@click.option(
+    "-f", "--follow", is_flag=True, help="Go on until the command has ended; its exit code is this one's."
+)
+@session_argument
+@click.argument("number", type=click.IntRange(min=1))
+def logs(*, home: Path, follow: bool, name: str, number: int) -> None:
+    """Print what command NUMBER of a SESSION wrote, if it was started with --detach.
+
+    The last 4 MiB of its standard output and of its standard error are kept, also when the session has ended, until
+    `affiant session prune` or `rm`.
+
+    \b
+    Examples:
+      affiant session logs build 3
+      affiant session logs -f build 3
+
+    \b
+    Exit codes: 0 printed, 1 refused, 2 usage; with -f the command's own.
+    """
+    opened = open_home(home)
+    try:
+        session = DetachedSession.connect(name, home=home)
+    except AffiantError:
+        kept: Kept | None = read_kept(opened, find_session(opened, name).note.session, number)
+    else:
+        kept = None
+    if kept is not None:
+        _print(kept.stdout, kept.stderr)
+        code = None if kept.facts is None else kept.facts.get("code")
+    else:
+        code = asyncio.run(_followed(session, number, follow=follow))
+    if follow:
+        raise click.exceptions.Exit(code if isinstance(code, int) else EXIT_OURS)
+
+
+async def _followed(session: DetachedSession, number: int, *, follow: bool) -> int | None:
+    at = (0, 0)
+    while True:
+        piece: KeptPiece = await session.kept(number, at, wait=follow)
+        _print(piece.stdout, piece.stderr)
+        nothing = not piece.stdout and not piece.stderr
+        if nothing and (piece.ended or not follow):
+            return piece.exit_code
+        at = piece.at
+
+
+def _print(stdout: bytes, stderr: bytes) -> None:
+    for stream, data in ((sys.stdout, stdout), (sys.stderr, stderr)):
+        stream.buffer.write(data)
+        stream.flush()
+
+
+@click.command()
+@home_option
+@session_argument
+@json_option
+def stop(*, home: Path, name: str, as_json: bool) -> None:
+    """Close a SESSION that was created with `affiant session create`, and say where its receipts are.
+
+    Commands that run are killed; the session is then closed as `killed`.
+
+    \b
+    Examples:
+      affiant session stop build
+
+    \b
+    Exit codes: 0 closed, 1 refused, 2 usage.
+    """
+    session = DetachedSession.connect(name, home=home)
+    bundle = asyncio.run(session.close())
+    if as_json:
+        print_json({"session": session.id, "bundle": str(bundle)})
+    else:
+        click.echo(f"receipts in {bundle}")

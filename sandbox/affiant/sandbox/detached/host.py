@@ -1,0 +1,224 @@
+"""The session host: a process that holds one session for as long as it may live, and takes its commands.
+
+It is forked from the command that creates the session, before that has started a thread: it needs no document of what
+was asked for, and no interpreter of its own. It leads a session of its own (setsid(2)), so that no terminal and no
+shell ends it, and has nothing at its standard streams.
+
+It ends when a client asks for that, when the time to live is over, when it gets SIGTERM, and when the session ends by
+itself. Killed, it leaves what every killed launcher leaves: the supervisor closes the session within five seconds, and
+the next command tidies up (``interrupted``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Final, TextIO
+
+from affiant.errors import AffiantError, NotFreshError, StateError
+from affiant.sandbox.detached.host_socket import HostServer
+from affiant.sandbox.detached.kept_output import output_folder
+from affiant.sandbox.detached.names import named_launch, names_lock
+from affiant.sandbox.processes.home import Home, lock
+from affiant.sandbox.session.session import Session
+from affiant.sandbox.session.session_plan import SessionRequest
+from affiant.sandbox.session_state.session_folder import HOST_SOCKET
+from affiant.sandbox.supervisor.launch.control import refusal_members
+
+__all__ = ["StartingHost", "start_host"]
+
+_LEASE_BEYOND_TTL_S: Final = 120
+"""The activation lasts so much longer than the session may live: its end must still be recorded."""
+_SERVICES: Final = frozenset({"services", "services-one-user"})
+"""Steps by which the launch record, with the session's name, is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartingHost:
+    """A host that was forked, in the process that asked for it."""
+
+    pid: int
+    stream: TextIO
+    """JSON lines, at whose end the host is ready or has ended."""
+
+    def lines(self) -> Iterator[Mapping[str, object]]:
+        """What it reports from now on, until it is ready or has ended."""
+        while line := self.stream.readline():
+            yield json.loads(line)
+
+    def interrupt(self) -> None:
+        """End it: a session that is being started is undone."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+
+
+def start_host(home: Home, request: SessionRequest, *, ttl_s: int) -> StartingHost:
+    """Fork a session host. The caller has no thread.
+
+    Args:
+        request: with ``name`` and ``key``. ttl_s: seconds until the session is closed.
+    """
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid > 0:
+        os.close(writing)
+        return StartingHost(pid, open(reading, encoding="utf-8"))
+    code = 1
+    try:
+        os.close(reading)
+        _detach()
+        code = _host(home, replace(request, lease_s=ttl_s + _LEASE_BEYOND_TTL_S), ttl_s, writing)
+    finally:
+        os._exit(code)
+
+
+def _detach() -> None:
+    """Belong to no terminal, and keep none of the creator's streams."""
+    os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    if nothing > 2:
+        os.close(nothing)
+
+
+class _Report:
+    """What the creator is told, until the session is ready; a creator that is gone is not an error here."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._stream = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 - closed when the session is ready
+
+    def say(self, event: str, members: Mapping[str, object]) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.write(json.dumps({"event": event, **members}, default=str) + "\n")
+            self._stream.flush()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._stream.close()
+
+
+def _host(home: Home, request: SessionRequest, ttl_s: int, descriptor: int) -> int:
+    report = _Report(descriptor)
+    try:
+        with _named(home, request, report) as written:
+            if written is None:
+                return 0
+            asyncio.run(_hold(home, request, ttl_s, report, written))
+    except AffiantError as error:
+        report.say("refused", refusal_members(error))
+        return 1
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        return 1
+    finally:
+        report.close()
+    return 0
+
+
+@contextmanager
+def _named(home: Home, request: SessionRequest, report: _Report) -> Iterator[Callable[[], None] | None]:
+    """Hold the lock of names until what is given is called, once the launch record has the name; None: the session
+    that was asked for runs already.
+
+    Raises:
+        ``session.name_taken``: another session has the name.
+    """
+    with ExitStack() as stack:
+        if request.name is not None:
+            stack.enter_context(lock(names_lock(home)))
+            running = named_launch(home, request.name)
+            if running is not None:
+                asked = running.asked
+                if request.key is None or asked is None or asked.key != request.key:
+                    raise StateError(
+                        "a session of this name runs",
+                        found=request.name,
+                        hint=f"Use it, or end it: affiant session stop {request.name}",
+                        code="session.name_taken",
+                    )
+                report.say("ready", {"session": running.session, "created": False, "expires": None})
+                yield None
+                return
+        yield stack.pop_all().close
+
+
+async def _hold(
+    home: Home, request: SessionRequest, ttl_s: int, report: _Report, written: Callable[[], None]
+) -> None:
+    def step(name: str, detail: Mapping[str, object]) -> None:
+        if name in _SERVICES:
+            written()
+        report.say("step", {"step": name, "detail": dict(detail)})
+
+    terminated, opening = asyncio.Event(), asyncio.current_task()
+    assert opening is not None
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, opening.cancel)
+    server: HostServer | None = None
+    outcome: Mapping[str, object] = {
+        "event": "refused",
+        "code": "session.not_open",
+        "message": "",
+        "hint": None,
+    }
+    try:
+        async with Session.open(request, home=home.path, progress=step) as session:
+            loop.add_signal_handler(signal.SIGTERM, terminated.set)
+            began = int(time.time())
+            facts = {
+                "session": session.id,
+                "name": request.name,
+                "agent": request.agent,
+                "isolation": session.isolation,
+                "started": began,
+                "expires": began + ttl_s,
+                "pid": os.getpid(),
+            }
+            server = HostServer(session, output_folder(home, session.id), lambda: int(time.time()), facts)
+            async with server.listening(home.session(session.id) / HOST_SOCKET):
+                report.say("ready", {"session": session.id, "created": True, "expires": began + ttl_s})
+                report.close()
+                await _until_over(session, server, terminated, ttl_s)
+        outcome = {"event": "stopped", "session": session.id, "bundle": str(session.bundle_path)}
+    except AffiantError as error:
+        outcome = {"event": "refused", **refusal_members(error)}
+        raise
+    finally:
+        if server is not None:
+            await server.finish(outcome)
+
+
+async def _until_over(session: Session, server: HostServer, terminated: asyncio.Event, ttl_s: float) -> None:
+    """Return when the session is to be closed in order; its commands are ended by that.
+
+    Raises:
+        AffiantError: why it ended, or has to.
+    """
+    ended = asyncio.ensure_future(session.until_ended())
+    asked = [asyncio.ensure_future(event.wait()) for event in (server.stop_asked, terminated)]
+    waits = [ended, *asked]
+    try:
+        done, _ = await asyncio.wait(waits, timeout=ttl_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+    if ended in done:
+        raise ended.result()
+    if not done:
+        raise NotFreshError(
+            "the session's time to live is over", expected=f"at most {ttl_s} s", code="session.expired"
+        )
+    if server.running:
+        await session.kill()

@@ -1,0 +1,343 @@
+"""The socket of a session host: what clients on this machine ask of a session that is held for them.
+
+A connection carries messages of the supervisor's control socket (``control``). Its first message is a request:
+
+- ``exec``: run a command. Its streams come with the message. The events ``started`` and ``exited`` follow. Meanwhile
+  the client may send ``signal``. A client that leaves ends its command: SIGHUP, and five seconds later SIGKILL.
+- ``detach``: run a command whose output is kept; only ``started`` follows, and the client may leave.
+- ``logs``: kept output from a position on; held for a while where there is none yet.
+- ``status``: the session and its commands. ``stop``: close it; answered when that is done.
+
+Only processes of one user talk to each other here, at both ends by SO_PEERCRED (``restriction_socket``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.errors import AffiantError, MalformedError, StateError
+from affiant.sandbox.detached.kept_output import MOST_KEPT, CommandOutput, no_output
+from affiant.sandbox.session.restriction_socket import bound, peer_user
+from affiant.sandbox.session.session import CommandResult, Running, Session
+from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
+
+__all__ = ["HostServer", "HostedCommand"]
+
+_CONNECTIONS: Final = 64
+_FIRST_S: Final = 20.0
+_HELD_S: Final = 20.0
+_PIECE: Final = 128 * 1024
+_KILLED_AFTER_S: Final = 5.0
+_LISTED: Final = 256
+"""Commands that ``status`` lists: those that run, and the last that have ended."""
+
+
+@dataclass(slots=True)
+class HostedCommand:
+    """One command of the session."""
+
+    number: int
+    argv: tuple[str, ...]
+    started: int
+    """Unix seconds."""
+    detached: bool
+    ended: int | None = None
+    exit_code: int | None = None
+    output: CommandOutput | None = None
+    _running: Running | None = field(default=None, repr=False)
+    _begun: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+
+    def to_json(self) -> Mapping[str, object]:
+        """As ``status`` lists it."""
+        return {
+            "command": list(self.argv),
+            "detached": self.detached,
+            "ended": self.ended,
+            "exit_code": self.exit_code,
+            "number": self.number,
+            "started": self.started,
+        }
+
+    def begun(self, running: Running) -> None:
+        """The supervisor has been asked to run it."""
+        self._running = running
+        self._begun.set()
+
+    def over(self, now: int) -> None:
+        """It has ended."""
+        self._running, self.ended = None, now
+        self._begun.set()
+
+    async def signal(self, number: int) -> None:
+        """Send a signal to it; one that comes before it was begun waits for that."""
+        await self._begun.wait()
+        if self._running is not None:
+            await self._running.signal(number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Exec:
+    """A request to run a command, read strictly."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str | None
+    timeout_s: float | None
+
+    @classmethod
+    def of(cls, members: Mapping[str, object]) -> _Exec:
+        match members:
+            case {"argv": list(argv), "env": dict(env), "cwd": cwd, "timeout_ms": timeout, **rest}:
+                words = tuple(word for word in argv if isinstance(word, str))
+                named = {name: value for name, value in env.items() if isinstance(value, str)}
+                whole = 0 < len(words) == len(argv) and len(named) == len(env) and set(rest) == {"op"}
+                timed = timeout is None or (type(timeout) is int and timeout > 0)
+                if whole and timed and isinstance(cwd, (str, type(None))):
+                    return cls(words, named, cwd, timeout / 1000 if isinstance(timeout, int) else None)
+        raise MalformedError("not a request to run a command", where="exec", code="session.control")
+
+
+class HostServer:
+    """Serves the clients of one session.
+
+    Args:
+        output: the folder for the output of detached commands. clock: Unix seconds.
+        facts: what ``status`` says of the session itself.
+    """
+
+    def __init__(
+        self, session: Session, output: Path, clock: Callable[[], int], facts: Mapping[str, object]
+    ) -> None:
+        self._session = session
+        self._output = output
+        self._clock = clock
+        self._facts = facts
+        self._commands: dict[int, HostedCommand] = {}
+        self._number = 0
+        self._connections: set[asyncio.Task[None]] = set()
+        self._detached: set[asyncio.Task[None]] = set()
+        self._outcome: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
+        self.stop_asked = asyncio.Event()
+        """Set when a client asks for the session to be closed."""
+
+    @property
+    def running(self) -> Sequence[HostedCommand]:
+        """The commands that run."""
+        return [command for command in self._commands.values() if command.ended is None]
+
+    @asynccontextmanager
+    async def listening(self, path: Path) -> AsyncIterator[None]:
+        """Take connections at ``path`` for the length of the block; those that are open then stay until
+        :meth:`finish`.
+
+        Raises:
+            ``session.no_socket``: no socket can be made there.
+        """
+        with bound(path) as listener:
+            if listener is None:
+                raise StateError(
+                    "the session's socket cannot be made", where=str(path), code="session.no_socket"
+                )
+            accepting = asyncio.create_task(self._accept(listener))
+            try:
+                yield
+            finally:
+                accepting.cancel()
+                await asyncio.gather(accepting, return_exceptions=True)
+
+    async def finish(self, outcome: Mapping[str, object]) -> None:
+        """The session has ended: answer who waits for that, and close every connection."""
+        self._outcome.set_result(outcome)
+        for tasks in (self._detached, self._connections):
+            if tasks:
+                await asyncio.wait(tasks, timeout=2)
+            for task in tuple(tasks):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for command in self._commands.values():
+            if command.output is not None:
+                command.output.close()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            connection, _ = await loop.sock_accept(listener)
+            if len(self._connections) >= _CONNECTIONS or peer_user(connection) != os.geteuid():
+                connection.close()
+                continue
+            task = asyncio.create_task(self._serve(ControlChannel(connection)))
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, channel: ControlChannel) -> None:
+        try:
+            while True:
+                async with asyncio.timeout(_FIRST_S):
+                    message = await channel.receive()
+                if message is None:
+                    return
+                streams = contextlib.ExitStack()
+                streams.callback(message.close)
+                with streams:
+                    try:
+                        await self._answer(channel, message, streams)
+                    except AffiantError as refusal:
+                        await channel.send({"event": "refused", **refusal_members(refusal)})
+        except (AffiantError, OSError, TimeoutError):
+            return  # it speaks another protocol, or is gone: no answer would be read
+        finally:
+            channel.close()
+
+    async def _answer(self, channel: ControlChannel, message: Message, streams: contextlib.ExitStack) -> None:
+        """Answer one request; ``streams`` closes its descriptors, as soon as the supervisor has them."""
+        members = message.members
+        match members:
+            case {"op": "exec"}:
+                await self._exec(channel, message, _Exec.of(members), streams)
+            case {"op": "detach"}:
+                await channel.send({"event": "started", "number": await self._detach(_Exec.of(members))})
+            case {"op": "logs", "number": int(number), "stdout": int(out), "stderr": int(err), "wait": wait}:
+                at = {"stdout": out, "stderr": err}
+                await channel.send(await self._logs(number, at, wait=wait is True))
+            case {"op": "kill", "number": int(number), "signal": int(sent), **rest} if not rest:
+                await self._known(number).signal(sent)
+                await channel.send({"event": "sent"})
+            case {"op": "status", **rest} if not rest:
+                await channel.send(self._status())
+            case {"op": "stop", **rest} if not rest:
+                self.stop_asked.set()
+                await channel.send(await asyncio.shield(self._outcome))
+            case _:
+                raise MalformedError("not a request of this socket", code="session.control")
+
+    def _status(self) -> Mapping[str, object]:
+        ended = [command for command in self._commands.values() if command.ended is not None]
+        listed = sorted([*self.running, *ended[-_LISTED:]], key=lambda command: command.number)
+        return {"event": "status", **self._facts, "commands": [command.to_json() for command in listed]}
+
+    def _known(self, number: int) -> HostedCommand:
+        command = self._commands.get(number)
+        if command is None:
+            raise StateError("the session has no such command", found=number, code="session.command_unknown")
+        return command
+
+    # -- commands ------------------------------------------------------------------------------------------
+
+    async def _exec(
+        self, channel: ControlChannel, message: Message, asked: _Exec, streams: contextlib.ExitStack
+    ) -> None:
+        if set(message.descriptors) != {"stdin", "stdout", "stderr"}:
+            raise MalformedError("a command without its streams", where="exec", code="session.control")
+        command = self._command(asked, detached=False)
+        running = asyncio.create_task(self._run(command, asked, message.descriptors, streams.close))
+        listening = asyncio.create_task(self._signals(channel, command))
+        try:
+            await channel.send({"event": "started", "number": command.number})
+            await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():  # the client has left
+                await self._end(command, running)
+                return
+            result = running.result()
+            await channel.send({"event": "exited", "code": result.exit_code, "timed_out": result.timed_out})
+        finally:
+            for task in (running, listening):
+                task.cancel()
+            await asyncio.gather(running, listening, return_exceptions=True)
+
+    async def _signals(self, channel: ControlChannel, command: HostedCommand) -> None:
+        """Pass the client's signals on, until it is gone or says something else."""
+        with suppress(AffiantError):
+            while (message := await channel.receive()) is not None:
+                message.close()
+                match message.members:
+                    case {"op": "signal", "number": int(number), **rest} if not rest:
+                        await command.signal(number)
+                    case _:
+                        return
+
+    async def _end(self, command: HostedCommand, running: asyncio.Task[CommandResult]) -> None:
+        for number in (signal.SIGHUP, signal.SIGKILL):
+            await command.signal(number)
+            await asyncio.wait({running}, timeout=_KILLED_AFTER_S)
+
+    async def _detach(self, asked: _Exec) -> int:
+        command = self._command(asked, detached=True)
+        self._forget_output()
+        command.output = CommandOutput(self._output, command.number)
+        task = asyncio.create_task(self._run_detached(command, asked, command.output))
+        self._detached.add(task)
+        task.add_done_callback(self._detached.discard)
+        return command.number
+
+    async def _run_detached(self, command: HostedCommand, asked: _Exec, output: CommandOutput) -> None:
+        stdout, stderr = output.pipes()
+        stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with suppress(AffiantError):  # the session has ended: the client that asks hears of it
+                await self._run(command, asked, {"stdin": stdin, "stdout": stdout, "stderr": stderr})
+        finally:
+            for descriptor in (stdin, stdout, stderr):
+                os.close(descriptor)
+            await output.end({"code": command.exit_code, "command": list(command.argv)})
+
+    def _command(self, asked: _Exec, *, detached: bool) -> HostedCommand:
+        self._number += 1
+        command = HostedCommand(self._number, asked.argv, self._clock(), detached)
+        self._commands[command.number] = command
+        ended = [each for each in self._commands.values() if each.ended is not None and each.output is None]
+        for each in ended[:-_LISTED]:
+            del self._commands[each.number]
+        return command
+
+    def _forget_output(self) -> None:
+        kept = [
+            each for each in self._commands.values() if each.output is not None and each.ended is not None
+        ]
+        for command in kept[: max(len(kept) - MOST_KEPT + 1, 0)]:
+            assert command.output is not None
+            command.output.remove()
+            command.output = None
+
+    async def _run(
+        self,
+        command: HostedCommand,
+        asked: _Exec,
+        streams: Mapping[str, int],
+        passed: Callable[[], None] = lambda: None,
+    ) -> CommandResult:
+        """Run it to its end. ``passed`` is called once the supervisor has the streams."""
+
+        try:
+            async with self._session.begin(asked.argv, streams, env=asked.env, cwd=asked.cwd) as running:
+                command.begun(running)
+                passed()
+                result = await running.wait(asked.timeout_s)
+            command.exit_code = result.exit_code
+            return result
+        finally:
+            command.over(self._clock())
+
+    async def _logs(self, number: int, at: Mapping[str, int], *, wait: bool) -> Mapping[str, object]:
+        output = self._known(number).output
+        if output is None:
+            raise no_output(number)
+        if wait:
+            await output.more(at, within_s=_HELD_S)
+        ended = output.ended
+        read = output.read(at, _PIECE)
+        return {
+            "event": "logs",
+            "ended": ended,
+            "code": self._known(number).exit_code,
+            **{name: {"at": position, "data": b64u(data)} for name, (position, data) in read.items()},
+        }

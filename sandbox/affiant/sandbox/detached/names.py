@@ -1,0 +1,66 @@
+"""Names of sessions: unique among those that run in a state folder, and matched as a whole.
+
+There is no register of names. A launcher's record of its session holds the name, and ends with it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from affiant.errors import ConfigurationError, StateError
+from affiant.sandbox.processes.home import Home
+from affiant.sandbox.processes.launch_records import Launch, live_launches
+
+__all__ = ["named_launch", "names_lock", "require_name", "running_session"]
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_ID_LENGTH: Final = 22
+
+
+def require_name(name: str) -> str:
+    """``name``, if a session can have it.
+
+    Raises:
+        ``session.name``: other characters, too long, or as long as a session's id.
+    """
+    if not _NAME.fullmatch(name) or len(name) == _ID_LENGTH:
+        raise ConfigurationError(
+            "not a name of a session",
+            expected="1 to 63 of a-z 0-9 . _ -, the first a letter or a digit; not 22, as an id has",
+            found=ascii(name[:80]),
+            code="session.name",
+        )
+    return name
+
+
+def names_lock(home: Home) -> Path:
+    """What a session host holds from looking for a name until its launch record has it."""
+    return home.path / "names.lock"
+
+
+def named_launch(home: Home, name: str) -> Launch | None:
+    """The session of exactly this name that runs; None: there is none."""
+    for launch in live_launches(home):
+        if launch.asked is not None and launch.asked.name == name:
+            return launch
+    return None
+
+
+def running_session(home: Home, name: str) -> str:
+    """The id of the session that runs under this very name, or has this id.
+
+    Raises:
+        ``session.not_open``: there is none.
+    """
+    for launch in live_launches(home):
+        if name == launch.session or (launch.asked is not None and launch.asked.name == name):
+            return launch.session
+    raise StateError(
+        "no session of this name runs",
+        where=str(home.path),
+        found=ascii(name[:80]),
+        hint="See: affiant session ls",
+        code="session.not_open",
+    )
