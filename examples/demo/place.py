@@ -102,13 +102,10 @@ def make_runtime(place: Place) -> None:
     if stamp.exists():
         return
     shutil.rmtree(place.runtime, ignore_errors=True)
-    packages = place.runtime / "lib" / f"python{version}" / "site-packages"
-    (place.runtime / "bin").mkdir(parents=True)
-    (place.runtime / "bin" / "python3").symlink_to("/usr/bin/python3")
-    (place.runtime / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    wanted = ["--only-binary=:all:", "--python-version", version, "--target", str(packages), "openai>=2"]
-    subprocess.run([*pip, *wanted], check=True, timeout=300)
+    wanted = place.folder / "requirements.txt"
+    wanted.write_text("openai>=2\n")
+    build = ("runtime", "build", "-r", str(wanted), "-o", str(place.runtime), "--quiet")
+    subprocess.run(command_line(*build), stdout=subprocess.DEVNULL, check=True, timeout=300)
     stamp.touch()
 
 
