@@ -11,7 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.quote.providers.base.usual_paths import DSTACK_SOCKET, TAPPD_SOCKET, TDX_DEVICE
+from affiant.attestation.quote.providers.clouds.dstack import DSTACK_SOCKET, TAPPD_SOCKET
+from affiant.attestation.quote.providers.kernel.tdx_device import TDX_DEVICE
 
 __all__ = ["PlatformName", "PlatformSigns", "own_platform"]
 

@@ -25,12 +25,13 @@ from affiant.attestation.quote.providers.base.errors import (
     ProviderDenied,
     ResponseRefused,
 )
-from affiant.attestation.quote.providers.base.usual_paths import DSTACK_SOCKET, TAPPD_SOCKET
 from affiant.errors import AffiantError
 from affiant.unix_http import ResponseTooLarge, request
 
 __all__ = ["DSTACK_SOCKET", "TAPPD_SOCKET", "DstackAPI", "DstackAgent", "DstackQuote"]
 
+DSTACK_SOCKET: Final = Path("/var/run/dstack.sock")
+TAPPD_SOCKET: Final = Path("/var/run/tappd.sock")
 _MAX_ANSWER: Final = 4 * 1024 * 1024
 """An event log of 10,000 events fits."""
 

@@ -22,7 +22,6 @@ from affiant.attestation.quote.providers.base.errors import (
     ProviderDenied,
     ResponseRefused,
 )
-from affiant.attestation.quote.providers.base.usual_paths import TDX_DEVICE
 from affiant.attestation.quote.providers.kernel.local_td_report import (
     TDREPORT_SIZE,
     LocalTDReport,
@@ -31,6 +30,7 @@ from affiant.attestation.quote.providers.kernel.local_td_report import (
 
 __all__ = ["GET_REPORT0", "TDX_DEVICE", "DeviceCalls", "OSDeviceCalls", "TDXDevice"]
 
+TDX_DEVICE: Final = Path("/dev/tdx_guest")
 _READ_AND_WRITE: Final = 3
 _REQUEST_SIZE: Final = REPORT_DATA_SIZE + TDREPORT_SIZE
 GET_REPORT0: Final = _READ_AND_WRITE << 30 | _REQUEST_SIZE << 16 | ord("T") << 8 | 1
