@@ -125,13 +125,13 @@ create = click.Command(
     It is held by a process of its own: the terminal may be closed. `affiant session exec NAME COMMAND` runs commands
     in it, any number, also at once. Everything has its receipt, in one bundle, when the session is closed.
 
-    \\b
+    \b
     Examples:
       affiant session create --name build --profile profiles.yaml --agent code_implementer --input .
       affiant session exec build make test
       affiant session stop build
 
-    \\b
+    \b
     Exit codes: 0 created, 1 refused, 2 usage.
     """,
 )
