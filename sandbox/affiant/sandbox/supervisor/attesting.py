@@ -15,12 +15,12 @@ from affiant.attestation.tdx.event_log.eventlog import EventLog
 from affiant.sandbox.supervisor.gateway.admission import SessionIdentity, admit, fetch_nonce, make_identity
 from affiant.sandbox.supervisor.gateway.appraise_gateway import (
     AppraisedGateway,
+    GatewayPins,
     appraise_gateway,
     fetch_gateway_evidence,
 )
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, Timing
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
-from affiant.sandbox.supervisor.launch.gateway_pins import GatewayPins
 from affiant.sandbox.supervisor.launch.launch_check import extend_session_events
 from affiant.sandbox.supervisor.launch.lifecycle import State
 from affiant.sandbox.supervisor.starting import Opening, Started

@@ -43,7 +43,7 @@ from affiant.secrets.broker.client.client import BrokerClient, broker_command
 from affiant.secrets.broker.client.messages import BrokerPart
 
 if TYPE_CHECKING:
-    from affiant.sandbox.supervisor.launch.gateway_pins import GatewayPins
+    from affiant.sandbox.supervisor.gateway.appraise_gateway import GatewayPins
 
 __all__ = ["Children", "Opening", "Progress", "Started", "Surroundings", "spawn_children", "start"]
 
@@ -126,7 +126,7 @@ def start(opening: Opening) -> Started:
 
 def _pins(launch: Launch, *, config: bytes, reference: bytes) -> GatewayPins:
     with loading():
-        from affiant.sandbox.supervisor.launch.gateway_pins import pinned_gateway  # noqa: PLC0415 - the children load
+        from affiant.sandbox.supervisor.gateway.appraise_gateway import pinned_gateway  # noqa: PLC0415 - the children load
 
     return pinned_gateway(launch.manifest, config=config, reference=reference)
 

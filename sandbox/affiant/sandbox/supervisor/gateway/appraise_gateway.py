@@ -2,7 +2,8 @@
 
 In order, each step on what the one before let through:
 
-1. the provisioned reference values and configuration are those whose digests the manifest names (``launch_check``);
+1. the provisioned reference values and configuration are those whose digests the manifest names; ``launch_check``
+   compares them before runner and broker start, and they are read while these load;
 2. the gateway answers a fresh nonce with evidence whose statement carries it;
 3. the statement is a gateway's, of the manifest's evidence class, names that configuration, and its TLS key is
    the one on this very connection (so no other program is in between);
@@ -21,8 +22,11 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.statements.evidence import evidence_digest, parse_evidence, wrap_endorsements
+from affiant.attestation.statements.gateway_config import GatewayConfig, parse_gateway_config
+from affiant.attestation.statements.manifest import Manifest
 from affiant.attestation.statements.statement import KeysetStatement, parse_statement, report_data
 from affiant.attestation.tdx.appraise.appraisal import Appraisal, appraise
+from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.event_log.eventlog import parse_event_log
 from affiant.attestation.tdx.quote.quote import parse_quote
 from affiant.attestation.tdx.tcb.collateral import parse_collateral
@@ -30,12 +34,35 @@ from affiant.attestation.tdx.tcb.collateral_verification import verify_collatera
 from affiant.attestation.tdx.verify.verify import verify_quote
 from affiant.sandbox.base.errors import GatewayNotTheOne, GatewayUnreachable
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient
-from affiant.sandbox.supervisor.launch.gateway_pins import GatewayPins
+from affiant.sandbox.supervisor.launch.launch_check import check_gateway_documents, require_same
 
-__all__ = ["AppraisedGateway", "appraise_gateway", "fetch_gateway_evidence"]
+__all__ = ["AppraisedGateway", "GatewayPins", "appraise_gateway", "fetch_gateway_evidence", "pinned_gateway"]
 
 _ATTEST: Final = "/.well-known/affiant/attest"
 _MAX_EVIDENCE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayPins:
+    """What the gateway must prove; made by :func:`pinned_gateway` only."""
+
+    config: GatewayConfig
+    reference: ReferenceValues
+    cls: str
+
+
+def pinned_gateway(manifest: Manifest, *, config: bytes, reference: bytes) -> GatewayPins:
+    """The documents, if they are those that the manifest names.
+
+    Raises:
+        ``session.provision_mismatch``: other bytes than the manifest names.
+        JSONError, ShapeMismatch: not such documents.
+    """
+    check_gateway_documents(manifest, config=config, reference=reference)
+    pins = GatewayPins(parse_gateway_config(config), parse_reference_values(reference), manifest.gateway.cls)
+    origin = pins.config.origin
+    require_same("the gateway writes another log than the manifest names", manifest.gateway.origin, origin)
+    return pins
 
 
 @dataclass(frozen=True, slots=True)

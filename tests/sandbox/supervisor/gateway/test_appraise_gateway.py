@@ -15,7 +15,7 @@ from tests.sandbox.supervisor.launch.test_launch_check import BUILD, NOW, manife
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.statements.manifest import GatewayIdentity, Manifest, mrconfigid
 from affiant.sandbox.supervisor import starting
-from affiant.sandbox.supervisor.launch.gateway_pins import pinned_gateway
+from affiant.sandbox.supervisor.gateway.appraise_gateway import pinned_gateway
 from affiant.sandbox.supervisor.starting import Opening, start
 
 GIVEN: Mapping[str, bytes] = {"config": b"x", "reference": b"y"}
