@@ -132,7 +132,7 @@ CLOSURES: Mapping[str, Bound] = {
             "affiant.secrets.broker.process",
             "affiant.sandbox.isolation.runner.runner",
         ),
-        files=334,
+        files=333,
         goal=320,
     ),
     "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_833, goal=12_000),
