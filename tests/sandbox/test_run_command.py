@@ -77,12 +77,20 @@ def _kind_of(sdjwt: str) -> str:
 
 @pytest.mark.slow
 def test_the_bundle_holds_what_receipts_hide_for_its_owner(warm, tmp_path):
-    assert warm.run("true", options=("--bundle", str(tmp_path / "b.json"))).returncode == 0
+    label = ("--task", "workflow=release", "--task", "attempt=2")
+    assert warm.run("true", options=("--bundle", str(tmp_path / "b.json"), *label)).returncode == 0
     bundle = parse_bundle((tmp_path / "b.json").read_bytes())
     kinds = Counter(_kind_of(text) for text in bundle.receipts)
     assert kinds.pop("epoch", 0) <= 1, "what the session is not before"
     assert kinds == {"boot": 2, "session-start": 1, "exec": 2, "end": 1, "session-close": 1}
     assert sum(bool(parse_receipt(text).disclosures) for text in bundle.receipts) >= 4
+    shown = {
+        tuple(json.loads(from_b64u(each))[1:])
+        for text in bundle.receipts
+        if _kind_of(text) == "session-start"
+        for each in text.split("~")[1:-1]
+    }
+    assert {("workflow", "release"), ("attempt", 2)} <= shown
     program = runsc_program()
     if probe()[BackendName.GVISOR].usable and program is not None:
         (start,) = (text for text in bundle.receipts if _kind_of(text) == "session-start")

@@ -81,3 +81,13 @@ def test_a_platform_that_cannot_run_the_session_is_refused_by_its_code(platform:
     refused = json.loads((tmp_path / "summary.json").read_text())["refused"]
     assert refused["code"] == "session.platform"
     assert not (tmp_path / "home" / "platform" / "keys.json").exists(), "no simulated platform took its place"
+
+
+@pytest.mark.parametrize("label", ["workflov=release", "attempt=two", "workflow="])
+def test_a_task_label_of_another_form_is_refused_by_its_code(label: str, tmp_path: Path) -> None:
+    (tmp_path / "profiles.yaml").write_text(PROFILE)
+    options = ["--profile", str(tmp_path / "profiles.yaml"), "--agent", "dev", "--task", label]
+    options += ["--home", str(tmp_path / "home"), "--json", str(tmp_path / "summary.json")]
+    options += ["--min-isolation", "namespace"]
+    assert CliRunner().invoke(commands.run, [*options, "--", "true"]).exit_code == 125
+    assert json.loads((tmp_path / "summary.json").read_text())["refused"]["code"] == "session.task"

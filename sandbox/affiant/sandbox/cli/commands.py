@@ -123,6 +123,7 @@ def session_request(
     vault_ca: Path | None,
     vault_token_file: Path | None,
     decisions: Path | None,
+    task: tuple[str, ...],
 ) -> SessionRequest:
     """What the options ask for, without what opens the secret store.
 
@@ -156,7 +157,17 @@ def session_request(
         decisions=decisions,
         policy_signature=policy_signature,
         floor=floor,
+        task=_task(task),
     )
+
+
+def _task(values: tuple[str, ...]) -> Mapping[str, object] | None:
+    """The task label, whose ``attempt`` is a number; None: the session has none."""
+    given = variables("--task", values)
+    return {
+        name: int(text) if name == "attempt" and text.isascii() and text.isdecimal() else text
+        for name, text in given.items()
+    } or None
 
 
 def store_key(request: SessionRequest, home: Path, passphrase_file: Path | None) -> StoreKey | None:
@@ -310,6 +321,12 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     help="Append each decision about models, tools, egress, secrets and files to this file, for 'affiant policy "
     "learn' and 'simulate'. If it cannot be written, the session ends.",
 )
+@click.option(
+    "--task",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="What the session belongs to: workflow, task, attempt (a number) or parent. Receipts carry it salted.",
+)
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable for the command.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds until the command is ended."
@@ -350,6 +367,7 @@ def run(
     vault_ca: Path | None,
     vault_token_file: Path | None,
     decisions: Path | None,
+    task: tuple[str, ...],
     env: tuple[str, ...],
     timeout: float | None,
     json_path: Path | None,
@@ -412,6 +430,7 @@ def run(
         vault_ca=vault_ca,
         vault_token_file=vault_token_file,
         decisions=decisions,
+        task=task,
     )
     options = RunOptions(
         home=home,
