@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from affiant.attestation.quote.providers.own_platform import PlatformName
-from affiant.sandbox.cli import commands
+from affiant.sandbox.cli import commands, detached_commands
 
 PROFILE = "agent_configs: {dev: {filesystem_access: 'read-write:/workspace'}}\n"
 
@@ -91,3 +91,19 @@ def test_a_task_label_of_another_form_is_refused_by_its_code(label: str, tmp_pat
     options += ["--min-isolation", "namespace"]
     assert CliRunner().invoke(commands.run, [*options, "--", "true"]).exit_code == 125
     assert json.loads((tmp_path / "summary.json").read_text())["refused"]["code"] == "session.task"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--detach", "true"], 2),
+        (["--"], 2),
+        (["--", "true"], 125),
+        (["--", "-x"], 125),
+        (["true", "--"], 125),
+    ],
+)
+def test_exec_takes_options_before_the_session_alone(words: list[str], code: int, tmp_path: Path) -> None:
+    """125: the command is understood, and there is no such session."""
+    done = CliRunner().invoke(detached_commands.execute, ["--home", str(tmp_path / "home"), "none", *words])
+    assert done.exit_code == code, done.output

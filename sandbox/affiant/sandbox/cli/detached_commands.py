@@ -173,6 +173,7 @@ def execute(
     \b
     Exit codes: the command's own; 125 refused, 126 the command cannot be run, 127 it was not found, 128 + n signal n.
     """
+    command = _words(command)
     open_standard_streams()
     try:
         session = DetachedSession.connect(name, home=home)
@@ -186,6 +187,18 @@ def execute(
         show_error(error)
         raise click.exceptions.Exit(EXIT_OURS) from error
     raise click.exceptions.Exit(code)
+
+
+def _words(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The command without a ``--`` before it.
+
+    Raises:
+        click.UsageError: it begins with an option, or there is none.
+    """
+    words = command[1:] if command[0] == "--" else command
+    if not words or (words == command and command[0].startswith("-")):
+        raise click.UsageError(f"{command[0]!r} is no command. Options of `exec` come before the session.")
+    return words
 
 
 async def _foreground(
