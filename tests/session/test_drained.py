@@ -72,6 +72,7 @@ def test_a_drain_closes_a_session_that_does_not_end_and_it_has_its_bundle(servin
     assert_closed_in_order(serving, process)
 
 
+@pytest.mark.slow
 def test_a_session_that_ends_in_time_notices_nothing_and_no_other_begins(serving: Machine) -> None:
     process = serving.start("sh", "-c", "echo started; read line; echo $line", stdin=subprocess.PIPE)
     until_started(process)
@@ -90,6 +91,7 @@ def test_a_session_that_ends_in_time_notices_nothing_and_no_other_begins(serving
     assert (draining.returncode, told) == (0, b"drained: 1 finished, 0 closed in order, 0 lost\n")
 
 
+@pytest.mark.slow
 def test_a_signal_to_the_gateway_closes_its_sessions_in_order(serving: Machine) -> None:
     process = serving.start("sh", "-c", "echo started; sleep 600")
     until_started(process)
@@ -97,6 +99,7 @@ def test_a_signal_to_the_gateway_closes_its_sessions_in_order(serving: Machine) 
     assert_closed_in_order(serving, process)
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_leaves_the_drain_going_and_can_be_repeated(serving: Machine) -> None:
     process = serving.start("sh", "-c", "echo started; sleep 600")
     until_started(process)
@@ -117,6 +120,7 @@ def test_an_interrupted_command_leaves_the_drain_going_and_can_be_repeated(servi
     assert_closed_in_order(serving, process)
 
 
+@pytest.mark.slow
 def test_a_stopped_supervisor_loses_its_session_and_no_other(serving: Machine) -> None:
     """Two sessions; the supervisor of one answers nothing. The exit code says that one was lost."""
     good, stuck = (serving.start("sh", "-c", "echo started; sleep 600") for _ in range(2))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.request import urlopen
 
+import pytest
 from tests.raising import raises_code
 
 from affiant.attestation.records.receipt import parse_receipt
@@ -66,6 +67,7 @@ def test_three_commands_at_once_and_in_turn_with_a_record_of_each(warm: Any) -> 
     assert sandbox.bundle_path.exists()
 
 
+@pytest.mark.slow
 def test_a_stream_gives_pieces_as_they_come_and_the_end_last(warm: Any) -> None:
     async def scenario(sandbox: Sandbox) -> list[Any]:
         script = "echo one; until [ -e /tmp/go ]; do sleep 0.02; done; echo two >&2; exit 4"
@@ -82,6 +84,7 @@ def test_a_stream_gives_pieces_as_they_come_and_the_end_last(warm: Any) -> None:
     assert events[2].result.exit_code == 4
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_a_stream_ends_its_command_and_no_other(warm: Any) -> None:
     async def scenario(sandbox: Sandbox) -> str:
         events = sandbox.stream(["sh", "-c", "echo $$; sleep 300"])
@@ -96,6 +99,7 @@ def test_a_reader_that_leaves_a_stream_ends_its_command_and_no_other(warm: Any) 
     assert in_sandbox(warm, scenario)[0] == "gone\n"
 
 
+@pytest.mark.slow
 def test_a_timeout_ends_a_command_and_the_next_one_runs(warm: Any) -> None:
     async def scenario(sandbox: Sandbox) -> tuple[Any, Any]:
         slow = await sandbox.run(["sh", "-c", "echo begun; sleep 300"], timeout=1)
@@ -106,6 +110,7 @@ def test_a_timeout_ends_a_command_and_the_next_one_runs(warm: Any) -> None:
     assert (following.timed_out, following.stdout) == (False, "next\n")
 
 
+@pytest.mark.slow
 def test_a_command_that_is_rejected_or_not_found_leaves_the_sandbox_open(warm: Any) -> None:
     async def scenario(sandbox: Sandbox) -> tuple[Any, Any, Any]:
         with raises_code("session.environment"):
@@ -133,6 +138,7 @@ def test_a_limit_is_a_typed_error_and_the_session_still_closes_with_its_records(
     assert len(kinds(sandbox)) == 4
 
 
+@pytest.mark.slow
 def test_a_terminal_of_its_own_takes_keys_sizes_and_ends_with_its_block(warm: Any) -> None:
     async def scenario(sandbox: Sandbox) -> tuple[bytes, bytes, int]:
         async with sandbox.pty(["/bin/sh"], rows=30, columns=100) as terminal:
@@ -161,6 +167,7 @@ def test_a_terminal_of_its_own_takes_keys_sizes_and_ends_with_its_block(warm: An
     assert code == 5
 
 
+@pytest.mark.slow
 def test_resources_are_never_above_the_profiles(warm: Any) -> None:
     async def scenario(sandbox: Sandbox) -> Any:
         limits = sandbox.info()["limits"]
@@ -175,6 +182,7 @@ def test_resources_are_never_above_the_profiles(warm: Any) -> None:
             in_sandbox(warm, scenario, resources=more)
 
 
+@pytest.mark.slow
 def test_metrics_count_memory_files_and_commands(warm: Any) -> None:
     async def scenario(sandbox: Sandbox) -> Any:
         before = await sandbox.metrics()
@@ -198,6 +206,7 @@ def test_metrics_count_memory_files_and_commands(warm: Any) -> None:
         asyncio.run(sandbox.metrics())
 
 
+@pytest.mark.slow
 def test_the_time_to_live_ends_the_session_in_order_whatever_runs(warm: Any) -> None:
     async def scenario(sandbox: Sandbox) -> int:
         ended = asyncio.create_task(sandbox.run(["sleep", "300"]))
@@ -212,6 +221,7 @@ def test_the_time_to_live_ends_the_session_in_order_whatever_runs(warm: Any) -> 
     assert sandbox.bundle_path.exists()
 
 
+@pytest.mark.slow
 def test_a_profile_may_be_a_path_a_text_or_an_object(warm: Any, tmp_path: Path) -> None:
     async def scenario(sandbox: Sandbox) -> str:
         return (await sandbox.run(["pwd"])).stdout
@@ -224,6 +234,7 @@ def test_a_profile_may_be_a_path_a_text_or_an_object(warm: Any, tmp_path: Path) 
         assert in_sandbox(warm, scenario, profile=profile)[0] == "/workspace\n"
 
 
+@pytest.mark.slow
 def test_without_asyncio_the_same_calls_are_there(warm: Any) -> None:
     given = {"profile": PROFILE, "agent": "dev", "home": warm.home, **isolation(warm)}
     with SandboxSync.create(**given) as sandbox:
@@ -266,6 +277,7 @@ def test_files_and_a_port_beside_commands(warm: Any, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_files_without_asyncio(warm: Any, tmp_path: Path) -> None:
     with SandboxSync.create(profile=PROFILE, agent="dev", home=warm.home, **isolation(warm)) as sandbox:
         sandbox.files.write("/workspace/a", b"1")

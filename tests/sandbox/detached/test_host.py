@@ -112,6 +112,7 @@ def test_commands_run_in_one_session_with_their_own_streams_and_exit_codes(
     assert late.returncode == 125 and b"[session.not_open]" in late.stderr
 
 
+@pytest.mark.slow
 def test_a_name_is_one_sessions_and_a_repeated_request_gives_the_same(place: Machine) -> None:
     key = ("--idempotency-key", "k1")
     made = [create(place, "--name", "same", "--ttl", "300", *key, "--json") for _ in range(2)]
@@ -128,6 +129,7 @@ def test_a_name_is_one_sessions_and_a_repeated_request_gives_the_same(place: Mac
     assert affiant(place, "show", "same", "--json").returncode == 0, "found by its name when it has ended too"
 
 
+@pytest.mark.slow
 def test_many_creators_of_one_name_make_one_session(place: Machine) -> None:
     given = ("--profile", str(place.folder / "profiles.yaml"), "--agent", "writer", "--name", "raced")
     command = argv(place, "create", *given, "--min-isolation", place.isolation, "--ttl", "300")
@@ -146,6 +148,7 @@ def test_many_creators_of_one_name_make_one_session(place: Machine) -> None:
         affiant(place, "stop", "raced")
 
 
+@pytest.mark.slow
 def test_the_session_outlives_its_creator_and_its_terminal(place: Machine) -> None:
     """The creator has a terminal, which is hung up when it is gone."""
     master, slave = pty.openpty()
@@ -168,6 +171,7 @@ def test_the_session_outlives_its_creator_and_its_terminal(place: Machine) -> No
         assert affiant(place, "stop", "outlives").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_detached_command_outlives_its_client_and_its_output_can_be_followed(
     place: Machine, named: str
 ) -> None:
@@ -191,6 +195,7 @@ def test_a_detached_command_outlives_its_client_and_its_output_can_be_followed(
     assert affiant(place, "logs", session, "99").returncode == 1
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_amid_output_ends_its_command_and_no_other(place: Machine, named: str) -> None:
     stays = subprocess.Popen(
         argv(place, "exec", named, "sh", "-c", "echo up; read line; echo $line"),
@@ -214,6 +219,7 @@ def test_a_client_that_leaves_amid_output_ends_its_command_and_no_other(place: M
     assert stays.communicate(b"still\n", timeout=20)[0] == b"still\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_signal_is_the_commands_and_a_second_one_kills_it(place: Machine, named: str, count: int) -> None:
     trap = "trap 'echo caught; exit 9' INT" if count == 1 else "trap '' INT"
@@ -230,6 +236,7 @@ def test_a_signal_is_the_commands_and_a_second_one_kills_it(place: Machine, name
     assert (client.returncode, out) == ((9, b"caught\n") if count == 1 else (128 + signal.SIGKILL, b""))
 
 
+@pytest.mark.slow
 def test_the_time_to_live_ends_the_session_and_everything_of_it(place: Machine) -> None:
     assert create(place, "--name", "short", "--ttl", "3").returncode == 0
     client = subprocess.run(
@@ -256,6 +263,7 @@ def test_a_killed_host_leaves_nothing_and_the_next_command_says_so(place: Machin
     assert affiant(place, "stop", "killed").returncode == 0
 
 
+@pytest.mark.slow
 def test_an_interrupted_creation_leaves_no_session(place: Machine) -> None:
     given = ("--profile", str(place.folder / "profiles.yaml"), "--agent", "writer", "--name", "never")
     creator = subprocess.Popen(
@@ -272,6 +280,7 @@ def test_an_interrupted_creation_leaves_no_session(place: Machine) -> None:
         DetachedSession.connect("never", home=place.home)
 
 
+@pytest.mark.slow
 def test_an_api_client_runs_commands_and_closes_the_session(place: Machine, named: str) -> None:
     session = DetachedSession.connect(named, home=place.home)
 
@@ -286,6 +295,7 @@ def test_an_api_client_runs_commands_and_closes_the_session(place: Machine, name
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_two_clients_that_close_one_session_both_hear_of_it(place: Machine, named: str) -> None:
     session = DetachedSession.connect(named, home=place.home)
 
@@ -296,6 +306,7 @@ def test_two_clients_that_close_one_session_both_hear_of_it(place: Machine, name
     asyncio.run(both())
 
 
+@pytest.mark.slow
 def test_garbage_at_the_socket_harms_no_one(place: Machine, named: str) -> None:
     path = place.home / "sessions" / DetachedSession.connect(named, home=place.home).id / "session.sock"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -310,6 +321,7 @@ def test_garbage_at_the_socket_harms_no_one(place: Machine, named: str) -> None:
     assert affiant(place, "exec", named, "echo", "well").stdout == b"well\n"
 
 
+@pytest.mark.slow
 @pytest.mark.root
 def test_another_user_cannot_reach_a_session(place: Machine, named: str) -> None:
     if os.geteuid() != 0:
@@ -353,6 +365,7 @@ def test_what_is_removed_is_never_the_only_copy(place: Machine, named: str) -> N
     assert copy.read_bytes() == receipts and not folder.exists()
 
 
+@pytest.mark.slow
 def test_a_session_without_a_close_is_not_removed(place: Machine) -> None:
     session = "L" * 22
     folder = place.home / "sessions" / session
