@@ -125,7 +125,7 @@ class Bound(NamedTuple):
 
 
 CLOSURES: Mapping[str, Bound] = {
-    "gateway": Bound(("affiant.gateway.process.server",), files=320, goal=300),
+    "gateway": Bound(("affiant.gateway.process.server",), files=319, goal=300),
     "session": Bound(
         (
             "affiant.sandbox.supervisor.__main__",
@@ -135,9 +135,9 @@ CLOSURES: Mapping[str, Bound] = {
         files=333,
         goal=320,
     ),
-    "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_833, goal=12_000),
+    "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_703, goal=12_000),
     "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=30_796, goal=15_000),
-    "broker": Bound(("affiant.secrets.broker.process",), lines=9_150, goal=9_000),
+    "broker": Bound(("affiant.secrets.broker.process",), lines=9_093, goal=9_000),
 }
 """The closures of the programs that others must read, or trust: imports inside functions count."""
 
