@@ -378,3 +378,33 @@ def test_a_session_without_a_close_is_not_removed(place: Machine) -> None:
     finally:
         (folder / "records.ndjson").unlink()
         folder.rmdir()
+
+
+def test_files_go_in_and_out_and_the_use_of_a_session_is_shown(place: Machine, named: str) -> None:
+    sent, back = place.folder / "sent", place.folder / "back"
+    (sent / "deep").mkdir(parents=True)
+    (sent / "deep" / "a.txt").write_text("from here")
+    done = affiant(place, "cp", str(sent), f"{named}:/workspace/in", "--json")
+    moved = json.loads(done.stdout)
+    assert (done.returncode, moved["files"], moved["length"], moved["left_out"]) == (0, 1, 9, 0), done.stderr
+    made = affiant(place, "exec", named, "sh", "-c", "tr a-z A-Z < /workspace/in/deep/a.txt > /workspace/out")
+    assert made.returncode == 0, made.stderr
+    done = affiant(place, "cp", f"{named}:/workspace/out", str(back))
+    assert (done.returncode, back.read_text()) == (0, "FROM HERE"), done.stderr
+    (used,) = [
+        each
+        for each in json.loads(affiant(place, "top", "--json").stdout)["sessions"]
+        if each["name"] == named
+    ]
+    assert (used["commands_ended"], used["commands_running"]) == (1, 0) and used["files_bytes"] > 0
+    assert named in affiant(place, "top").stdout.decode()
+    for wrong, code in (
+        ((named, "b"), 2),
+        ((f"{named}:/a", "none:/b"), 2),
+        ((f"{named}:/etc/passwd", "b"), 1),
+    ):
+        refused = affiant(place, "cp", *wrong)
+        assert refused.returncode == code, refused.stderr
+    session = entry(place, named)["session"]
+    affiant(place, "stop", named)
+    assert kinds(place, session).count("file") == 2

@@ -15,6 +15,7 @@ from affiant.command_line import Group, print_json, printable
 from affiant.sandbox.base.errors import OutputPlaceError
 from affiant.sandbox.cli.detached_commands import create, execute, logs, stop
 from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
+from affiant.sandbox.cli.live_commands import copy, top
 from affiant.sandbox.cli.narrow_command import narrow
 from affiant.sandbox.cli.removing_commands import prune, remove
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
@@ -60,7 +61,7 @@ def session() -> None:
 
 
 session.add_command(narrow)
-for _command in (create, execute, logs, stop, prune, remove):
+for _command in (create, execute, logs, copy, top, stop, prune, remove):
     session.add_command(_command)
 
 

@@ -23,7 +23,7 @@ from affiant.sandbox.detached.names import running_session
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.session.captured import Capture
 from affiant.sandbox.session.restriction_socket import connected
-from affiant.sandbox.session.session import CommandResult
+from affiant.sandbox.session.session import CommandResult, Metrics
 from affiant.sandbox.session_state.session_folder import HOST_SOCKET
 from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
 
@@ -181,6 +181,27 @@ class DetachedSession:
         """Send the signal ``sent`` to command ``number``."""
         await self._ask({"op": "kill", "number": number, "signal": int(sent)}, "sent")
 
+    async def upload(self, local: Path | str, path: str) -> Mapping[str, object]:
+        """Copy a local file or folder to ``path`` (:meth:`~.sandbox_files.SandboxFiles.upload`).
+
+        Returns:
+            ``digest`` of the tree, ``files``, ``length`` in bytes, and ``left_out``: how many entries cannot be copied.
+        """
+        return await self._move({"op": "upload", "local": _absolute(local), "path": path})
+
+    async def download(self, path: str, local: Path | str) -> Mapping[str, object]:
+        """Copy a file or folder of the session to ``local``; what it returns is as of :meth:`upload`."""
+        return await self._move({"op": "download", "local": _absolute(local), "path": path})
+
+    async def _move(self, asked: Mapping[str, object]) -> Mapping[str, object]:
+        moved = dict(await self._ask(asked, "moved"))
+        del moved["event"]
+        return moved
+
+    async def metrics(self) -> Metrics:
+        """What the session uses now."""
+        return Metrics.of(await self._ask({"op": "metrics"}, "metrics"))
+
     async def close(self) -> Path:
         """Close the session, which ends its commands; where its bundle is.
 
@@ -193,6 +214,11 @@ class DetachedSession:
         async with connected(self._path) as channel:
             await channel.send(members)
             return await _next(channel, event)
+
+
+def _absolute(local: Path | str) -> str:
+    """The host has a working directory of its own."""
+    return str(Path(local).absolute())
 
 
 def _command(

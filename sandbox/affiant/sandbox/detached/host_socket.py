@@ -6,6 +6,8 @@ A connection carries messages of the supervisor's control socket (``control``). 
   the client may send ``signal``. A client that leaves ends its command: SIGHUP, and five seconds later SIGKILL.
 - ``detach``: run a command whose output is kept; only ``started`` follows, and the client may leave.
 - ``logs``: kept output from a position on; held for a while where there is none yet.
+- ``upload``, ``download``: a local file or folder, named by its absolute path, to or from the session's files.
+- ``metrics``: what the session uses now.
 - ``status``: the session and its commands. ``stop``: close it; answered when that is done.
 
 Only processes of one user talk to each other here, at both ends by SO_PEERCRED (``restriction_socket``).
@@ -212,6 +214,12 @@ class HostServer:
             case {"op": "kill", "number": int(number), "signal": int(sent), **rest} if not rest:
                 await self._known(number).signal(sent)
                 await channel.send({"event": "sent"})
+            case {"op": "upload" | "download" as op, "local": str(local), "path": str(path), **rest} if (
+                not rest
+            ):
+                await channel.send(await self._moved(op, local, path))
+            case {"op": "metrics", **rest} if not rest:
+                await channel.send({"event": "metrics", **(await self._session.metrics()).to_json()})
             case {"op": "status", **rest} if not rest:
                 await channel.send(self._status())
             case {"op": "stop", **rest} if not rest:
@@ -224,6 +232,20 @@ class HostServer:
         ended = [command for command in self._commands.values() if command.ended is not None]
         listed = sorted([*self.running, *ended[-_LISTED:]], key=lambda command: command.number)
         return {"event": "status", **self._facts, "commands": [command.to_json() for command in listed]}
+
+    async def _moved(self, op: str, local: str, path: str) -> Mapping[str, object]:
+        """Move files as the request says. The host is a process of the client's own user (``peer_user``)."""
+        files = self._session.files
+        if not local.startswith("/"):
+            raise MalformedError("not an absolute local path", where=op, code="session.control")
+        moved = await (files.upload(local, path) if op == "upload" else files.download(path, local))
+        return {
+            "event": "moved",
+            "digest": moved.digest,
+            "files": moved.files,
+            "length": moved.length,
+            "left_out": len(moved.left_out),
+        }
 
     def _known(self, number: int) -> HostedCommand:
         command = self._commands.get(number)

@@ -96,6 +96,23 @@ class Metrics:
     commands_ended: int
     processor_s: float
 
+    def to_json(self) -> Mapping[str, object]:
+        """As a session host and ``affiant session top --json`` say it; the time in microseconds."""
+        return {
+            "memory_bytes": self.memory_bytes,
+            "files_bytes": self.files_bytes,
+            "commands_running": self.commands_running,
+            "commands_ended": self.commands_ended,
+            "processor_us": round(self.processor_s * 1e6),
+        }
+
+    @classmethod
+    def of(cls, found: Mapping[str, object]) -> Metrics:
+        """What :meth:`to_json` wrote."""
+        names = ("memory_bytes", "files_bytes", "commands_running", "commands_ended", "processor_us")
+        values = {name: value for name in names if isinstance(value := found.get(name), int)}
+        return cls(processor_s=values.pop("processor_us", 0) / 1e6, **values)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
@@ -405,11 +422,7 @@ class Session:
         """
         if self._closed:
             raise StateError("the session is closed", expected="one that is open", code="session.not_open")
-        found = await self._opened.link.ask({"op": "metrics"})
-        names = ("memory_bytes", "files_bytes", "commands_running", "commands_ended", "processor_us")
-        values = {name: value for name in names if isinstance(value := found.get(name), int)}
-        processor = values.pop("processor_us", 0) / 1e6
-        return Metrics(processor_s=processor, **values)
+        return Metrics.of(await self._opened.link.ask({"op": "metrics"}))
 
     async def until_ended(self) -> AffiantError:
         """Return when the session ends by itself; why. Not to be waited for any more once it is being closed."""

@@ -1,0 +1,126 @@
+"""``affiant session cp`` and ``top``: files and use of the sessions that run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from affiant.command_line import print_json, printable
+from affiant.errors import AffiantError
+from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
+from affiant.sandbox.cli.session_options import home_option, json_option
+from affiant.sandbox.detached.client import DetachedSession
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.processes.session_note import SessionState
+from affiant.sandbox.session_state.session_folder import HOST_SOCKET
+from affiant.sandbox.session_state.session_listing import list_sessions
+
+__all__ = ["copy", "top"]
+
+_MIB = 1 << 20
+
+
+@click.command("cp")
+@home_option
+@click.argument("source")
+@click.argument("target")
+@json_option
+def copy(*, home: Path, source: str, target: str, as_json: bool) -> None:
+    """Copy a file or folder into a session that runs, or out of it: one of the two is SESSION:PATH.
+
+    The call acts as the agent, below the paths of its profile alone. A folder's content is copied to the target; files
+    there are replaced, nothing else is removed. The call has its receipt, with the digest that is printed.
+
+    \b
+    Examples:
+      affiant session cp src build:/workspace/src
+      affiant session cp build:/workspace/report.txt report.txt
+
+    \b
+    Exit codes: 0 copied, 1 refused, 2 usage.
+    """
+    to, into = _remote(target)
+    of, out_of = _remote(source)
+    if (to is None) == (of is None):
+        raise click.UsageError(
+            "One of SOURCE and TARGET is SESSION:PATH, with an absolute path; the other is local."
+        )
+    session = DetachedSession.connect(str(to or of), home=home)
+    moved = asyncio.run(session.upload(source, into) if to is not None else session.download(out_of, target))
+    if as_json:
+        print_json({"session": session.id, **moved})
+        return
+    left_out = f", {moved['left_out']} entries left out" if moved["left_out"] else ""
+    click.echo(f"{moved['files']} files, {moved['length']} bytes, {moved['digest']}{left_out}")
+
+
+def _remote(place: str) -> tuple[str | None, str]:
+    """The session and the path inside that ``place`` names; None: it is a local path."""
+    name, mark, path = place.partition(":")
+    return (name, path) if mark and path.startswith("/") and "/" not in name else (None, "")
+
+
+@click.command("top")
+@home_option
+@json_option
+def top(*, home: Path, as_json: bool) -> None:
+    """Show what each session that was created with `affiant session create` uses now.
+
+    Memory and files are those of the agent's sandbox; the processor time is that of commands that have ended.
+
+    \b
+    Examples:
+      affiant session top
+      affiant session top --json
+
+    \b
+    Exit codes: 0 shown, 1 refused, 2 usage.
+    """
+    opened = open_home(home)
+    tell_leftovers(opened)
+    running = [
+        entry.note.session for entry in list_sessions(opened) if entry.note.state is SessionState.RUNNING
+    ]
+    held = [name for name in running if (opened.session(name) / HOST_SOCKET).exists()]
+    found = asyncio.run(_metrics(home, held))
+    if as_json:
+        print_json({"sessions": found})
+        return
+    columns = ("NAME", "SESSION", "MEMORY", "FILES", "RUNNING", "ENDED", "CPU")
+    rows = [columns, *(_row(each) for each in found)]
+    widths = [max(len(row[n]) for row in rows) for n in range(len(columns))]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+async def _metrics(home: Path, sessions: Sequence[str]) -> list[Mapping[str, object]]:
+    """What each uses; one that does not say is named on standard error."""
+    found: list[Mapping[str, object]] = []
+    for name in sessions:
+        try:
+            session = DetachedSession.connect(name, home=home)
+            info = await session.info()
+            found.append({"session": name, "name": info.get("name"), **(await session.metrics()).to_json()})
+        except AffiantError as error:
+            click.echo(f"affiant: session {name}: {printable(str(error))}", err=True)
+    return found
+
+
+def _row(each: Mapping[str, object]) -> tuple[str, ...]:
+    def mebibytes(name: str) -> str:
+        value = each[name]
+        return f"{value / _MIB:.1f} MiB" if isinstance(value, int) else "-"
+
+    processor = each["processor_us"]
+    return (
+        printable(str(each["name"] or "-")),
+        str(each["session"]),
+        mebibytes("memory_bytes"),
+        mebibytes("files_bytes"),
+        str(each["commands_running"]),
+        str(each["commands_ended"]),
+        f"{processor / 1e6:.2f} s" if isinstance(processor, int) else "-",
+    )
