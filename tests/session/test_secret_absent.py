@@ -15,7 +15,7 @@ from tests.session.stand_in import stand_in
 
 from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.isolation.backends.enclosure import PRIVATE
-from affiant.sandbox.isolation.backends.gvisor import CONTAINER_ID, runsc_program, signal_command
+from affiant.sandbox.isolation.backends.gvisor import CONTAINER_ID, list_command, runsc_program
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
 _GVISOR = probe()[BackendName.GVISOR]
@@ -91,8 +91,8 @@ def image_of(machine: Machine, process: subprocess.Popen[bytes], *, leave_runnin
     starter = next(each for each in family(process.pid) if " run --bundle=" in each.arguments)
     program = runsc_program()
     assert program is not None
-    control = signal_command(program, PRIVATE, signal.SIGCONT, everyone=False)
-    command = [*control[: control.index("kill")], "checkpoint", f"--image-path={image}"]
+    control = list_command(program, PRIVATE)
+    command = [*control[: control.index("ps")], "checkpoint", f"--image-path={image}"]
     command.append("--compression=none")  # else nothing could be found in it
     command += [*(["--leave-running"] if leave_running else []), CONTAINER_ID]
     done = subprocess.run(

@@ -29,7 +29,7 @@ __all__ = ["CLOSED_WITHIN_S", "MAX_DRAIN_S", "STOPPED_WITHIN_S", "TRANSITIONS", 
 
 CLOSED_WITHIN_S: Final = 20.0
 """Seconds that supervisors have to close their sessions when the gateway is drained."""
-STOPPED_WITHIN_S: Final = 8.0
+STOPPED_WITHIN_S: Final = 3.0
 """The same when the gateway is stopped by a signal: a container's runtime kills it after 10 s."""
 MAX_DRAIN_S: Final = 86_400
 """Seconds that an operator may give open sessions."""

@@ -19,6 +19,7 @@ from affiant.sandbox.isolation.backends.entering import (
     Namespaces,
     command_program,
     is_ready,
+    read_reports,
 )
 from affiant.sandbox.isolation.backends.executing import sealed
 from affiant.sandbox.isolation.backends.process_tree import children_of, descendants, machine_processes
@@ -121,8 +122,8 @@ class BubblewrapDriver:
             linux.die_with_parent()
 
     def signal(self, started: Started, number: int) -> None:
-        outer = started.pid
-        targets = descendants(outer, machine_processes())[1:]
+        outer, begun = started.pid, read_reports(started.said(), started.command).pid != 0
+        targets = descendants(outer, machine_processes())[1:] if begun else []
         reached = [_send(outer, target, number) for target in (targets if number in FOR_ALL else targets[:1])]
         if not any(reached):
             raise StepError(

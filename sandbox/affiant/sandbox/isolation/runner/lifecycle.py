@@ -398,8 +398,7 @@ class Sandbox:
         _, status = os.waitpid(started.pid, 0)
         try:
             outcome = judge(started, os.waitstatus_to_exitcode(status))
-            unreported = outcome is None or outcome.processor_us is None
-            if unreported and (self._ended_by is not None or self._ends()):
+            if _is_unreported(outcome) and (self._ended_by is not None or self._ends()):
                 self.ended(number)  # it did not end by itself
                 return
             self._look_at_limits()
@@ -439,7 +438,9 @@ class Sandbox:
                 outcome = error
             wall = round(1e6 * (time.monotonic() - started.at))
             killed = Ended(_KILLED, wall) if self._killed else None
-            self.outcomes[number] = outcome or reason or killed or SandboxFailed("the sandbox was lost")
+            if _is_unreported(outcome):  # the limit is why it ended, if one was reached
+                outcome = reason or outcome or killed
+            self.outcomes[number] = outcome or SandboxFailed("the sandbox was lost")
             started.close()
         self.running.clear()
         self._keep_log()
@@ -490,6 +491,11 @@ class Sandbox:
             raise StepError(
                 "the step does not fit the sandbox's state", expected=state.value, found=self.state.value
             )
+
+
+def _is_unreported(outcome: Ended | AffiantError | None) -> bool:
+    """Whether nothing inside said how a command ended: it did not end by itself."""
+    return outcome is None or (isinstance(outcome, Ended) and outcome.processor_us is None)
 
 
 def _keep_to(cpus: int | None, *, session: str) -> None:
