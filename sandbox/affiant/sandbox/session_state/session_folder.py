@@ -62,8 +62,9 @@ def remove_files(home: Home, session: str) -> None:
         reclaim_folder(home.session(session))
     folder = home.session(session)
     _remove(folder / "files", folder / "rootfs", folder / RESTRICTION_SOCKET, folder / HOST_SOCKET)
-    with suppress(OSError):  # a session that never came to be leaves an empty folder
-        home.session(session).rmdir()
+    for empty in (folder / "isolation", folder):  # a session that never came to be leaves nothing in them
+        with suppress(OSError):
+            empty.rmdir()
 
 
 def remove_kept(home: Home, session: str) -> None:
