@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from affiant.sandbox.base.privileges import is_root
+from affiant.sandbox.isolation.plan.leftover_record import FOLDER
 from affiant.sandbox.processes.home import Home
 
 __all__ = [
@@ -62,7 +63,7 @@ def remove_files(home: Home, session: str) -> None:
         reclaim_folder(home.session(session))
     folder = home.session(session)
     _remove(folder / "files", folder / "rootfs", folder / RESTRICTION_SOCKET, folder / HOST_SOCKET)
-    for empty in (folder / "isolation", folder):  # a session that never came to be leaves nothing in them
+    for empty in (folder / FOLDER, folder):  # a session that never came to be leaves nothing in them
         with suppress(OSError):
             empty.rmdir()
 
