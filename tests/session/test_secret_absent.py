@@ -88,7 +88,9 @@ def image_of(machine: Machine, process: subprocess.Popen[bytes], *, leave_runnin
     (session,) = machine.home.glob("sessions/*")
     image = session / ("left-running" if leave_running else "last")
     image.mkdir()
-    starter = next(each for each in family(process.pid) if " run --bundle=" in each.arguments)
+    starter = next(
+        each for each in family(process.pid) if "runsc" in each.arguments and " exec " in each.arguments
+    )
     program = runsc_program()
     assert program is not None
     control = list_command(program, PRIVATE)
