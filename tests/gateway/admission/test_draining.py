@@ -174,6 +174,18 @@ def test_a_later_question_of_a_session_has_the_earlier_one_answered(
     drained(inside)
 
 
+def test_no_question_of_an_ended_session_is_held_after_the_drain(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    session = SessionClient.start(inside, platform)
+    asked = Asked(inside, session)
+    session.close()
+    session.bundle()
+    begin(inside, within=0)
+    assert drained(inside)["lost"] == []
+    assert asked.answer().status == 200
+
+
 def test_a_question_needs_the_proof_of_that_very_session(inside: InProcess, platform: PlatformClient) -> None:
     session, other = (SessionClient.start(inside, platform) for _ in range(2))
     target = f"/v1/sessions/{session.id}/draining"

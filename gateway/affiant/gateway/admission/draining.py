@@ -179,6 +179,9 @@ class Draining:
         self._lost = tuple(s.id for s in self._sessions if s.state is SessionState.OPEN)
         await self._closing.end_sessions()
         self._move(DrainState.DRAINED)
+        for held in self._held.values():  # of supervisors that have left: a server that stops waits for its answers
+            if not held.done():
+                held.set_result(True)
 
     def _tell(self, session: Session) -> None:
         if session.state is not SessionState.CLOSED:
