@@ -261,10 +261,7 @@ def logs(*, home: Path, follow: bool, name: str, number: int) -> None:
     try:
         session = DetachedSession.connect(name, home=home)
     except AffiantError:
-        kept: Kept | None = read_kept(opened, find_session(opened, name).note.session, number)
-    else:
-        kept = None
-    if kept is not None:
+        kept: Kept = read_kept(opened, find_session(opened, name).note.session, number)
         _print(kept.stdout, kept.stderr)
         code = None if kept.facts is None else kept.facts.get("code")
     else:

@@ -140,7 +140,7 @@ class DetachedSession:
         Raises:
             AffiantError: the session has ended, or takes no more commands.
         """
-        named = dict(zip(("stdin", "stdout", "stderr"), streams, strict=True))
+        named: dict[str, int] = dict(zip(("stdin", "stdout", "stderr"), streams, strict=True))
         async with connected(self._path) as channel:
             await channel.send(_command("exec", argv, env, cwd, timeout_s), named)
             yield RunningCommand(channel, _number(await _next(channel, "started"), "number"))

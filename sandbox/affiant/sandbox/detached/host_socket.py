@@ -31,6 +31,7 @@ from affiant.errors import AffiantError, MalformedError, StateError
 from affiant.sandbox.detached.kept_output import MOST_KEPT, CommandOutput, no_output
 from affiant.sandbox.session.restriction_socket import bound, peer_user
 from affiant.sandbox.session.session import CommandResult, Running, Session
+from affiant.sandbox.session_acts.sandbox_files import Moved
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
 
 __all__ = ["HostServer", "HostedCommand"]
@@ -214,10 +215,10 @@ class HostServer:
             case {"op": "kill", "number": int(number), "signal": int(sent), **rest} if not rest:
                 await self._known(number).signal(sent)
                 await channel.send({"event": "sent"})
-            case {"op": "upload" | "download" as op, "local": str(local), "path": str(path), **rest} if (
-                not rest
-            ):
-                await channel.send(await self._moved(op, local, path))
+            case {"op": "upload", "local": str(local), "path": str(path), **rest} if not rest:
+                await channel.send(_moved(await self._session.files.upload(_absolute(local), path)))
+            case {"op": "download", "local": str(local), "path": str(path), **rest} if not rest:
+                await channel.send(_moved(await self._session.files.download(path, _absolute(local))))
             case {"op": "metrics", **rest} if not rest:
                 await channel.send({"event": "metrics", **(await self._session.metrics()).to_json()})
             case {"op": "status", **rest} if not rest:
@@ -232,20 +233,6 @@ class HostServer:
         ended = [command for command in self._commands.values() if command.ended is not None]
         listed = sorted([*self.running, *ended[-_LISTED:]], key=lambda command: command.number)
         return {"event": "status", **self._facts, "commands": [command.to_json() for command in listed]}
-
-    async def _moved(self, op: str, local: str, path: str) -> Mapping[str, object]:
-        """Move files as the request says. The host is a process of the client's own user (``peer_user``)."""
-        files = self._session.files
-        if not local.startswith("/"):
-            raise MalformedError("not an absolute local path", where=op, code="session.control")
-        moved = await (files.upload(local, path) if op == "upload" else files.download(path, local))
-        return {
-            "event": "moved",
-            "digest": moved.digest,
-            "files": moved.files,
-            "length": moved.length,
-            "left_out": len(moved.left_out),
-        }
 
     def _known(self, number: int) -> HostedCommand:
         command = self._commands.get(number)
@@ -363,3 +350,20 @@ class HostServer:
             "code": self._known(number).exit_code,
             **{name: {"at": position, "data": b64u(data)} for name, (position, data) in read.items()},
         }
+
+
+def _absolute(local: str) -> Path:
+    """A path on this machine. The host is a process of the client's own user (``peer_user``)."""
+    if not local.startswith("/"):
+        raise MalformedError("not an absolute local path", where="local", code="session.control")
+    return Path(local)
+
+
+def _moved(moved: Moved) -> Mapping[str, object]:
+    return {
+        "event": "moved",
+        "digest": moved.digest,
+        "files": moved.files,
+        "length": moved.length,
+        "left_out": len(moved.left_out),
+    }

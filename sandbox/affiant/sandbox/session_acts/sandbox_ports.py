@@ -30,6 +30,7 @@ class Asked(Protocol):
 
     async def next(self) -> Mapping[str, object]:
         """The next event about it; raises the supervisor's error."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
