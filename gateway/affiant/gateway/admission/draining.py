@@ -90,7 +90,7 @@ class Draining:
         if self.state is not DrainState.SERVING:
             draining = GatewayDraining(
                 "the gateway takes no new sessions: it is being drained",
-                hint="Ask again once the gateway was started anew, or use another one",
+                hint="Retry after the gateway has restarted, or use another gateway",
             )
             draining.retry_after_s = min(max(math.ceil(self._left()), 1), _RETRY_AFTER_S)
             raise draining
@@ -179,7 +179,9 @@ class Draining:
         self._lost = tuple(s.id for s in self._sessions if s.state is SessionState.OPEN)
         await self._closing.end_sessions()
         self._move(DrainState.DRAINED)
-        for held in self._held.values():  # of supervisors that have left: a server that stops waits for its answers
+        for (
+            held
+        ) in self._held.values():  # of supervisors that have left: a server that stops waits for its answers
             if not held.done():
                 held.set_result(True)
 

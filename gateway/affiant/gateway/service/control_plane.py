@@ -98,7 +98,7 @@ _DECISIONS: Final[Mapping[str, Any]] = {
 _DRAIN: Final[Mapping[str, Any]] = {
     "type": "object",
     "title": "Drain",
-    "description": "How the gateway is to be emptied.",
+    "description": "Options for draining the gateway.",
     "additionalProperties": False,
     "required": ["within"],
     "properties": {

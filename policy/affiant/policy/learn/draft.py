@@ -352,7 +352,7 @@ class _Drafting:
             yield from self._said(use, seen, "provider_tools", provider_tool_entries)
 
     def _ports(self) -> Iterator[Entry]:
-        """Each port alone: that a range was meant, no log says."""
+        """Drafts each port alone, because a log does not show ranges."""
         for use, seen in self._of(PortQuestion, self.learned.used):
             self.used_ids |= seen.rules
             yield from self._said(use, seen, "ports", port_entries)
@@ -437,7 +437,7 @@ class _Drafting:
             return (), "a person must approve it"
         match use.question:
             case StartQuestion():
-                return (), "which agents it may start is for a person to write"
+                return (), "a person must write `may_start` rules"
             case ToolQuestion() | ProviderToolQuestion() | PathQuestion() | PortQuestion():
                 entries: Iterable[Entry | HostEntry] = _ALONE[type(use.question)](use, seen)
             case ModelQuestion():

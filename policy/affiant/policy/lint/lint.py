@@ -368,7 +368,7 @@ def _wider(parent: Profile, child: Profile) -> str:
     try:
         require_no_wider(parent.compiled, child.compiled, agent=child.name)
     except NotARestriction as error:
-        return str(error.found or "too large to compare")
+        return str(error.found or "the profiles are too large to compare")
     return ""
 
 

@@ -43,7 +43,7 @@ def require_node(path: str) -> None:
     node = shutil.which("node", path="/usr/local/bin:/usr/bin:/bin")
     if node is None or not Path(node).resolve().is_relative_to("/usr"):
         raise ConfigurationError(
-            "the sandbox would have no node",
+            "node is not installed below /usr",
             expected="node below /usr",
             hint="Install the system's package nodejs",
             code="runtime.interpreter",
@@ -113,7 +113,9 @@ def _installed(lock: Path) -> tuple[Mapping[str, object], ...]:
             ("https://", "http://")
         ):
             raise ConfigurationError(
-                "a package is no archive of a registry", where=escaped(name), code="runtime.requirements"
+                "a package does not come as a registry archive",
+                where=escaped(name),
+                code="runtime.requirements",
             )
         marks = {"install_script": True} if facts.get("hasInstallScript") else {}
         found.append(

@@ -70,7 +70,9 @@ def find_interpreter(path: Path) -> Interpreter:
         short, version = done.stdout.split()
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise ConfigurationError(
-            "there is no Python that runs", where=escaped(str(path)), code="runtime.interpreter"
+            "this file does not run as a Python interpreter",
+            where=escaped(str(path)),
+            code="runtime.interpreter",
         ) from error
     return Interpreter(path, short, version)
 
@@ -201,7 +203,9 @@ def _installed(report: Path) -> tuple[Mapping[str, object], ...]:
         name, archive = str(metadata["name"]), info.get("archive_info") or {}
         if not str(info["url"]).partition("#")[0].endswith(".whl"):
             raise ConfigurationError(
-                "a dependency is not a wheel", where=escaped(name), code="runtime.package"
+                "pip built a dependency from source; a wheel is required",
+                where=escaped(name),
+                code="runtime.package",
             )
         digest = (archive.get("hashes") or {}).get("sha256")
         found.append(

@@ -42,7 +42,7 @@ class FileInfo:
     size: int
     """Bytes."""
     modified: datetime | None
-    """None: a time that no calendar has; whoever owns a file can set it to anything."""
+    """None: a time that no calendar has; the file's owner can set any time."""
     executable: bool
     target: str | None = None
     """Where a link points, as text."""
@@ -80,7 +80,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A difference between two looks."""
+    """A difference between two listings."""
 
     what: Literal["added", "changed", "removed"]
     path: str
@@ -186,7 +186,7 @@ class SandboxFiles:
     ) -> AsyncIterator[FileChange]:
         """Changes below a folder, for as long as they are asked for.
 
-        The folder is listed again and again: what comes and goes between two looks is not seen.
+        The folder is listed again and again: it does not see an entry that is created and removed between two listings.
         """
         before = {found.path: found for found in await self.list(path, recursive=recursive)}
         while True:

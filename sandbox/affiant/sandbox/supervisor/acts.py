@@ -99,7 +99,7 @@ class Acts:
             number = act_number(message.members)
             if number in self._tasks:
                 raise MalformedError(
-                    "the number of an act that is under way", where="id", code="session.control"
+                    "the id belongs to an act that has not ended", where="id", code="session.control"
                 )
         except MalformedError:
             message.close()
@@ -125,7 +125,7 @@ class Acts:
     async def _too_many(self, act: Act) -> None:
         act.message.close()
         error = StateError(
-            "too many acts of the session at once",
+            "the session has too many concurrent acts",
             expected=f"at most {self._most}",
             hint="Wait until one has ended",
             code="session.busy",

@@ -122,7 +122,7 @@ def _private_repository(repository: Path) -> Iterator[Path]:
         raise ConfigurationError("git is not installed", where="--input", code="session.input_commit")
     own, common = _folders_of(repository)
     if (common / "reftable").exists() or not (common / "objects").is_dir():
-        raise _no_repository(repository, "no folder of objects, or names in a reftable")
+        raise _no_repository(repository, "the repository lacks an objects folder, or uses reftable")
     with tempfile.TemporaryDirectory(prefix="affiant-git-") as made:
         git = Path(made)
         (git / "config").write_text(_CONFIGURATION)

@@ -1,4 +1,4 @@
-"""Executables that are bytes, and what became of a command that one of them started."""
+"""Starts executables from sealed bytes, and reads how their command ended."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def judge(started: Started, status: int) -> Ended | None:
                 f"the command's working directory cannot be entered: {os.strerror(number)}", exit_code=126
             )
         case ("fork", number):
-            raise CommandNotRun(f"the sandbox takes no more processes: {os.strerror(number)}", exit_code=126)
+            raise CommandNotRun(
+                f"the sandbox reached its process limit: {os.strerror(number)}", exit_code=126
+            )
         case (step, number):
             raise CommandNotRun(
                 f"the command could not be confined, so it was not run ({step}: {os.strerror(number)})",

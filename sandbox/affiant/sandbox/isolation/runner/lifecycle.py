@@ -385,7 +385,7 @@ class Sandbox:
             self._watch_files(self._prepared.plan.limits)
 
     def _require_limits(self) -> None:
-        """What was beyond a limit when the sandbox ended, and between two looks."""
+        """What was beyond a limit when the sandbox ended, and between two measurements."""
         if self._prepared is not None:
             limits = self._prepared.plan.limits
             self._require_memory(limits)
@@ -402,7 +402,9 @@ class Sandbox:
                 self.ended(number)  # it did not end by itself
                 return
             self._look_at_limits()
-            self.outcomes[number] = outcome or SandboxFailed("the command was lost in its sandbox")
+            self.outcomes[number] = outcome or SandboxFailed(
+                "the command ended without a report of its exit status"
+            )
         except LimitExceeded as error:
             self._end_by(error)
             self.outcomes[number] = error
@@ -440,7 +442,7 @@ class Sandbox:
             killed = Ended(_KILLED, wall) if self._killed else None
             if _is_unreported(outcome):  # the limit is why it ended, if one was reached
                 outcome = reason or outcome or killed
-            self.outcomes[number] = outcome or SandboxFailed("the sandbox was lost")
+            self.outcomes[number] = outcome or SandboxFailed("the sandbox ended unexpectedly")
             started.close()
         self.running.clear()
         self._keep_log()

@@ -52,7 +52,7 @@ async def until_drained(is_to_close: Callable[[], Awaitable[bool]]) -> GatewayDr
             if await is_to_close():
                 return GatewayDrained(
                     "the gateway is being stopped, so this session was closed",
-                    hint="Run it again once the gateway was started anew, or with another one: --gateway",
+                    hint="Run the command again after the gateway has restarted, or name another one with --gateway",
                 )
         except GatewayUnreachable:
             await asyncio.sleep(_SHORT_S)
