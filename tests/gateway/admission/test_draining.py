@@ -7,16 +7,18 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.gateway.in_process import InProcess, asgi, in_process
-from tests.gateway.session_client import Answer, SessionClient
+from tests.gateway.in_process import Held, InProcess, asgi, in_process
+from tests.gateway.session_client import Answer, SessionClient, admission_headers, draft, evidence_of
 
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.records.proof import PROOF_HEADER
 from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.evidence import Admission, wrap_admission
 from affiant.errors import AffiantError, StateError
 from affiant.gateway.admission.draining import TRANSITIONS, DrainState
 from affiant.gateway.service.control_plane import operator_plane
@@ -99,6 +101,23 @@ def test_a_nonce_from_before_admits_nothing_any_more(inside: InProcess, platform
 
 async def _nonce(inside: InProcess) -> str:
     return inside.service.admissions.nonce()
+
+
+def test_a_session_whose_evidence_is_being_judged_is_not_admitted_into_a_drained_gateway(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    held = Held(inside.service.admissions.collateral)
+    inside.service.admissions = replace(inside.service.admissions, collateral=held)
+    made = draft(inside)
+    body = wrap_admission(Admission(evidence_of(made, platform), made.policy))
+    asking = asgi(inside.app, "POST", "/v1/sessions", body, admission_headers(made.nonce))
+    answer = asyncio.run_coroutine_threadsafe(asking, inside.loop)
+    assert held.begun.wait(10)
+    begin(inside, within=0)
+    drained(inside)
+    held.end.set()
+    assert (answer.result(20).status, answer.result().code) == (503, "gateway.draining")
+    assert list(inside.service.sessions) == []
 
 
 def test_a_gateway_without_sessions_is_drained_at_once(inside: InProcess) -> None:
