@@ -20,6 +20,7 @@ from affiant.attestation.records.proof import PROOF_HEADER
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.evidence import Admission, wrap_admission
 from affiant.errors import AffiantError, StateError
+from affiant.gateway.admission import draining
 from affiant.gateway.admission.draining import TRANSITIONS, DrainState
 from affiant.gateway.service.control_plane import operator_plane
 
@@ -50,6 +51,14 @@ class Asked:
 
     def answer(self) -> Answer:
         return self._answer.result(10)
+
+    def leave(self) -> None:
+        """The supervisor closes its connection."""
+        self._answer.cancel()
+        until = time.monotonic() + 10
+        while self._drain._held:
+            assert time.monotonic() < until
+            time.sleep(0.01)
 
 
 def begin(inside: InProcess, *, within: float, closing: float = 20.0) -> None:
@@ -193,6 +202,18 @@ def test_a_later_question_of_a_session_has_the_earlier_one_answered(
     drained(inside)
 
 
+def test_a_question_is_answered_after_a_while_although_nothing_has_changed(
+    inside: InProcess, platform: PlatformClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So no connection is silent for so long that something in between ends it."""
+    monkeypatch.setattr(draining, "HELD_S", 0.05)
+    session = SessionClient.start(inside, platform)
+    assert Asked(inside, session).answer().json() == {"close": False}
+    assert not inside.service.drain._held
+    begin(inside, within=0, closing=0.2)
+    drained(inside)
+
+
 def test_no_question_of_an_ended_session_is_held_after_the_drain(
     inside: InProcess, platform: PlatformClient
 ) -> None:
@@ -231,6 +252,31 @@ def test_a_session_whose_supervisor_never_asked_is_not_waited_for(
     session = SessionClient.start(inside, platform)
     began = time.monotonic()
     begin(inside, within=0, closing=600)
+    assert drained(inside)["lost"] == [session.id]
+    assert time.monotonic() - began < 60
+
+
+def test_a_session_whose_supervisor_asked_once_and_left_is_not_waited_for(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    session = SessionClient.start(inside, platform)
+    Asked(inside, session).leave()
+    began = time.monotonic()
+    begin(inside, within=0, closing=600)
+    assert drained(inside)["lost"] == [session.id]
+    assert time.monotonic() - began < 60
+
+
+def test_a_new_bound_holds_for_supervisors_that_are_closing_too(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    session = SessionClient.start(inside, platform)
+    asked = Asked(inside, session)
+    begin(inside, within=0, closing=600)
+    assert asked.answer().json() == {"close": True}
+    assert inside.service.drain.state is DrainState.CLOSING
+    began = time.monotonic()
+    begin(inside, within=0, closing=0.2)
     assert drained(inside)["lost"] == [session.id]
     assert time.monotonic() - began < 60
 
