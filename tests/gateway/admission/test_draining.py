@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -279,6 +280,20 @@ def test_a_new_bound_holds_for_supervisors_that_are_closing_too(
     begin(inside, within=0, closing=0.2)
     assert drained(inside)["lost"] == [session.id]
     assert time.monotonic() - began < 60
+
+
+def test_a_session_that_was_lost_while_it_could_end_by_itself_did_not_end_in_order(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    """Its supervisor was gone, and its lease ended."""
+    session = SessionClient.start(inside, platform)
+    begin(inside, within=600)
+    inside.clock.offset = timedelta(hours=1, seconds=5)
+    inside.run(inside.service.closing.sweep())
+    report = drained(inside)
+    inside.clock.offset = timedelta()
+    assert (report["finished"], report["closed"], report["lost"]) == (0, 0, [session.id])
+    assert close_of(session)["why"] == "lost"
 
 
 def test_one_that_stalls_keeps_no_other_from_an_orderly_close(
