@@ -23,7 +23,9 @@ from affiant.attestation.statements.evidence import Admission, wrap_admission
 from affiant.errors import AffiantError, StateError
 from affiant.gateway.admission import draining
 from affiant.gateway.admission.draining import TRANSITIONS, DrainState
+from affiant.gateway.bundles.bundles import Bundles
 from affiant.gateway.service.control_plane import operator_plane
+from affiant.gateway.sessions.sessions import SessionState
 
 
 @pytest.fixture
@@ -174,6 +176,27 @@ def test_a_supervisor_is_told_when_time_is_up_and_its_close_and_bundle_are_waite
     assert close_of(session)["why"] == "killed"
     report = drained(inside)
     assert (report["finished"], report["closed"], report["lost"]) == (0, 1, [])
+
+
+def test_a_bundle_that_was_read_before_the_close_is_not_the_one_that_is_waited_for(
+    inside: InProcess, platform: PlatformClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = SessionClient.start(inside, platform)
+    found = inside.service.sessions.by_id(session.id)
+    assert found is not None
+    read = Bundles.of_session
+
+    async def closed_meanwhile(bundles: Bundles, name: str) -> bytes:
+        made = await read(bundles, name)
+        await inside.service.closing.close(found, "done")
+        return made
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Bundles, "of_session", closed_meanwhile)
+        session.bundle()
+    assert found.state is SessionState.CLOSED and not found.bundle_given
+    assert close_of(session)["why"] == "done"
+    assert found.bundle_given
 
 
 def test_a_question_is_held_until_time_is_up(inside: InProcess, platform: PlatformClient) -> None:
