@@ -1,8 +1,9 @@
 """Finds parts of secrets: 12 bytes and more that a host cut out of its echo, which no whole encoding matches.
 
 Only what is secret of a value counts: not the prefix by which tokens are known, the header and the claims of a JOSE
-token, PEM's armour, or the scheme, user and host of a URL. Where fewer than 12 bytes would be left, all of the value
-counts. Looked for are the bytes as they are, and as URLs, JSON, HTML, hexadecimal digits and base64 spell them.
+token, PEM's armour, or the scheme, user and host of a URL. Where fewer than 12 bytes would be left, or a URL's password
+is shorter, all of the value counts. Looked for are the bytes as they are, and as URLs, JSON, HTML, hexadecimal digits
+and base64 spell them.
 
 A part is never replaced, because a host that echoes what it is asked would then answer guesses: the agent appends one
 character after the other to what it knows, and sees when the echo is replaced. It ends the answer instead, and the
@@ -59,6 +60,11 @@ def _spans_by_form(value: bytes) -> Iterator[range]:
     if armour := _PEM.match(value):
         yield range(*armour.span(1))
     elif url := _URL.match(value):
+        if url[2] and len(url[2]) < LEAST_PART:
+            yield range(
+                len(value)
+            )  # else a path would make up for a password of which no part is long enough
+            return
         yield range(*url.span(2 if url[2] else 1))  # with an empty password, the user is the secret
         yield range(*url.span(3))
     else:
