@@ -152,6 +152,7 @@ class Running:
         self._progress = progress
         self.exit_code: int | None = None
         """Known once it has ended."""
+        self._result: CommandResult | None = None
 
     async def signal(self, number: int) -> None:
         """Send it a signal; one that comes before it has started waits for it."""
@@ -186,15 +187,18 @@ class Running:
             waiting.cancel()
 
     async def _ended(self) -> CommandResult:
+        if self._result is not None:
+            return self._result
         while (message := await self._act.next()).get("event") != "exited":
             self._progress("started", {})
         code, limit = message.get("code"), message.get("limit")
         self.exit_code = code if isinstance(code, int) else None
-        return CommandResult(
+        self._result = CommandResult(
             exit_code=EXIT_LOST if self.exit_code is None else self.exit_code,
             usage=_usage(message.get("usage")),
             limit=sent_error(limit) if isinstance(limit, dict) else None,
         )
+        return self._result
 
 
 def _usage(members: object) -> Usage | None:

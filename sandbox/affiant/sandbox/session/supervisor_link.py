@@ -115,12 +115,12 @@ class Act:
             StateError: the supervisor rejected the act, or the session has ended; under the error's own code.
         """
         event = await self._events.get()
-        if isinstance(event, AffiantError):
-            self._events.put_nowait(event)  # whoever asks again hears it again
-            raise event
-        if event.get("event") == "rejected":
-            raise sent_error(event)
-        return event
+        if isinstance(event, Mapping):
+            if event.get("event") != "rejected":
+                return event
+            event = sent_error(event)
+        self._events.put_nowait(event)  # whoever asks again hears it again
+        raise event
 
     def put(self, event: Mapping[str, object] | AffiantError) -> None:
         """Take an event, or why there will be no more."""
