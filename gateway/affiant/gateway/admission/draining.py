@@ -36,7 +36,7 @@ MAX_DRAIN_S: Final = 86_400
 HELD_S: Final = 30.0
 """Seconds after which a supervisor's question is answered although nothing has changed."""
 _ASKED_AGAIN_S: Final = 2.0
-"""A supervisor that is there asks again within so many seconds."""
+"""A supervisor that is there asks again within so many seconds: its ``gateway_watch`` waits half as long in between."""
 _STEP_S: Final = 0.05
 _RETRY_AFTER_S: Final = 60
 
