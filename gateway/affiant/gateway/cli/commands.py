@@ -354,7 +354,8 @@ def status(*, home: Path, as_json: bool) -> None:
     if as_json:
         print_json({**state, **sessions, "ready": ready, "log_objects": mirror})
         return
-    click.echo(f"{state['url']}  {_readiness(sessions['drain'], ready=ready)}")
+    drain = sessions.get("drain", {"state": "serving"})  # a gateway of an older release does not name it
+    click.echo(f"{state['url']}  {_readiness(drain, ready=ready)}")
     click.echo(f"configuration {state['config']}")
     click.echo(f"keyset        {state['keyset']}")
     click.echo(f"TLS key       {state['spki']}")
