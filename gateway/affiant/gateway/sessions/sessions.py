@@ -261,6 +261,7 @@ class Session:
         assert admitted.restrictions[:-1] == self.admitted.restrictions, "one restriction at a time"
         self.limits = self.limits.restricted(admitted.policy)
         self.admitted = admitted
+        self.expires = min(self.expires, admitted.until)  # as at the admission
 
     def move(self, state: SessionState) -> None:
         """Go on to ``state``, if the table allows it."""
