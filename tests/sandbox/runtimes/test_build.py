@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import signal
@@ -93,6 +94,20 @@ def test_the_same_wheels_give_the_same_digest_and_a_second_build_does_nothing(tm
     again, made, lines = build(requirements, place=tmp_path / "one", wheels=wheels)
     assert (again, made, lines) == (first, False, [])
     assert (tmp_path / "one").stat().st_ino == inode
+
+
+def test_included_files_constraints_hashes_and_folders_of_wheels_count(tmp_path, wheels, requirements):
+    digest = hashlib.sha256((wheels / "beta-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+    (tmp_path / "in").mkdir()
+    requirements.write_text("-f my\\\n-wheels\n--no-index\n-r in/more.txt  # all\n-c in/limits.txt\n")
+    (tmp_path / "in" / "more.txt").write_text(f"beta==1.0 ; python_version > '3' \\\n  --hash=sha256:{digest}\n")
+    (tmp_path / "in" / "limits.txt").write_text("beta < 1\n")
+    wheels.rename(tmp_path / "my-wheels")
+    with raises_code("runtime.package", "runtime.failed"):
+        build(requirements, place=tmp_path / "env", wheels=tmp_path, PIP_FIND_LINKS="")
+    (tmp_path / "in" / "limits.txt").write_text("beta <= 1\nalpha == 7\n")
+    built, _, _ = build(requirements, place=tmp_path / "env", wheels=tmp_path, PIP_FIND_LINKS="")
+    assert [(each["name"], each["hash"]) for each in built.packages] == [("beta", f"sha256:{digest}")]
 
 
 @pytest.mark.slow

@@ -153,12 +153,16 @@ def _pip(interpreter: Interpreter, packages: Path, report: Path) -> list[str]:
 
 
 def _requirements(wanted: Wanted, draft: Draft) -> list[str]:
-    files = [str(path.absolute()) for path in wanted.files]
-    if wanted.lines:
-        lines = draft.work / "requirements.txt"
-        lines.write_text("".join(f"{line}\n" for line in wanted.lines), encoding="utf-8")
-        files.append(str(lines))
-    return [part for file in files for part in ("-r", file)]
+    """Files of our own for pip; ``draft.work`` is private, as the password of an index is."""
+    arguments = []
+    for option, name, lines in (
+        ("-r", "requirements.txt", wanted.requirements),
+        ("-c", "constraints.txt", wanted.constraints),
+    ):
+        file = draft.work / name
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+        arguments += [option, str(file)]
+    return arguments
 
 
 def _failure(done: Ended, interpreter: Interpreter) -> AffiantError:
