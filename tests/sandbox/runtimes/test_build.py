@@ -100,7 +100,9 @@ def test_included_files_constraints_hashes_and_folders_of_wheels_count(tmp_path,
     digest = hashlib.sha256((wheels / "beta-1.0-py3-none-any.whl").read_bytes()).hexdigest()
     (tmp_path / "in").mkdir()
     requirements.write_text("-f my\\\n-wheels\n--no-index\n-r in/more.txt  # all\n-c in/limits.txt\n")
-    (tmp_path / "in" / "more.txt").write_text(f"beta==1.0 ; python_version > '3' \\\n  --hash=sha256:{digest}\n")
+    (tmp_path / "in" / "more.txt").write_text(
+        f"beta==1.0 ; python_version > '3' \\\n  --hash=sha256:{digest}\n"
+    )
     (tmp_path / "in" / "limits.txt").write_text("beta < 1\n")
     wheels.rename(tmp_path / "my-wheels")
     with raises_code("runtime.package", "runtime.failed"):

@@ -109,7 +109,7 @@ def install_python(
     report = draft.work / "report.json"
     done = run_tool(
         [*_pip(interpreter, packages, report), *_requirements(wanted, draft)],
-        environment={**environment, **_SETTLED},
+        environment={**_without_python(environment), **_SETTLED},
         cwd=Path.cwd(),
         lock=draft.lock,
         progress=progress,
@@ -135,9 +135,22 @@ _SETTLED: Final = {
 """What a user's configuration may not turn around."""
 
 
+def _without_python(environment: Mapping[str, str]) -> dict[str, str]:
+    """A ``PYTHONPATH`` may name the current folder, whose ``pip.py`` is not the user's pip."""
+    return {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
+
+
 def _pip(interpreter: Interpreter, packages: Path, report: Path) -> list[str]:
     return [
-        *(sys.executable, "-m", "pip", "--python", str(interpreter.path), "--disable-pip-version-check"),
+        *(
+            sys.executable,
+            "-P",
+            "-m",
+            "pip",
+            "--python",
+            str(interpreter.path),
+            "--disable-pip-version-check",
+        ),
         *(
             "install",
             "--no-compile",
