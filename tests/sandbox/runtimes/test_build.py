@@ -196,6 +196,17 @@ def test_no_source_is_built_when_a_users_configuration_asks_for_it(tmp_path, whe
     assert not (tmp_path / "ran").exists()
 
 
+def test_no_module_of_the_folder_that_the_command_runs_in_is_run(tmp_path, monkeypatch, wheels, requirements):
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    for name in ("pip", "json", "sitecustomize"):
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit(1)\n")
+    monkeypatch.chdir(folder)
+    for path in ("", ".", str(folder)):
+        build(requirements, place=tmp_path / "env", wheels=wheels, rebuild=True, PYTHONPATH=path)
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.slow
 def test_a_pinned_hash_that_does_not_hold_is_an_error_of_its_own(tmp_path, wheels, requirements):
     requirements.write_text(f"beta==1.0 --hash=sha256:{'0' * 64}\n")
@@ -240,6 +251,46 @@ def test_what_a_killed_build_left_is_removed_by_the_next(tmp_path, wheels, requi
     build(requirements, place=tmp_path / "env", wheels=wheels)
     assert not (tmp_path / "env" / "lib" / "half").exists()
     assert not (tmp_path / ".env.affiant-build").exists()
+
+
+def test_an_earlier_build_comes_back_if_the_next_was_killed_between_its_two_renames(
+    tmp_path, wheels, requirements
+):
+    first, _, _ = build(requirements, place=tmp_path / "env", wheels=wheels)
+    (tmp_path / ".env.affiant-build" / "work").mkdir(parents=True)
+    (tmp_path / "env").rename(tmp_path / ".env.affiant-build" / "work" / "earlier")
+    requirements.write_text("absent\n")
+    with raises_code("runtime.package"):
+        build(requirements, place=tmp_path / "env", wheels=wheels)
+    assert runtime_digest(tmp_path / "env") == first.digest
+    assert not (tmp_path / ".env.affiant-build").exists()
+
+
+def test_an_earlier_build_comes_back_if_a_build_is_interrupted_between_its_two_renames(tmp_path):
+    place = tmp_path / "env"
+    place.mkdir()
+    (place / "kept").touch()
+    with pytest.raises(KeyboardInterrupt), drafted(place) as draft:
+        place.rename(draft.work / "earlier")
+        raise KeyboardInterrupt
+    assert (place / "kept").exists()
+
+
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_what_was_put_at_the_place_while_a_build_ran_is_left_alone(tmp_path, wheels, requirements, rebuild):
+    place = tmp_path / "env"
+
+    def meanwhile(line: str) -> None:
+        if line == "computing the digest":
+            place.mkdir()
+            (place / "mine.txt").touch()
+
+    with raises_code("runtime.output"):
+        build_runtime(
+            [requirements], place, python=PYTHON, extras=(), rebuild=rebuild,
+            environment=environment(wheels), progress=meanwhile,
+        )  # fmt: skip
+    assert [path.name for path in place.iterdir()] == ["mine.txt"]
 
 
 def test_a_link_where_the_build_would_work_is_not_followed(tmp_path, wheels, requirements):
