@@ -144,6 +144,8 @@ class SupervisorLink:
         self._acts: dict[int, Act] = {}
         self._number = 0
         self._own = Act(self, -1)
+        self._ended: AffiantError | None = None
+        """Why no act is answered any more; known first, kept."""
         self._reading: asyncio.Task[None] | None = None
 
     @property
@@ -158,11 +160,14 @@ class SupervisorLink:
 
     @contextmanager
     def act(self) -> Iterator[Act]:
-        """An act with a number of its own, for the length of the block."""
+        """An act with a number of its own, for the length of the block; one begun too late hears why."""
         act = Act(self, self._number)
         self._number += 1
         self._acts[act.number] = act
-        self._listen()
+        if self._ended is None:
+            self._listen()
+        else:
+            act.put(self._ended)
         try:
             yield act
         finally:
@@ -181,9 +186,11 @@ class SupervisorLink:
             return await act.next()
 
     def abandon(self, reason: AffiantError) -> None:
-        """No act is answered any more."""
-        for act in self._acts.values():
-            act.put(reason)
+        """No act is answered any more, also none that is begun later. The first reason counts."""
+        if self._ended is None:
+            self._ended = reason
+            for act in self._acts.values():
+                act.put(reason)
 
     async def expect(self, events: Collection[str]) -> Mapping[str, object]:
         """The next event about the session itself of a kind in ``events``.
@@ -263,6 +270,7 @@ class SupervisorLink:
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait({self._reading})
+        self.abandon(StateError("the session is closed", code="session.not_open"))
         self._control.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVES_WITHIN_S):
