@@ -259,7 +259,6 @@ def test_one_that_never_answers_floods_or_is_left_disturbs_no_other(launcher: La
     assert [phase for phase, *_ in ports_of(story)] == ["opened", "closed"]
 
 
-@pytest.mark.slow
 def test_bytes_are_bounded_and_then_the_port_is_closed(launcher: Launcher) -> None:
     async def scenario():
         async with session(launcher) as linked:
