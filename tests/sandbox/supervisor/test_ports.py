@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -359,6 +360,27 @@ def test_an_open_port_is_closed_in_the_records_when_the_session_ends(launcher: L
     story = run(scenario())
     assert ports_of(story) == [("opened", 8080, None, None), ("closed", 8080, 7, 0)]
     assert story.kinds[-1] == "end"
+
+
+def test_a_port_that_is_closed_before_its_opening_has_begun_is_closed_at_once(launcher: Launcher) -> None:
+    """Both requests lie in the socket when the supervisor reads the first."""
+
+    async def scenario():
+        async with session(launcher) as linked:
+            with linked.act() as act, socket.create_server(("127.0.0.1", 0)) as listener:
+                os.kill(linked.link.service.pid, signal.SIGSTOP)
+                try:
+                    asked = {"op": "port", "port": 8080, "bytes": 10}
+                    await act.tell(asked, {"listener": listener.fileno()})
+                    await act.tell({"op": "port-close"})
+                finally:
+                    os.kill(linked.link.service.pid, signal.SIGCONT)
+                assert (await act.next())["event"] == "opened"
+                closed = await act.next()
+                assert (closed["event"], closed["why"]) == ("closed", "asked")
+            return await linked.finish("done")
+
+    assert [phase for phase, *_ in ports_of(run(scenario()))] == ["opened", "closed"]
 
 
 def test_what_is_no_listening_socket_opens_no_port(launcher: Launcher) -> None:

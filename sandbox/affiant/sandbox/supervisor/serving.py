@@ -115,6 +115,7 @@ class Serving:
                     return Ending(why if isinstance(why, str) and why in _WHY else "killed")
                 if asked in self._handlers:
                     self._acts.begin(message, self._handlers[asked])
+                    await asyncio.sleep(0)  # its handler takes the act up before a notice about it is read
                 elif asked in self._notices:
                     message.close()
                     self._notices[asked](message.members)
