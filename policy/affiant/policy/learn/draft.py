@@ -63,6 +63,7 @@ from affiant.policy.model.profile import (
     Rule,
     SecretGrant,
     StartDenial,
+    StartGrant,
     ToolDenial,
     ToolRule,
 )
@@ -203,11 +204,17 @@ class _Drafting:
             self.draft.any_model = True
         rules = rules_of(self.start, section)
         self.used_ids |= rules.keys()
-        return [
-            Entry(rule, note=why)
-            for rule in rules.values()
-            if not (isinstance(rule, SecretGrant) and not rule.hosts)  # which another draft could give a host
-        ]
+        return [Entry(rule, note=why) for rule in rules.values() if self._can_be_kept(rule)]
+
+    def _can_be_kept(self, rule: object) -> bool:
+        if isinstance(rule, SecretGrant):
+            return bool(rule.hosts)  # another draft could give it a host
+        if isinstance(rule, StartGrant) and rule.agent not in self.others:
+            self.draft.notes.append(
+                f"may_start: {rule.agent} is left out, because this draft has no such agent"
+            )
+            return False
+        return True
 
     def _needed_by_arguments(self, section: str) -> str:
         """Paths and hosts among a tool's arguments are judged by the rules for files and hosts too."""

@@ -231,7 +231,9 @@ def _upstream_resolves(profile: Profile, rule_id: str, rule: EgressRule) -> bool
 
     That server reads from them, and sends to them for a tool of the provider.
     """
-    methods = {"GET", "POST"} if profile.policy.provider_tools else {"GET"}
+    decide = profile.compiled.decide_provider_tool
+    sends = any(decide(rule.name).allowed for rule in profile.policy.provider_tools)
+    methods = {"GET", "POST"} if sends else {"GET"}
     named = rule.methods is None or not methods.isdisjoint(rule.methods)
     return (
         bool(rule.address)
