@@ -353,6 +353,8 @@ def test_a_python_that_the_sandbox_does_not_show_or_that_is_none_is_named(path):
 NPM = """#!/usr/bin/python3
 import json, os, sys
 open(os.environ["SEEN"], "w").write(json.dumps([sys.argv[1:], sorted(os.listdir("."))]))
+if "NPMRC" in os.environ:
+    open(os.environ["NPMRC"], "w").write(open(".npmrc").read())
 if "FAIL" in os.environ:
     sys.exit(print("npm error code " + os.environ["FAIL"] + "\\nnpm error why") or 1)
 os.makedirs("node_modules/.bin"); os.makedirs("node_modules/x")
@@ -404,11 +406,42 @@ def test_a_lock_file_is_what_npm_installs(tmp_path, npm):
 
 
 @pytest.mark.parametrize(
-    "facts", [{"link": True}, {"resolved": "git+ssh://git@example.com/x.git"}, {"resolved": "../x"}]
+    "facts",
+    [
+        {"link": True},
+        {"resolved": "git+ssh://git@example.com/x.git"},
+        {"resolved": "../x"},
+        {"resolved": "https://github.com/a/b.tgz"},
+        {"version": "git+ssh://git@example.com/x.git"},
+        {"resolved": "../x", "dev": True},
+    ],
 )
-def test_a_package_that_npm_took_from_elsewhere_is_rejected(npm, facts):
+def test_a_package_that_npm_took_or_would_take_from_elsewhere_is_rejected(tmp_path, npm, facts):
+    facts = {"version": "1.0.0", **facts}
     with raises_code("runtime.requirements", match="^x: "):
-        npm(facts={"version": "1.0.0", **facts})
+        npm(facts=facts)
+    (tmp_path / "seen").unlink()
+    for locked in (
+        {"packages": {"": {}, "node_modules/x": facts}},
+        {"lockfileVersion": 1, "dependencies": {"y": {"version": "1.0.0", "dependencies": {"x": facts}}}},
+    ):
+        (tmp_path / "project" / "package-lock.json").write_text(json.dumps(locked))
+        with raises_code("runtime.requirements", match="^x: "):
+            npm()
+    assert not (tmp_path / "seen").exists()
+
+
+def test_a_folders_npmrc_says_where_packages_are_and_names_no_program(tmp_path, npm):
+    kept = (
+        "registry=https://npm.example/\n@mine:registry = https://mine.example/\nlegacy-peer-deps=true\n"
+        "//mine.example/x/:_authToken=${TOKEN}\n//mine.example/:_password=hunter2hunter2\n"
+    )
+    (tmp_path / "project" / ".npmrc").write_text(
+        f"git=./evil\n{kept}script-shell=./evil\n 'git'=./evil\ngit[]=./evil\n[git]\nignore-scripts=false\n"
+        "registry\rgit=./evil\nnode-options=--require=./evil\n//x/:git=./evil\n${X}=y\nregistry=a\rgit=./evil\n"
+    )
+    npm(NPMRC=str(tmp_path / "npmrc"))
+    assert (tmp_path / "npmrc").read_text() == f"{kept}registry=a\n"
 
 
 @pytest.mark.parametrize(

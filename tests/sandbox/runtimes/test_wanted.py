@@ -252,6 +252,17 @@ def test_a_project_whose_dependencies_are_not_listed_or_not_finished_is_rejected
         ("~/x", False),
         ("http://example.com/x.tgz", False),
         ("https://example.com/x.git", False),
+        ("https://github.com/a/b/archive/v1.tar.gz", True),
+        ("https://github.com/a/b.tgz", False),
+        ("https://www.GitHub.com/a/b/tree/x.tgz", False),
+        ("https://%67ithub.com/a/b.tgz", False),
+        ("https:\\\\github.com/a/b.tgz", False),
+        ("https://gitlab.com/a/b/c.tgz", False),
+        ("..", False),
+        ("$y", False),
+        ({"y": "1"}, False),
+        (".x", False),
+        ("x.tgz", False),
         (7, False),
         (None, False),
     ],
@@ -265,7 +276,58 @@ def test_node_packages_come_from_a_registry(tmp_path, version, taken):
             read_wanted([path])
 
 
-@pytest.mark.parametrize("text", ['{"workspaces": ["a"]}', "[]", "{", "null"])
+@pytest.mark.parametrize("kind", ["dependencies", "devDependencies", "peerDependencies", "overrides"])
+def test_no_kind_of_dependency_names_a_source(tmp_path, kind):
+    with raises_code("runtime.requirements", match=rf"{kind}\.x\)"):
+        read_wanted(
+            [written(tmp_path, json.dumps({kind: {"x": "git+https://example.com/x"}}), "package.json")]
+        )
+
+
+def test_overrides_are_judged_at_every_depth(tmp_path):
+    for version, taken in (
+        ("$y", True),
+        ("$@y/z", True),
+        ("$/../x", False),
+        ("^2", True),
+        ("file:../x", False),
+        (["1"], False),
+    ):
+        text = json.dumps(
+            {"dependencies": {"y": "1"}, "overrides": {"a": {".": "1", "b@^2": {"c": version}}}}
+        )
+        path = written(tmp_path, text, "package.json")
+        if taken:
+            assert read_wanted([path]).package_json == path
+        else:
+            with raises_code("runtime.requirements", match=r"overrides\.a\.b@\^2\.c"):
+                read_wanted([path])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{",
+        "[" * 100_000,
+        '{"packages": []}',
+        '{"packages": {"node_modules/x": 1}}',
+        '{"packages": {"node_modules/../../x": {}}}',
+        '{"packages": {"../x": {}}}',
+        '{"packages": {"node_modules/x": {"version": "../x"}}}',
+        '{"dependencies": {"x": {"version": "file:../x"}}}',
+        '{"dependencies": {"../x": {}}}',
+    ],
+)
+def test_a_lock_file_that_leads_elsewhere_is_rejected(tmp_path, text):
+    written(tmp_path, text, "package-lock.json")
+    with raises_code("runtime.requirements"):
+        read_wanted([written(tmp_path, "{}", "package.json")])
+
+
+@pytest.mark.parametrize(
+    "text", ['{"workspaces": ["a"]}', "[]", "{", "null", '{"dependencies": ["x"]}', '{"overrides": "x"}']
+)
 def test_what_is_no_package_of_its_own_is_rejected(tmp_path, text):
     with raises_code("runtime.requirements"):
         read_wanted([written(tmp_path, text, "package.json")])

@@ -24,7 +24,7 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.errors import ConfigurationError
 from affiant.sandbox.workspace.walk import escaped
 
-__all__ = ["Wanted", "read_wanted"]
+__all__ = ["Wanted", "lock_of", "locked_packages", "read_wanted"]
 
 _FLAGS: Final = frozenset({"--no-index", "--pre", "--prefer-binary", "--require-hashes"})
 _CONSTRAINTS: Final = frozenset({"-c", "--constraint"})
@@ -48,7 +48,24 @@ _HOST: Final = re.compile(r"[A-Za-z0-9.:\[\]-]+")
 _WHEEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+!]*(?:-[A-Za-z0-9_.+!]+){4,5}\.whl")
 _ARCHIVE: Final = re.compile(r"\.(?:zip|whl|tar|tbz|tgz|txz|tlz|tar\.\w+)\Z", re.IGNORECASE)
 """pip takes a name that ends so for a file of the current folder, if there is one."""
-_NODE_VERSION: Final = re.compile(r"(npm:(@[\w.-]+/)?[\w.-]+@)?[\w.\-+^~<>=|*\s]*\Z")
+_NODE_KINDS: Final = (
+    "dependencies",
+    "optionalDependencies",
+    "peerDependencies",
+    "devDependencies",
+    "overrides",
+)
+"""npm looks at packages for development too, though it does not install them."""
+_NODE_VERSION: Final = re.compile(
+    r"(?!\s*\.)(?!.*\.(?:tgz|tar|tar\.gz)\s*\Z)(npm:(@[\w.-]+/)?[\w.-]+@)?[\w.\-+^~<>=|*\s]*\Z"
+)
+_NODE_REFERENCE: Final = re.compile(r"\$(?:@[\w.~-]+/)?[\w.~-]+", re.ASCII)
+_NODE_URL: Final = re.compile(
+    r"https?://(?:[A-Za-z0-9._~%:!*-]*@)?(?P<host>[A-Za-z0-9.-]+)(?::\d+)?(?P<path>/[!-~]*)", re.ASCII
+)
+_GIT_HOSTS: Final = frozenset({"github.com", "gist.github.com", "gitlab.com", "bitbucket.org", "git.sr.ht"})
+_GITHUB_ARCHIVE: Final = re.compile(r"/[\w.-]+/[\w.-]+/(?:archive|releases)/", re.ASCII)
+_NODE_PLACE: Final = re.compile(r"(?:(?:\A|/)node_modules/(?:@[\w.~-]+/)?(?!\.)[\w.~-]+)+", re.ASCII)
 _MAX_CHARACTERS: Final = 8 << 20
 _MAX_FILES: Final = 100
 
@@ -103,7 +120,7 @@ def read_wanted(paths: Sequence[Path], *, extras: Sequence[str] = ()) -> Wanted:
             _require_node_packages(path, _read(path, asked.texts))
             lock = lock_of(path)
             if lock is not None:
-                _read(lock, asked.texts)
+                locked_packages(lock, _read(lock, asked.texts))
         else:
             _take_file(path, asked, constraint=False)
     if extras and not any(path.name == "pyproject.toml" for path in paths):
@@ -324,22 +341,94 @@ def _same(name: str, other: str) -> bool:
     return re.sub(r"[-_.]+", "-", name).lower() == re.sub(r"[-_.]+", "-", other).lower()
 
 
-def _require_node_packages(path: Path, text: str) -> None:
-    """Return if each dependency comes from a registry or as an archive over HTTPS."""
+def _object(path: Path, text: str) -> dict[str, object]:
     try:
         members = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _rejected(path, "not JSON", found=str(error)) from error
-    if not isinstance(members, dict) or "workspaces" in members:
+    if not isinstance(members, dict):
+        raise _rejected(path, "not a JSON object")
+    return members
+
+
+def _require_node_packages(path: Path, text: str) -> None:
+    """Return if each dependency comes from a registry or as an archive over HTTPS."""
+    members = _object(path, text)
+    if "workspaces" in members:
         raise _rejected(path, "not the package.json of one package", expected="no workspaces")
-    for kind in ("dependencies", "optionalDependencies"):
-        for name, version in dict(members.get(kind) or {}).items():
-            archive = str(version).startswith("https://") and urlsplit(str(version)).path.endswith(
-                (".tgz", ".tar.gz")
+    for kind in _NODE_KINDS:
+        _require_registry(members.get(kind) or {}, f"{path} ({kind}", overrides=kind == "overrides")
+
+
+def _require_registry(versions: object, where: str, *, overrides: bool) -> None:
+    """``overrides`` hold objects of versions, and ``$name``: the version of that dependency."""
+    if not isinstance(versions, dict):
+        raise _rejected(f"{where})", "not an object of versions")
+    for name, version in versions.items():
+        if overrides and isinstance(version, dict):
+            _require_registry(version, f"{where}.{name}", overrides=True)
+        elif overrides and isinstance(version, str) and _NODE_REFERENCE.fullmatch(version):
+            continue
+        elif not (isinstance(version, str) and _of_registry(version)):
+            raise _rejected(
+                f"{where}.{name})",
+                "a source is named where a package of a registry is needed",
+                found=escaped(_without_user(str(version))),
             )
-            if not isinstance(version, str) or not (archive or _NODE_VERSION.match(version)):
-                raise _rejected(
-                    f"{path} ({kind}.{name})",
-                    "a source is named where a package of a registry is needed",
-                    found=escaped(_without_user(str(version))),
-                )
+
+
+def _of_registry(version: str) -> bool:
+    if version.startswith("https://"):
+        return _is_archive_url(version) and urlsplit(version).path.endswith((".tgz", ".tar.gz"))
+    return _NODE_VERSION.match(version) is not None
+
+
+def _is_archive_url(url: str) -> bool:
+    """npm takes the page of a repository at one of these hosts for the repository, whatever its name ends in."""
+    parts = _NODE_URL.fullmatch(url)
+    if parts is None:
+        return False
+    host = parts["host"].lower().removeprefix("www.")
+    return host not in _GIT_HOSTS or (
+        host == "github.com" and _GITHUB_ARCHIVE.match(parts["path"]) is not None
+    )
+
+
+def locked_packages(lock: Path, text: str) -> Mapping[str, Mapping[str, object]]:
+    """Where each package is to lie -> what a lock file of npm says of it.
+
+    Raises:
+        ``runtime.requirements``: one is no archive of a registry, or would lie elsewhere.
+    """
+    members = _object(lock, text)
+    packages = {place: facts for place, facts in _entries(lock, members.get("packages")) if place}
+    waiting = [(f"node_modules/{name}", facts) for name, facts in _entries(lock, members.get("dependencies"))]
+    for place, facts in packages.items():
+        _require_locked(place, facts)
+    while waiting:  # as npm up to version 6 reads it
+        place, facts = waiting.pop()
+        _require_locked(place, facts)
+        waiting += [
+            (f"{place}/node_modules/{name}", inner)
+            for name, inner in _entries(lock, facts.get("dependencies"))
+        ]
+    return packages
+
+
+def _entries(lock: Path, members: object) -> list[tuple[str, Mapping[str, object]]]:
+    if members is None:
+        return []
+    if not isinstance(members, dict) or not all(isinstance(facts, dict) for facts in members.values()):
+        raise _rejected(lock, "not a lock file of npm")
+    return list(members.items())
+
+
+def _require_locked(place: str, facts: Mapping[str, object]) -> None:
+    version, resolved = facts.get("version", "*"), facts.get("resolved")
+    if (
+        _NODE_PLACE.fullmatch(place) is None
+        or facts.get("link")
+        or not (isinstance(version, str) and _of_registry(version))
+        or not (resolved is None or (isinstance(resolved, str) and _is_archive_url(resolved)))
+    ):
+        raise _rejected(place.rpartition("node_modules/")[2], "a package is no archive of a registry")
