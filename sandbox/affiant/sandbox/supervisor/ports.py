@@ -19,6 +19,7 @@ from functools import partial
 from typing import Final
 
 from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError
+from affiant.sandbox.isolation.runner.network import PROXY_PORT
 from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.acts import Act
 
@@ -133,6 +134,13 @@ class SessionPorts:
                 found=number,
                 hint="List it in `ports`",
                 code="ports.denied",
+            )
+        if number == PROXY_PORT:
+            raise StateError(
+                "the proxy listens on that port in the sandbox, and no server of the agent's can",
+                found=number,
+                hint="Have the server listen on another port, and list that in `ports`",
+                code="ports.refused",
             )
 
     async def _serve(self, port: _OpenPort) -> str:
