@@ -48,6 +48,15 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "isolation.plan": ("ConfigurationError", "The plan has a path, source or size that no sandbox may have."),
     "isolation.unavailable": ("ConfigurationError", "No backend here reaches the minimum isolation."),
+    "openai_agents.missing": ("ConfigurationError", "The OpenAI Agents SDK with sandboxes is not installed."),
+    "openai_agents.root": (
+        "ConfigurationError",
+        "The root of a manifest is no path of the profile's ``filesystem_access``.",
+    ),
+    "openai_agents.secret": (
+        "ConfigurationError",
+        "A manifest names a secret that the profile does not grant, or that is not kept.",
+    ),
     "ports.address": ("ConfigurationError", "The port has no URL, or its Unix socket cannot be made."),
     "ports.denied": ("NotAllowedError", "The profile does not list the port."),
     "ports.open": ("StateError", "The port is open already, or too many are."),

@@ -297,6 +297,12 @@ class Session:
         """What isolates the agent, as receipts name it: ``gvisor`` or ``bwrap-landlock``."""
         return self._opened.plan.backend.value
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Names of the secrets that the broker holds: commands have their placeholders as variables."""
+        held = self._opened.facts.get("secrets")
+        return tuple(map(str, held)) if isinstance(held, list) else ()
+
     @cached_property
     def files(self) -> SandboxFiles:
         """The session's files: read, write, list, upload, download, while the session is open."""
