@@ -307,6 +307,7 @@ os.symlink(b'\\xff', 'bad-link')
             )
             for path in special:
                 assert error_of((await calls.remove(f"/workspace/{path}"))[1]) == "workspace.special_file"
+            assert error_of((await calls.remove("/workspace/bad-link"))[1]) == "workspace.name"
             if "d/pipe" in special:
                 assert error_of((await calls.remove("/workspace/d"))[1]) == "workspace.special_file"
 

@@ -42,6 +42,7 @@ from affiant.sandbox.workspace.walk import (
     chunks_of,
     descended,
     escaped,
+    link_target,
     look_at,
     open_directory,
     read_chunks,
@@ -292,7 +293,7 @@ def _digested(found: Found, writer: TreeWriter, left: int) -> int:
     facts = os.stat(found.name, dir_fd=found.parent, follow_symlinks=False)
     content = ""
     if found.kind is Kind.LINK:
-        content = os.readlink(found.name, dir_fd=found.parent)
+        content = link_target(found)
     elif found.kind is Kind.FILE:
         require_size(facts, left)
         digest = hashlib.sha256()
