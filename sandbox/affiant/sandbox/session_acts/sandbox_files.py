@@ -54,7 +54,8 @@ class Listing:
 
     entries: tuple[FileInfo, ...]
     left_out: tuple[Skipped, ...] = ()
-    """Pipes, sockets and devices, and names that are not printable Unicode: at most 1,000 are named."""
+    """Pipes, sockets and devices, and names that are not printable Unicode: at most 1,000 are named, fewer if the names are
+    long."""
 
     def __iter__(self) -> Iterator[FileInfo]:
         """The entries."""
@@ -75,7 +76,7 @@ class Moved:
     length: int
     """Bytes."""
     left_out: tuple[Skipped, ...] = ()
-    """What cannot be copied, or must not: at most 1,000 are named."""
+    """What cannot be copied, or must not: at most 1,000 are named, fewer if the names are long."""
 
 
 @dataclass(frozen=True, slots=True)
