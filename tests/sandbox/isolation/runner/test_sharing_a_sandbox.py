@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.sandbox.isolation.conftest import (
     sandbox,
 )
 
-from affiant.sandbox.isolation.plan.errors import CommandNotRun, LimitExceeded
+from affiant.sandbox.isolation.plan.errors import CommandNotRun, LimitExceeded, StepError
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import read_record
 from affiant.sandbox.isolation.plan.plan import Access, Command, FileGrant, Limits, plan_sandbox
@@ -308,6 +309,39 @@ def test_a_signal_reaches_the_command_that_it_names_alone(backend, tmp_path):
         return ended, await asyncio.wait_for(second, 20)
 
     assert in_sandbox(tmp_path, backend, scenario) == (137, 0)
+
+
+STOPPER = """
+import os, signal
+if os.fork(): os._exit(0)
+os.setsid()
+for n in range(1_000_000_000):
+    try:
+        os.kill(-1, signal.SIGSTOP)
+    except OSError:
+        pass
+    if n == 1:
+        print("up", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_an_agent_that_stops_every_process_it_can_does_not_stop_the_runner(backend, tmp_path):
+    """What sends a signal from inside gVisor is a process that the agent can stop."""
+
+    async def scenario(client):
+        read, first = await begin(client, shell("echo up; sleep 60"))
+        also, second = await begin(client, python(STOPPER))
+        with suppress(StepError):
+            await asyncio.wait_for(client.signal(1, 15), 30)
+        measured = await asyncio.wait_for(client.measure(), 30)
+        await asyncio.wait_for(client.kill(), 30)
+        await asyncio.gather(first, second)
+        for each in (read, also):
+            os.close(each)
+        return measured["memory_bytes"] > 0
+
+    assert in_sandbox(tmp_path, backend, scenario)
 
 
 def test_what_a_command_used_is_known(backend, tmp_path):

@@ -378,10 +378,19 @@ def _places(order: Command) -> tuple[str, ...]:
 
 
 def signalling(confinement: Confinement, targets: Sequence[int], number: int) -> bytes:
-    """The executable that sends a signal to ``targets``, pids inside, and ends."""
-    program = CallProgram(confinement.machine)
-    for target in targets:
+    """The executable that sends a signal to ``targets``, pids inside; it ends with 0 if it reached one of them."""
+    steps = _Steps(confinement, REPORT_DESCRIPTOR)
+    program = steps.program
+    program.call(_PRCTL, _PR_SET_DUMPABLE, 0, 0, 0, 0)
+    steps.close_others()
+    steps.confine()
+    for index, target in enumerate(targets):
+        program.call(_KILL, target, number, zero=f"reached {index + 1}")
+    steps.end()
+    for index, target in enumerate(targets):
+        program.label(f"reached {index}")
         program.call(_KILL, target, number)
+    program.label(f"reached {len(targets)}")
     program.call(_EXIT_GROUP, 0)
     return program.elf()
 
