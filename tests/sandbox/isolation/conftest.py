@@ -45,7 +45,7 @@ def backend(request) -> BackendName:
     return request.param
 
 
-GVISOR = next(item for item in backend_parameters() if item.values[0] is BackendName.GVISOR)
+GVISOR, BUBBLEWRAP = backend_parameters()
 
 
 @cache

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.sandbox.isolation.conftest import (
+    BUBBLEWRAP,
     ENV,
     begin,
     communicate,
@@ -209,6 +210,36 @@ def test_what_a_command_leaves_in_the_background_lives_on_and_is_seen(backend, t
     count, after = in_sandbox(tmp_path, backend, scenario)
     assert count >= 1
     assert after == (0, "done\n")
+
+
+REPLACEABLE = (FileGrant("/tmp/a/b", Access.READ_WRITE),)
+"""A directory whose parent the agent can move away. gVisor has no rules about paths, and keeps the parent in place."""
+
+
+@pytest.mark.parametrize("backend", [BUBBLEWRAP])
+def test_a_link_in_place_of_a_writable_directory_gives_a_later_command_no_right(backend, tmp_path):
+    async def scenario(client):
+        linked = await communicate(client, shell("mv /tmp/a /tmp/z; mkdir /tmp/a; ln -s / /tmp/a/b"))
+        with pytest.raises(CommandNotRun, match="landlock"):
+            await communicate(client, shell(": > /dev/made"))
+        return linked
+
+    assert in_sandbox(tmp_path, backend, scenario, files=REPLACEABLE) == (0, "")
+
+
+@pytest.mark.parametrize("backend", [BUBBLEWRAP])
+def test_a_directory_in_place_of_a_writable_one_gives_what_lies_around_it(backend, tmp_path):
+    written = (
+        "echo x > /tmp/a/b/here; echo y > /tmp/z/b/there; cat /tmp/a/b/here /tmp/z/b/there; : > /dev/made"
+    )
+
+    async def scenario(client):
+        await communicate(client, shell("mv /tmp/a /tmp/z; mkdir -p /tmp/a/b"))
+        return await communicate(client, shell(written))
+
+    ended, said = in_sandbox(tmp_path, backend, scenario, files=REPLACEABLE)
+    assert said.startswith("x\ny\n")
+    assert (ended, "Permission denied" in said) == (2, True)
 
 
 def test_no_command_can_end_the_first_process(backend, tmp_path):

@@ -16,8 +16,11 @@ it has given up root before it enters; the capabilities over the sandbox's user 
 dropped, bounding set and all, before it executes the command.
 
 Landlock (Documentation/userspace-api/landlock.rst): every access right of the kernel's ABI is handled, so
-what no rule grants is denied. ABI 3 is the least that governs all ways of writing (truncate); from ABI 6 on,
+what no rule grants is denied. ABI 3 is the least that governs all ways of writing (truncate). From ABI 6 on,
 signals and abstract sockets are scoped as well, which process and network namespaces also do.
+
+The agent has moved and linked files when a later command enters. So the places of the rules are opened without
+following a link: a directory that replaces a writable one has only the rights of what lies around it.
 """
 
 from __future__ import annotations
@@ -56,9 +59,9 @@ REPORT_DESCRIPTOR: Final = 3
 """Where a program of gVisor's finds its report."""
 
 # System calls of x86-64 (arch/x86/entry/syscalls/syscall_64.tbl).
-_WRITE, _OPEN, _CLOSE, _RT_SIGACTION, _IOCTL, _PAUSE, _FORK, _EXECVE = 1, 2, 3, 13, 16, 34, 57, 59
+_WRITE, _CLOSE, _RT_SIGACTION, _IOCTL, _PAUSE, _FORK, _EXECVE = 1, 3, 13, 16, 34, 57, 59
 _WAIT4, _KILL, _FCNTL, _CHDIR, _SETSID, _CAPSET, _PRCTL, _SETRLIMIT = 61, 62, 72, 80, 112, 126, 157, 160
-_EXIT_GROUP, _SETNS, _SECCOMP, _CLOSE_RANGE = 231, 308, 317, 436
+_EXIT_GROUP, _SETNS, _SECCOMP, _CLOSE_RANGE, _OPENAT2 = 231, 308, 317, 436, 437
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
 
 _F_SETFD, _FD_CLOEXEC = 2, 1
@@ -83,10 +86,12 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = (
 )
 _RIGHTS_OF_ABI: Final = {3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _RIGHTS_SINCE_5: Final = (1 << 16) - 1
-_SCOPES: Final = 0b11  # abstract Unix sockets, signals (ABI 6)
 _READING: Final = _EXECUTE | _READ_FILE | _READ_DIR
 _ON_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_SCOPES: Final = 0b11  # abstract Unix sockets, signals (ABI 6)
 _RULE_PATH_BENEATH: Final = 1
+_AT_FDCWD: Final = -100
+_RESOLVE_NO_SYMLINKS: Final = 0x04
 
 _FROM_TERMINAL: Final = (
     signal.SIGINT,
@@ -255,13 +260,14 @@ class _Steps:
         attributes = self.program.data(struct.pack("<QQQ", rights, 0, scopes))
         size = 24 if landlock.abi >= 6 else 8
         self.must("landlock", _LANDLOCK_CREATE_RULESET, attributes, size, 0)
+        how = self.program.data(struct.pack("<QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS))
         rules = [
             ("/", rights & _READING),
             *((path, rights) for path in landlock.folders),
             *((path, rights & _ON_FILES) for path in landlock.files),
         ]
         for path, granted in rules:
-            self.must("landlock", _OPEN, self.program.text(path), os.O_PATH | os.O_CLOEXEC, 0)
+            self.must("landlock", _OPENAT2, _AT_FDCWD, self.program.text(path), how, 24)
             rule = self.program.data(struct.pack("<Qi", granted, place))  # packed: 12 bytes
             self.must("landlock", _LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0)
             self.must("landlock", _CLOSE, place)
