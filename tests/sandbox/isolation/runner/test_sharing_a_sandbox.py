@@ -342,6 +342,62 @@ def test_a_signal_reaches_the_command_that_it_names_alone(backend, tmp_path):
     assert in_sandbox(tmp_path, backend, scenario) == (137, 0)
 
 
+def test_a_later_command_ends_one_left_in_the_background(backend, tmp_path):
+    """A server that one command starts is stopped by another: ``server &``, then ``pkill server``."""
+
+    async def scenario(client):
+        left = "sleep 60 >&- 2>&- <&- & echo $!"
+        _, pid = await communicate(client, shell(left))
+        ending = f"kill {pid.strip()} && while [ -e /proc/{pid.strip()} ]; do sleep 0.02; done; echo gone"
+        return await communicate(client, shell(ending))
+
+    assert in_sandbox(tmp_path, backend, scenario) == (0, "gone\n")
+
+
+SERVER = """
+import os, socket
+if os.fork(): os._exit(0)
+server = socket.socket(socket.AF_UNIX)
+server.bind("\\0server")
+server.listen()
+open("/tmp/listens", "w").close()
+os.closerange(0, 3)
+server.accept()[0].sendall(b"hello")
+"""
+CALLER = """
+import os, socket, time
+while not os.path.exists("/tmp/listens"): time.sleep(0.02)
+caller = socket.socket(socket.AF_UNIX)
+caller.connect("\\0server")
+print(caller.recv(9))
+"""
+
+
+@pytest.mark.slow
+def test_a_later_command_reaches_an_abstract_socket_of_an_earlier_one(backend, tmp_path):
+    async def scenario(client):
+        await communicate(client, python(SERVER))
+        return await communicate(client, python(CALLER))
+
+    assert in_sandbox(tmp_path, backend, scenario) == (0, "b'hello'\n")
+
+
+@pytest.mark.parametrize("backend", [BUBBLEWRAP])
+def test_no_command_looks_into_another(backend, tmp_path):
+    """Each has a Landlock domain of its own; else one could look: both are one user's."""
+    look = "for name in environ maps mem; do (: < /proc/$PID/$name) 2>/dev/null && echo $name; done"
+
+    async def scenario(client):
+        left = f"echo up; sleep 60 & PID=$!; {look}; echo $PID > /tmp/pid; wait"
+        read, first = await begin(client, shell(left))
+        later = f"until [ -s /tmp/pid ]; do sleep 0.02; done; PID=$(cat /tmp/pid); {look}; kill $PID"
+        found = await communicate(client, shell(later))
+        await first
+        return await rest_of(read), found
+
+    assert in_sandbox(tmp_path, backend, scenario) == (b"environ\nmaps\nmem\n", (0, ""))
+
+
 STOPPER = """
 import os, signal
 if os.fork(): os._exit(0)

@@ -16,8 +16,9 @@ it has given up root before it enters; the capabilities over the sandbox's user 
 dropped, bounding set and all, before it executes the command.
 
 Landlock (Documentation/userspace-api/landlock.rst): every access right of the kernel's ABI is handled, so
-what no rule grants is denied. ABI 3 is the least that governs all ways of writing (truncate). From ABI 6 on,
-signals and abstract sockets are scoped as well, which process and network namespaces also do.
+what no rule grants is denied. ABI 3 is the least that governs all ways of writing (truncate). Each command has a domain
+of its own, so none can trace another. Signals and abstract sockets are not scoped (ABI 6): a later command ends what an
+earlier one left in the background, and process and network namespaces hold both within the sandbox.
 
 The agent has moved and linked files when a later command enters. So the places of the rules are opened without
 following a link: a directory that replaces a writable one has only the rights of what lies around it.
@@ -88,7 +89,6 @@ _RIGHTS_OF_ABI: Final = {3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _RIGHTS_SINCE_5: Final = (1 << 16) - 1
 _READING: Final = _EXECUTE | _READ_FILE | _READ_DIR
 _ON_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
-_SCOPES: Final = 0b11  # abstract Unix sockets, signals (ABI 6)
 _RULE_PATH_BENEATH: Final = 1
 _AT_FDCWD: Final = -100
 _RESOLVE_NO_SYMLINKS: Final = 0x04
@@ -256,10 +256,8 @@ class _Steps:
         """Landlock's rules. Descriptors are given out from the lowest on: 0 to 2 and the report are open."""
         ruleset, place = (4, 5) if self.report == 3 else (3, 5 if self.report == 4 else 4)
         rights = _RIGHTS_OF_ABI.get(landlock.abi, _RIGHTS_SINCE_5)
-        scopes = _SCOPES if landlock.abi >= 6 else 0
-        attributes = self.program.data(struct.pack("<QQQ", rights, 0, scopes))
-        size = 24 if landlock.abi >= 6 else 8
-        self.must("landlock", _LANDLOCK_CREATE_RULESET, attributes, size, 0)
+        attributes = self.program.data(struct.pack("<Q", rights))
+        self.must("landlock", _LANDLOCK_CREATE_RULESET, attributes, 8, 0)
         how = self.program.data(struct.pack("<QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS))
         rules = [
             ("/", rights & _READING),
