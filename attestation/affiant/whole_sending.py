@@ -28,8 +28,6 @@ class WholeSender:
         Raises:
             OSError: the other end is gone, or this one was closed.
         """
-        if self._to.fileno() < 0:
-            raise ConnectionAbortedError("the channel was closed")
         ours = [os.dup(each) for each in descriptors]
         sending = asyncio.create_task(self._send(data, ours))
         self._sending.add(sending)

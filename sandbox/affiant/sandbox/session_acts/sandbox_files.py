@@ -54,8 +54,8 @@ class Listing:
 
     entries: tuple[FileInfo, ...]
     left_out: tuple[Skipped, ...] = ()
-    """Pipes, sockets and devices, and names that are not printable Unicode: at most 1,000 are named, fewer if the names are
-    long."""
+    """Pipes, sockets and devices, and names that are not printable Unicode: at most 1,000 are named, fewer if their
+    names are long."""
 
     def __iter__(self) -> Iterator[FileInfo]:
         """The entries."""
