@@ -303,6 +303,11 @@ class Session:
         held = self._opened.facts.get("secrets")
         return tuple(map(str, held)) if isinstance(held, list) else ()
 
+    @property
+    def started_by(self) -> str:
+        """How its supervisor was started: ``template`` (forked by a template process) or ``interpreter``."""
+        return "template" if self._opened.link.forked else "interpreter"
+
     @cached_property
     def files(self) -> SandboxFiles:
         """The session's files: read, write, list, upload, download, while the session is open."""
