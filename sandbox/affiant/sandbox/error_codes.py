@@ -106,11 +106,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "MalformedError",
         "What came for a session is not a bundle and its sealed disclosures.",
     ),
-    "session.busy": ("StateError", "The session carries out as many acts as it may at once."),
-    "session.command_unknown": (
-        "StateError",
-        "The session has no command with this number, or no longer keeps it.",
-    ),
+    "session.command_unknown": ("StateError", "The session has run no command of this number, or long ago."),
     "session.control": ("MalformedError", "A control message that is not one of the protocol's."),
     "session.environment": ("ConfigurationError", "A name that is no variable, or one that is set already."),
     "session.expired": ("NotFreshError", "The activation's time is over."),

@@ -62,13 +62,15 @@ def run(scenario: Callable[[SupervisorLink, ControlChannel], Coroutine[Any, Any,
 @BEGUN
 def test_an_act_after_the_supervisor_has_ended_the_session_hears_its_reason(begun) -> None:
     async def scenario(link: SupervisorLink, supervisor: ControlChannel) -> None:
-        await supervisor.send({"event": "refused", "code": "gateway.lost", "message": "gone", "hint": None})
+        reason = {"event": "refused", "code": "gateway.lost", "message": "gone", "hint": None}
+        await supervisor.send({**reason, "retryable": True})
         supervisor.close()
         with raises_code("gateway.lost"):
             await link.expect(frozenset())
         for _ in range(2):
-            with raises_code("gateway.lost"):
+            with raises_code("gateway.lost") as raised:
                 await begun(link)
+            assert raised.value.retryable is True
 
     run(scenario)
 

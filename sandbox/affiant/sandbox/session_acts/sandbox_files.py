@@ -54,7 +54,7 @@ class Listing:
 
     entries: tuple[FileInfo, ...]
     left_out: tuple[Skipped, ...] = ()
-    """Pipes, sockets and devices, and names that are not printable Unicode: at most 1,000 are named, fewer if their
+    """Pipes, sockets and devices, and names that are not printable Unicode: at most 1,000 are named, fewer if the
     names are long."""
 
     def __iter__(self) -> Iterator[FileInfo]:
