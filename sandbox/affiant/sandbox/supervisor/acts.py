@@ -126,7 +126,7 @@ class Acts:
     async def _too_many(self, act: Act) -> None:
         act.message.close()
         error = SessionBusy(
-            "too many acts of the session at once",
+            "the session has too many concurrent acts",
             expected=f"at most {self._most}",
             hint="Wait until one has ended",
         )
