@@ -185,6 +185,8 @@ class ControlChannel:
         Raises:
             OSError: the other end is gone, or this one was closed.
         """
+        if self._control.fileno() < 0:
+            raise ConnectionAbortedError("the channel was closed")
         named = dict(descriptors or {})
         content = canonical({**members, "fds": list(named)} if named else members)
         await self._sender.send(_LENGTH.pack(len(content)) + content, tuple(named.values()))
