@@ -165,9 +165,8 @@ class SupervisorLink:
 
     async def tell(self, message: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
         """Send one message; a supervisor that is gone is noticed where its answer is awaited."""
-        if self._ended is None:
-            with suppress(ConnectionError):
-                await self._control.send(message, descriptors)
+        with suppress(ConnectionError):
+            await self._control.send(message, descriptors)
 
     @contextmanager
     def act(self) -> Iterator[Act]:
