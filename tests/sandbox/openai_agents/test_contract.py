@@ -156,6 +156,39 @@ async def no_path_and_no_link_leads_out_of_the_workspace(session: Session, at: s
 
 
 @scenario
+async def a_link_is_written_through_if_it_stays_in_the_workspace(session: Session, at: str) -> object:
+    await session.mkdir(f"{at}/folder", parents=True)
+    links = "ln -s folder/file near; ln -s near twice; ln -s folder fold; ln -s $PWD/folder/file far"
+    await session.exec(f"cd {at} && {links}; ln -s /tmp/outside out; ln -s out again; ln -s loop loop")
+    return (
+        await outcomes(
+            put(session, f"{at}/out", b"x"),
+            put(session, f"{at}/again", b"x"),
+            put(session, f"{at}/twice", b"first"),
+            content(session, f"{at}/folder/file"),
+            put(session, f"{at}/far", b"second"),
+            content(session, f"{at}/near"),
+            content(session, f"{at}/far"),
+            session.read_bounded(Path(f"{at}/far"), max_bytes=3),
+            session.mkdir(f"{at}/fold", parents=True),
+            put(session, f"{at}/fold/more", b"more"),
+            content(session, f"{at}/fold/more"),
+            session.apply_patch([patch("update_file", f"{at}/out", "@@\n-x\n+y\n")]),
+            session.apply_patch([patch("create_file", f"{at}/out", "+y")]),
+            session.apply_patch([patch("create_file", f"{at}/near", "+y")]),
+            session.apply_patch([patch("update_file", f"{at}/near", "@@\n-second\n+third\n")]),
+            content(session, f"{at}/folder/file"),
+        ),
+        [
+            name.endswith("Error")
+            for name in await outcomes(put(session, f"{at}/loop", b"x"), content(session, f"{at}/loop"))
+        ],
+        await kinds(session, f"{at}/fold"),
+        await kinds(session, at),
+    )
+
+
+@scenario
 async def folders_are_made_and_listed(session: Session, at: str) -> object:
     made = await outcomes(
         session.mkdir(f"{at}/deep/down"),

@@ -12,7 +12,7 @@ import stat
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from agents.sandbox.errors import (
@@ -30,7 +30,7 @@ from agents.sandbox.session.workspace_payloads import coerce_write_payload
 from agents.sandbox.types import ExecResult, ExposedPortEndpoint, Permissions, User
 from agents.sandbox.workspace_paths import sandbox_path_str
 
-from affiant.errors import AffiantError, ConfigurationError, StateError
+from affiant.errors import AffiantError, ConfigurationError, NotAllowedError, StateError
 from affiant.sandbox.api.sandbox import Sandbox
 from affiant.sandbox.openai_agents.archive import packed, unpacked
 from affiant.sandbox.openai_agents.sdk_errors import context_of, not_run, reading, unsupported, writing
@@ -43,6 +43,9 @@ __all__ = ["AffiantSandboxSession"]
 
 _OUTPUT: Final = 16 << 20
 """Bytes that are kept of each output of a command."""
+_FILE: Final = 64 << 20
+"""Bytes of a file that is read whole."""
+_LINKS: Final = 40
 _AGENT: Final = "agent"
 """The one user of a sandbox, and its group."""
 _KINDS: Final = {"file": EntryKind.FILE, "directory": EntryKind.DIRECTORY, "link": EntryKind.SYMLINK}
@@ -277,18 +280,43 @@ class AffiantSandboxSession(BaseSandboxSession):
             await self._found(place)
         return Path(place)
 
+    async def _behind_links(self, place: str, *, for_write: bool = False) -> tuple[str, FileInfo | None]:
+        """Where the links at ``place`` end, and what is there; the session's files decide what can be reached.
+
+        Raises:
+            InvalidManifestPathError: one leads out of the workspace. ``files.path``: there is no end.
+        """
+        for _ in range(_LINKS):
+            found = await self._found(place)
+            if found is None or found.kind != "link":
+                return place, found
+            place = self._path(PurePosixPath(place).parent / str(found.target), for_write=for_write)
+        raise NotAllowedError("too many links", expected=f"at most {_LINKS}", code="files.path")
+
+    async def _content(self, place: str, at_most: int) -> bytes:
+        """A file's content; a link is followed, an absolute one too if it stays in the workspace."""
+        try:
+            return await self.sandbox.files.read(place, at_most=at_most)
+        except AffiantError as error:
+            if error.code != "files.path":
+                raise
+            end, _ = await self._behind_links(place)
+            if end == place:
+                raise
+        return await self.sandbox.files.read(end, at_most=at_most)
+
     async def read(self, path: Path, *, user: str | User | None = None) -> io.IOBase:
         """The content of a file, at most 64 MiB."""
         _require_agent(user)
         place = self._path(path)
         with reading(path):
-            return io.BytesIO(await self.sandbox.files.read(place))
+            return io.BytesIO(await self._content(place, _FILE))
 
     async def _read_bounded(self, path: Path, *, max_bytes: int) -> bytes:
         place = self._path(path)
         with reading(path):
             try:
-                return await self.sandbox.files.read(place, at_most=max_bytes)
+                return await self._content(place, max_bytes)
             except AffiantError as error:
                 if error.code != "workspace.too_large":
                     raise
@@ -303,14 +331,15 @@ class AffiantSandboxSession(BaseSandboxSession):
         place = self._path(path, for_write=True)
         content = await asyncio.to_thread(coerce_write_payload(path=path, data=data).stream.read)
         with writing(path):
-            found = await self._found(place)
+            end, found = await self._behind_links(place, for_write=True)
             executable = found is not None and found.executable
-            await self.sandbox.files.write(place, content, executable=executable)
+            await self.sandbox.files.write(end, content, executable=executable)
 
     async def _write_new_file(self, path: Path, data: io.IOBase, *, user: str | User | None = None) -> None:
+        place = self._path(path, for_write=True)
         with writing(path):
-            found = await self._found(self._path(path, for_write=True))
-        if found is not None:
+            end, found = await self._behind_links(place, for_write=True)
+        if found is not None or end != place:
             raise FileExistsError(str(path))
         await self.write(path, data, user=user)
 
