@@ -290,7 +290,7 @@ class AffiantSandboxSession(BaseSandboxSession):
             found = await self._found(place)
             if found is None or found.kind != "link":
                 return place, found
-            place = self._path(PurePosixPath(place).parent / str(found.target), for_write=for_write)
+            place = self._path(str(PurePosixPath(place).parent / str(found.target)), for_write=for_write)
         raise NotAllowedError("too many links", expected=f"at most {_LINKS}", code="files.path")
 
     async def _content(self, place: str, at_most: int) -> bytes:
