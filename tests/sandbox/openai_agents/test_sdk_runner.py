@@ -15,14 +15,15 @@ pytest.importorskip("agents.sandbox", reason="needs affiant[openai-agents]")
 from agents import RunConfig, Runner, function_tool  # noqa: E402 - the SDK may be missing
 from agents.items import ToolCallOutputItem  # noqa: E402
 from agents.run_state import RunState  # noqa: E402
-from agents.sandbox import Manifest, SandboxAgent, SandboxRunConfig  # noqa: E402
-from agents.sandbox.capabilities import Filesystem, Shell  # noqa: E402
-from agents.sandbox.entries import File  # noqa: E402
+from agents.sandbox import Manifest, SandboxAgent, SandboxPathGrant, SandboxRunConfig  # noqa: E402
+from agents.sandbox.capabilities import Filesystem, Shell, Skills  # noqa: E402
+from agents.sandbox.entries import Dir, File, LocalDir  # noqa: E402
 from agents.sandbox.snapshot import LocalSnapshotSpec  # noqa: E402
 from agents.testing import ScriptedModel, assistant_message, function_call  # noqa: E402
 from openai.types.responses import ResponseCustomToolCall  # noqa: E402
 from tests.sandbox.openai_agents.test_sandbox_client import client_of, records  # noqa: E402
 
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PATCH = """*** Begin Patch
 *** Update File: notes.txt
 @@
@@ -154,6 +155,34 @@ def test_agents_share_a_session_that_they_are_given_and_its_owner_closes_it(warm
 
     assert asyncio.run(go())[1].endswith("one\n")
     assert len(client.bundles) == 1
+
+
+@pytest.mark.slow
+def test_skills_images_and_a_working_directory_of_the_run_work(warm: Any, tmp_path: Path) -> None:
+    (tmp_path / "skills/greet").mkdir(parents=True)
+    (tmp_path / "skills/greet/SKILL.md").write_text(
+        "---\nname: greet\ndescription: greets\n---\nSay hello.\n"
+    )
+    model = ScriptedModel(
+        [
+            command(f"pwd; cat ../.agents/greet/SKILL.md; echo {PIXEL} | base64 -d > pixel.png", 1),
+            [function_call("view_image", {"path": "pixel.png"}, call_id="call_2")],
+            [assistant_message("done")],
+        ]
+    )
+    agent = SandboxAgent(
+        name="artist",
+        model=model,
+        default_manifest=Manifest(
+            entries={"sub": Dir(children={"file": File(content=b"1")})},
+            extra_path_grants=(SandboxPathGrant(path=str(tmp_path)),),
+        ),
+        capabilities=[Filesystem(), Shell(), Skills(from_=LocalDir(src=tmp_path / "skills"))],
+    )
+    run = config(client_of(warm), cwd="sub")
+    first, second = outputs(asyncio.run(Runner.run(agent, "Draw.", run_config=run)))
+    assert "/workspace/sub\n" in first and "Say hello." in first
+    assert PIXEL in second
 
 
 @pytest.mark.slow
