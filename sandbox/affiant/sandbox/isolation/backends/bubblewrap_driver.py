@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -124,8 +125,7 @@ class BubblewrapDriver:
     def signal(self, started: Started, number: int) -> None:
         outer, begun = started.pid, read_reports(started.said(), started.command).pid != 0
         targets = descendants(outer, machine_processes())[1:] if begun else []
-        reached = [_send(outer, target, number) for target in (targets if number in FOR_ALL else targets[:1])]
-        if not any(reached):
+        if not _send(outer, targets if number in FOR_ALL else targets[:1], number):
             raise StepError(
                 "the signal found no process", expected="a command that has started and still runs"
             )
@@ -166,20 +166,24 @@ def _namespaces_of(init: int) -> Namespaces:
     )
 
 
-def _send(outer: int, target: int, number: int) -> bool:
-    """Send a signal to one of a command's processes; whether it was still there."""
-    try:
-        handle = os.pidfd_open(target)
-    except ProcessLookupError:
-        return False
-    try:
-        if target not in descendants(
-            outer, machine_processes()
-        ):  # the handle's process is the command's, not a later one
-            return False
-        signal.pidfd_send_signal(handle, number)
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(handle)
-    return True
+def _send(outer: int, targets: Sequence[int], number: int) -> bool:
+    """Send a signal to some of a command's processes; whether one was still there.
+
+    /proc is looked at once for all: what a signal orphans is still reached. A pid that is used again meanwhile is
+    another process, with another start time.
+    """
+    started = {target: linux.process_start_time(target) for target in targets}
+    left = set(descendants(outer, machine_processes()))
+    reached = False
+    for target in targets:
+        if target not in left or started[target] is None:
+            continue
+        with suppress(ProcessLookupError):
+            handle = os.pidfd_open(target)
+            try:
+                if linux.process_start_time(target) == started[target]:
+                    signal.pidfd_send_signal(handle, number)
+                    reached = True
+            finally:
+                os.close(handle)
+    return reached
