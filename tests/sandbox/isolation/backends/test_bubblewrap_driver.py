@@ -1,5 +1,6 @@
 """What the driver does to processes, tried on processes of this machine that are in no sandbox."""
 
+import os
 import signal
 import struct
 import subprocess
@@ -12,6 +13,7 @@ from affiant.sandbox.isolation.backends.bubblewrap_driver import BubblewrapDrive
 from affiant.sandbox.isolation.backends.entering import Confinement
 from affiant.sandbox.isolation.backends.process_tree import descendants, machine_processes
 from affiant.sandbox.isolation.plan.driver import Started
+from affiant.sandbox.isolation.plan.errors import SandboxFailed
 from affiant.sandbox.isolation.plan.linux import process_start_time
 from affiant.sandbox.isolation.plan.plan import Command, Limits
 
@@ -53,3 +55,13 @@ def test_a_signal_reaches_all_of_a_command_and_processes_are_listed_twice(monkey
             time.sleep(0.02)
         assert [pid for pid in below if process_start_time(pid)] == []
     assert len(listed) == 2
+
+
+def test_a_sandbox_whose_first_process_says_nothing_is_not_waited_for_without_end(monkeypatch):
+    monkeypatch.setattr(bubblewrap_driver, "START_SECONDS", 0)
+    silent = driver()
+    silent._report, write = os.pipe()
+    with pytest.raises(SandboxFailed):
+        silent.first()
+    silent.close()
+    os.close(write)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import time
@@ -25,7 +26,7 @@ from affiant.sandbox.isolation.backends.entering import (
 from affiant.sandbox.isolation.backends.executing import sealed
 from affiant.sandbox.isolation.backends.process_tree import children_of, descendants, machine_processes
 from affiant.sandbox.isolation.plan import linux
-from affiant.sandbox.isolation.plan.driver import FOR_ALL, Prepared, Started, Stdio
+from affiant.sandbox.isolation.plan.driver import FOR_ALL, START_SECONDS, Prepared, Started, Stdio
 from affiant.sandbox.isolation.plan.errors import SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.plan import Command
 
@@ -62,7 +63,10 @@ class BubblewrapDriver:
             close_all(launch.descriptors)
 
     def first(self) -> int:
-        if self._bwrap is None or not is_ready(os.read(self._report, 4096)):
+        poll = select.poll()
+        poll.register(self._report, select.POLLIN)
+        reported = poll.poll(1000 * START_SECONDS)
+        if self._bwrap is None or not reported or not is_ready(os.read(self._report, 4096)):
             raise SandboxFailed(
                 "bubblewrap did not start the sandbox",
                 expected="Landlock, limits and a first process confined by them",

@@ -32,7 +32,7 @@ from affiant.sandbox.isolation.backends.gvisor import (
     write_bundle,
 )
 from affiant.sandbox.isolation.backends.process_tree import descendants, own_pid
-from affiant.sandbox.isolation.plan.driver import FOR_ALL, Prepared, Started, Stdio
+from affiant.sandbox.isolation.plan.driver import FOR_ALL, START_SECONDS, Prepared, Started, Stdio
 from affiant.sandbox.isolation.plan.errors import SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.plan import AGENT_UID, Command
 
@@ -41,7 +41,6 @@ __all__ = ["GVisorDriver"]
 _LOG_BYTES: Final = 65536
 _PROGRAMS: Final = "programs"
 _CONTROL_SECONDS: Final = 5
-_START_SECONDS: Final = 30
 
 
 @dataclass(slots=True)
@@ -76,7 +75,7 @@ class GVisorDriver:
 
     def first(self) -> int:
         try:
-            if self._starting is None or self._starting.wait(_START_SECONDS) != 0:
+            if self._starting is None or self._starting.wait(START_SECONDS) != 0:
                 raise SandboxFailed(
                     "gVisor did not start the sandbox",
                     hint="The session's isolation/runsc.log says why; nothing was run.",
