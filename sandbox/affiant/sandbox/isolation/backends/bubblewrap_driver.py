@@ -8,8 +8,8 @@ import select
 import signal
 import subprocess
 import time
-from contextlib import suppress
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -83,19 +83,20 @@ class BubblewrapDriver:
             raise StepError("there is no sandbox")
         report, tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         at = time.monotonic()
-        executable = sealed(
-            command_program(
+        try:
+            program = command_program(
                 self.confinement, command, report=tell, namespaces=self._namespaces, terminal=terminal
             )
-        )
-        try:
-            passed = (executable, tell, *self._namespaces.descriptors)
-            child = self._child((f"/proc/self/fd/{executable}",), passed, stdio)
+            executable = sealed(program)
+            try:
+                passed = (executable, tell, *self._namespaces.descriptors)
+                child = self._child((f"/proc/self/fd/{executable}",), passed, stdio)
+            finally:
+                os.close(executable)
         except BaseException:
             os.close(report)
             raise
         finally:
-            os.close(executable)
             os.close(tell)
         child.returncode = 0  # the runner waits for the pid itself
         return Started(command, child.pid, report, at)

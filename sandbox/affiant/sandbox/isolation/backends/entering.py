@@ -47,6 +47,7 @@ __all__ = [
     "Namespaces",
     "Report",
     "command_program",
+    "ending",
     "first_process",
     "is_ready",
     "read_reports",
@@ -379,6 +380,13 @@ def _places(order: Command) -> tuple[str, ...]:
         return (name,)
     folders = order.env.get("PATH", os.defpath).split(":")
     return tuple(os.path.join(folder, name) for folder in folders)[:_MOST_PLACES]
+
+
+def ending(machine: str) -> bytes:
+    """The executable that only ends."""
+    program = CallProgram(machine)
+    program.call(_EXIT_GROUP, 0)
+    return program.elf()
 
 
 def signalling(confinement: Confinement, targets: Sequence[int], number: int) -> bytes:

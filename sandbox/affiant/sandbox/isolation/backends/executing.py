@@ -15,13 +15,25 @@ from affiant.sandbox.isolation.plan.errors import CommandNotRun
 __all__ = ["judge", "sealed"]
 
 _NOT_FOUND: Final = (errno.ENOENT, errno.ENOTDIR)
+_MFD_EXEC: Final = 0x10
+"""Without it the file cannot be executed where ``vm.memfd_noexec`` is 1."""
 _LEAST_LOST: Final = 129
 """Exit status of a runsc whose process inside was ended by a signal; its own failures are 128."""
 
 
 def sealed(content: bytes) -> int:
-    """A descriptor, open for reading alone, of an anonymous file that no process can ever change."""
-    fd = os.memfd_create("affiant", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    """A descriptor, open for reading alone, of an anonymous executable that no process can ever change.
+
+    Raises:
+        OSError: the kernel makes no anonymous file that can be executed (vm.memfd_noexec=2).
+    """
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        fd = os.memfd_create("affiant", flags | _MFD_EXEC)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # only a kernel before 6.3 does not know the flag
+            raise
+        fd = os.memfd_create("affiant", flags)
     try:
         with open(fd, "wb", closefd=False) as file:
             file.write(content)
