@@ -48,7 +48,12 @@ class FileCalls:
             be_file_child(
                 call, place, output=descriptors[0], content=descriptors[1] if with_content else None
             )
-        self._under_way[os.pidfd_open(pid)] = (pid, request)
+        try:
+            self._under_way[os.pidfd_open(pid)] = (pid, request)
+        except OSError:  # a call that is rejected must not go on
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
 
     def ended(self, ready: Collection[int]) -> Iterator[tuple[int, AffiantError | None]]:
         """Reap the children whose descriptors are ``ready``: the request of each, and what went wrong."""

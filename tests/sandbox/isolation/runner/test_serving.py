@@ -1,0 +1,50 @@
+"""What the runner does when the machine refuses a step after a process exists. Parts of it are in its place."""
+
+import errno
+import os
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from affiant.sandbox.isolation.plan.driver import Started
+from affiant.sandbox.isolation.plan.file_access import FileAct, FileCall
+from affiant.sandbox.isolation.plan.plan import Command
+from affiant.sandbox.isolation.plan.protocol import command_to_json
+from affiant.sandbox.isolation.runner import file_calls
+from affiant.sandbox.isolation.runner.file_calls import FileCalls
+from affiant.sandbox.isolation.runner.serving import Runner
+
+COMMAND = Command(("/bin/true",))
+START = {"command": command_to_json(COMMAND), "terminal": False}
+
+
+def refuse(*_):
+    raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+
+def test_a_call_on_files_that_is_rejected_does_not_go_on(monkeypatch):
+    forked = []
+    fork = os.fork
+    monkeypatch.setattr(os, "fork", lambda: forked.append(fork()) or forked[-1])
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    monkeypatch.setattr(file_calls, "be_file_child", lambda *_, **__: time.sleep(60) or os._exit(0))
+    calls = FileCalls()
+    with pytest.raises(OSError, match="memory"):
+        calls.begin(1, FileCall(FileAct.STAT, "/w/x"), None, (0,))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(forked[0], 0)
+    assert not calls.ends
+
+
+def test_a_command_whose_start_is_rejected_does_not_run(monkeypatch):
+    """It may have started processes by then: they end with the sandbox."""
+    killed = []
+    started = Started(COMMAND, 1, -1, 0.0)
+    sandbox = SimpleNamespace(
+        running={1: started}, start=lambda *_, **__: 1, kill=lambda: killed.append("all")
+    )
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    with pytest.raises(OSError, match="memory"):
+        Runner(None, sandbox)._start(START, (0, 1, 2))
+    assert killed == ["all"]
