@@ -82,7 +82,7 @@ def test_the_sdks_shell_and_patches_work_confined_and_each_has_its_record(warm: 
     model = ScriptedModel(
         [
             command("cat notes.txt; id -u", 1),
-            command(f"cat {tmp_path}/host || echo hidden; touch /etc/made || echo denied", 2),
+            command(f"exec 2>&1; cat {tmp_path}/host || echo hidden; touch /etc/made || echo denied", 2),
             patched(3),
             command("read line; echo got:$line", 4, tty=True, yield_time_ms=250),
             command("cat notes.txt made/new.txt", 5),
