@@ -481,6 +481,8 @@ class Session(SessionCalls):
             "agent": self.plan.request.agent,
             "isolation": self.isolation,
             "started_by": self.started_by,
+            "files": [bind.target for bind in self.plan.sandbox.workspaces],
+            "secrets": list(self.secrets),
             "limits": limits_and_mechanisms(self.plan, memory=self.memory),
         }
 
