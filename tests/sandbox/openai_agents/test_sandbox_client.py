@@ -208,6 +208,9 @@ def test_a_flood_of_output_waits_for_who_reads_it(warm: Any) -> None:
         inner = session._inner._terminals._commands[begun.process_id]
         for output in (begun.output, more.output, b"".join(inner.chunks)):
             assert len(output) < 17 << 20
+        await session.pty_terminate_all()
+        gone = "while cat /proc/[0-9]*/comm 2>/dev/null | grep -qx yes; do sleep 0.1; done"
+        assert (await session.exec(gone, timeout=60)).exit_code == 0
         whole = await session.exec("head -c 20000000 /dev/zero")
         assert (len(whole.stdout), whole.exit_code) == (16 << 20, 0)
         assert b"affiant: output beyond 16777216 bytes was dropped" in whole.stderr
