@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import tarfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -241,7 +242,8 @@ def test_a_resumed_state_is_in_the_open_sandbox_then_in_a_new_one_from_its_snaps
     client = client_of(warm)
 
     async def go() -> list[Any]:
-        manifest = Manifest(entries={"given.txt": File(content=b"given")})
+        again = File(content=b"again", ephemeral=True)
+        manifest = Manifest(entries={"given.txt": File(content=b"given"), "again.txt": again})
         first = await client.create(manifest=manifest, snapshot=LocalSnapshotSpec(base_path=tmp_path))
         await first.start()
         await first.exec(
@@ -264,9 +266,12 @@ def test_a_resumed_state_is_in_the_open_sandbox_then_in_a_new_one_from_its_snaps
     same, gone, restored, other = asyncio.run(go())
     assert same == b"/tmp/alive\n"
     assert not gone
-    assert restored == b"1\n1\ndir\nmade.txt\n"
+    assert restored == b"1\n1\nagain.txt\ndir\nmade.txt\n"
     assert other
     assert len(client.bundles) == 2
+    (path,) = tmp_path.glob("*.tar")
+    with tarfile.open(path) as archive:
+        assert not [name for name in archive.getnames() if "again" in name]
 
 
 @pytest.mark.slow
