@@ -25,6 +25,7 @@ from agents.sandbox.errors import (  # noqa: E402
     ExposedPortUnavailableError,
     MountConfigError,
     WorkspaceStartError,
+    WorkspaceStopError,
 )
 from agents.sandbox.sandboxes.unix_local import UnixLocalSandboxClient  # noqa: E402
 from agents.sandbox.session.sandbox_client import BaseSandboxClientOptions  # noqa: E402
@@ -46,7 +47,7 @@ agent_configs:
     filesystem_access: [read-write:/workspace, read-only:/data]
     ports: [8080]
     secrets_access: [GITHUB_TOKEN]
-    resources: {pids: 100}
+    resources: {pids: 100, memory: 512MiB}
   reader:
     filesystem_access: [read-only:/workspace]
 """
@@ -362,6 +363,28 @@ def test_sessions_and_states_of_other_backends_are_rejected(warm: Any) -> None:
         await other.delete(theirs)
 
     asyncio.run(go())
+
+
+@pytest.mark.slow
+def test_a_limit_is_a_typed_error_and_delete_still_closes_with_the_records(warm: Any, tmp_path: Path) -> None:
+    client = client_of(warm)
+    hog = "import time; a = bytearray(b'x') * (900 << 20); time.sleep(60)"
+
+    async def go() -> Any:
+        session = await client.create(snapshot=LocalSnapshotSpec(base_path=tmp_path))
+        with pytest.raises(WorkspaceStopError):  # there is nothing left of which a snapshot could be made
+            async with session:
+                with pytest.raises(ExecTransportError) as caught:
+                    await session.exec("python3", "-c", hog)
+                assert not await session.running()
+        assert client.bundles == ()
+        await client.delete(session)
+        return caught.value
+
+    error = asyncio.run(go())
+    assert (error.context["affiant"]["code"], error.retryable) == ("isolation.limit", False)
+    (bundle,) = client.bundles
+    warm.verdict(bundle)
 
 
 @pytest.mark.slow
