@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.request import urlopen
@@ -165,6 +167,20 @@ def test_a_terminal_of_its_own_takes_keys_sizes_and_ends_with_its_block(warm: An
     assert b"30 100\r\n" in before
     assert b"resized" in after
     assert code == 5
+
+
+@pytest.mark.slow
+def test_terminals_that_show_nothing_hold_no_thread(warm: Any) -> None:
+    async def scenario(sandbox: Sandbox) -> str:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        async with AsyncExitStack() as stack:
+            for _ in range(2):
+                terminal = await stack.enter_async_context(sandbox.pty(["sleep", "300"]))
+                reading = asyncio.create_task(terminal.read())
+                stack.callback(reading.cancel)
+            return (await sandbox.run(["echo", "free"], timeout=30)).stdout
+
+    assert in_sandbox(warm, scenario)[0] == "free\n"
 
 
 @pytest.mark.slow

@@ -62,14 +62,14 @@ class Exited:
 class Terminal:
     """A command on a terminal of its own; made by :meth:`Sandbox.pty` only."""
 
-    def __init__(self, running: Running, reading: int, writing: int) -> None:
+    def __init__(self, running: Running, reading: asyncio.StreamReader, writing: int) -> None:
         self._running = running
         self._reading = reading
         self._writing = writing
 
     async def read(self) -> bytes:
         """What the terminal shows next; empty: the command has ended."""
-        return await asyncio.to_thread(os.read, self._reading, _PIECE)
+        return await self._reading.read(_PIECE)
 
     async def write(self, data: bytes) -> None:
         """Type."""
@@ -354,8 +354,9 @@ class Sandbox:
         async with AsyncExitStack() as stack:
             to_command, typing = os.pipe2(os.O_CLOEXEC)
             reading, from_command = os.pipe2(os.O_CLOEXEC)
-            for ours in (typing, reading):
-                stack.callback(os.close, ours)
+            stack.callback(os.close, typing)
+            shown, transport = await _reader(reading)
+            stack.callback(transport.close)
             streams = {"stdin": to_command, "stdout": from_command, "stderr": from_command}
             begun = self.session.begin(
                 argv,
@@ -370,7 +371,7 @@ class Sandbox:
                 os.close(to_command)
                 os.close(from_command)
             try:
-                yield Terminal(running, reading, typing)
+                yield Terminal(running, shown, typing)
             finally:
                 if running.exit_code is None:
                     await running.signal(signal.SIGKILL)
@@ -419,13 +420,19 @@ def _memory(content: bytes) -> int:
     return descriptor
 
 
-async def _read(name: Any, reading: int, pieces: asyncio.Queue[Output | None]) -> None:
-    """Hand on what a pipe gives, until its end."""
+async def _reader(reading: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    """A pipe's end, read without a thread; closing the transport closes the descriptor."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_PIECE)
     transport, _ = await loop.connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", buffering=0)
     )
+    return reader, transport
+
+
+async def _read(name: Any, reading: int, pieces: asyncio.Queue[Output | None]) -> None:
+    """Hand on what a pipe gives, until its end."""
+    reader, transport = await _reader(reading)
     try:
         while data := await reader.read(_PIECE):
             await pieces.put(Output(name, data))
