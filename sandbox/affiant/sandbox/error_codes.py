@@ -101,7 +101,15 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "session.gateway_address": ("ConfigurationError", "The gateway's address is not one that can be used."),
     "session.gateway_pin": ("ConfigurationError", "A gateway is named without the configuration to expect."),
+    "session.holder": (
+        "StateError",
+        "The call is for a session that a session host holds, or for one that this process holds.",
+    ),
     "session.host": ("ConfigurationError", "A host-to-address entry is malformed."),
+    "session.host_failed": (
+        "StateError",
+        "The session host could not be started, or failed while it started.",
+    ),
     "session.input": ("ConfigurationError", "The input, its place or the output does not fit the profile."),
     "session.input_commit": ("ConfigurationError", "The input is no git repository, or has no such commit."),
     "session.input_private": ("ConfigurationError", "A folder for the agent overlaps a private one."),
@@ -129,6 +137,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.resources": ("ConfigurationError", "A session's bounds are above those of its profile."),
     "session.running": ("StateError", "The session has not ended: its own launcher hands everything over."),
     "session.supervisor_lost": ("StateError", "The supervisor ended without saying why."),
+    "session.terminal_size": ("ConfigurationError", "A terminal cannot have this size."),
     "session.transition": ("StateError", "A step that the life cycle does not have from its present state."),
     "session.upstream": ("ConfigurationError", "An address given as a model server is not one."),
     "store.locked": ("StateError", "Another process holds this part of the state folder."),

@@ -120,7 +120,9 @@ class AgentRun:
         delivery.add_done_callback(self._deliveries.discard)
 
     def resize(self, rows: int, columns: int) -> None:
-        """Change the size of the command's terminal, if it has one."""
+        """Change the size of the command's terminal, if it has one; one that is not made yet is made with this size."""
+        if self.terminal is not None:
+            self.terminal = (rows, columns)
         if self._master >= 0:
             termios.tcsetwinsize(self._master, (rows, columns))
             self.signal(signal.SIGWINCH)

@@ -117,6 +117,9 @@ class Serving:
                     self._acts.begin(message, self._handlers[asked])
                 elif asked in self._notices:
                     message.close()
+                    await asyncio.sleep(
+                        0
+                    )  # the act that it is about may have come with it: that begins first
                     self._notices[asked](message.members)
                 else:
                     message.close()
