@@ -25,7 +25,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "egress.upgrade": ("NotAllowedError", "The request asks for a protocol that the proxy does not judge."),
     "files.changed": ("StateError", "A program in the sandbox changed the folder during the call."),
     "files.disk": ("NotAllowedError", "The session's files would become larger than its disk limit."),
-    "files.kind": ("StateError", "A folder where a file is expected, or the reverse."),
+    "files.kind": ("StateError", "The path names a folder where a file is expected, or the reverse."),
     "files.missing": ("StateError", "The sandbox has no such file or folder."),
     "files.path": (
         "NotAllowedError",
@@ -48,7 +48,16 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "isolation.plan": ("ConfigurationError", "The plan has a path, source or size that no sandbox may have."),
     "isolation.unavailable": ("ConfigurationError", "No backend here reaches the minimum isolation."),
-    "ports.address": ("ConfigurationError", "The address of an open port cannot be had in that form."),
+    "openai_agents.missing": ("ConfigurationError", "The OpenAI Agents SDK with sandboxes is not installed."),
+    "openai_agents.root": (
+        "ConfigurationError",
+        "The root of a manifest is no path of the profile's ``filesystem_access``.",
+    ),
+    "openai_agents.secret": (
+        "ConfigurationError",
+        "A manifest names a secret that the profile does not grant, or that is not kept.",
+    ),
+    "ports.address": ("ConfigurationError", "The port has no URL, or its Unix socket cannot be made."),
     "ports.denied": ("NotAllowedError", "The profile does not list the port."),
     "ports.open": ("StateError", "The port is open already, or too many are."),
     "ports.refused": ("StateError", "No server of the agent's listens on the port."),
@@ -58,7 +67,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "runtime.hash": ("NotAuthenticError", "A package is not the one whose hash was pinned."),
     "runtime.index": ("UnreachableError", "The index or registry of packages does not answer."),
     "runtime.interpreter": ("ConfigurationError", "The sandbox does not show the environment's interpreter."),
-    "runtime.output": ("ConfigurationError", "A folder that cannot be made, or that no build made."),
+    "runtime.output": (
+        "ConfigurationError",
+        "The output folder cannot be made, or `affiant runtime build` did not make it.",
+    ),
     "runtime.outside": ("ConfigurationError", "A package of the environment lies outside of it."),
     "runtime.package": (
         "ConfigurationError",
@@ -78,6 +90,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "runtime.tool": ("ConfigurationError", "pip or npm is not installed."),
     "service.failed": ("StateError", "A service ended before it was ready."),
+    "service.order": (
+        "StateError",
+        "An order to a template process that it does not take, or no order at all.",
+    ),
     "service.silent": ("UnreachableError", "A service did not become ready in time."),
     "service.unreadable": ("ConfigurationError", "A service's own user cannot read a path that it needs."),
     "services.other_configuration": ("ConfigurationError", "The running gateway cannot serve this session."),
@@ -90,7 +106,6 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "MalformedError",
         "What came for a session is not a bundle and its sealed disclosures.",
     ),
-    "session.busy": ("StateError", "The session carries out as many acts as it may at once."),
     "session.command_unknown": ("StateError", "The session has run no command of this number, or long ago."),
     "session.control": ("MalformedError", "A control message that is not one of the protocol's."),
     "session.environment": ("ConfigurationError", "A name that is no variable, or one that is set already."),
@@ -114,7 +129,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.input_commit": ("ConfigurationError", "The input is no git repository, or has no such commit."),
     "session.input_private": ("ConfigurationError", "A folder for the agent overlaps a private one."),
     "session.mrconfigid_mismatch": ("NotAuthenticError", "MRCONFIGID is not the manifest's digest."),
-    "session.name": ("ConfigurationError", "A name that no session can have."),
+    "session.name": ("ConfigurationError", "The name is not valid for a session."),
     "session.name_taken": ("StateError", "Another session that runs has this name."),
     "session.narrowing_busy": ("StateError", "The profile cannot be restricted now; it stays as it was."),
     "session.no_output": ("StateError", "No output of this command is kept."),
@@ -135,7 +150,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "session.provision_mismatch": ("NotAuthenticError", "Manifest or activation names something else."),
     "session.records_stopped": ("StateError", "Records can no longer be kept or acknowledged."),
-    "session.resources": ("ConfigurationError", "A session's bounds are above those of its profile."),
+    "session.resources": (
+        "ConfigurationError",
+        "The session asks for more resources than its profile allows.",
+    ),
     "session.running": ("StateError", "The session has not ended: its own launcher hands everything over."),
     "session.supervisor_lost": ("StateError", "The supervisor ended without saying why."),
     "session.terminal_size": ("ConfigurationError", "A terminal cannot have this size."),
@@ -144,7 +162,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "store.locked": ("StateError", "Another process holds this part of the state folder."),
     "workspace.image": ("MalformedError", "An archive or OCI layout that is not what it claims to be."),
     "workspace.output": ("NotAllowedError", "A link or a file of the output is where a directory is needed."),
-    "workspace.stream": ("MalformedError", "What came is not a stream of files, or it ends too early."),
+    "workspace.stream": (
+        "MalformedError",
+        "The received data is not a stream of files, or it ends too early.",
+    ),
     "workspace.unwritable": ("UnreachableError", "The output cannot be written: a full disk, for example."),
 }
 """Code -> the family that is raised, and its meaning."""

@@ -170,6 +170,21 @@ def test_a_terminal_of_its_own_takes_keys_sizes_and_ends_with_its_block(warm: An
 
 
 @pytest.mark.slow
+def test_a_command_on_a_terminal_that_is_rejected_is_an_error_and_its_end_can_be_asked_for_again(
+    warm: Any,
+) -> None:
+    async def scenario(sandbox: Sandbox) -> tuple[bytes, list[int]]:
+        with raises_code("session.environment"):
+            async with asyncio.timeout(30), sandbox.pty(["true"], env={"HTTP_PROXY": "x"}) as terminal:
+                rejected = await terminal.read()
+        async with sandbox.pty(["sh", "-c", "exit 4"]) as terminal:
+            codes = [(await terminal.wait(30)).exit_code for _ in range(2)]
+        return rejected, codes
+
+    assert in_sandbox(warm, scenario)[0] == (b"", [4, 4])
+
+
+@pytest.mark.slow
 def test_terminals_that_show_nothing_hold_no_thread(warm: Any) -> None:
     async def scenario(sandbox: Sandbox) -> str:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))

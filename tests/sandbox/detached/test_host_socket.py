@@ -7,12 +7,13 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.raising import raises_code
 
-from affiant.errors import ConfigurationError
+from affiant.errors import AffiantError, ConfigurationError, StateError, UnreachableError
 from affiant.sandbox.detached import host_socket, kept_output
 from affiant.sandbox.detached.client import DetachedSession
 from affiant.sandbox.detached.host_socket import HostServer
@@ -20,6 +21,7 @@ from affiant.sandbox.detached.kept_output import output_folder
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.session.session import Running
 from affiant.sandbox.session_state.session_folder import HOST_SOCKET
+from affiant.sandbox.supervisor.launch.control import refusal_members, sent_error
 
 ENDED: Mapping[str, object] = {"event": "exited", "id": 4, "code": 0, "usage": None, "limit": None}
 
@@ -182,3 +184,28 @@ def test_what_is_no_request_is_an_error_and_the_next_one_is_served(
         assert (await session.status())["commands"] == []
 
     served(home, scenario)
+
+
+@pytest.mark.parametrize(
+    ("error", "retryable"),
+    [
+        (UnreachableError("no answer", hint="Ask again", code="service.silent"), True),
+        (StateError("closed", code="session.not_open"), False),
+    ],
+)
+def test_a_client_hears_whether_to_try_again_as_the_supervisor_said_it(
+    tmp_path: Path, error: AffiantError, *, retryable: bool
+) -> None:
+    async def ask(*_: object) -> None:
+        raise sent_error(refusal_members(error))
+
+    async def scenario() -> None:
+        server = HostServer(SimpleNamespace(ask=ask), tmp_path, lambda: 0, {})  # type: ignore[arg-type]
+        client = DetachedSession(SimpleNamespace(session=lambda _: tmp_path), "s")  # type: ignore[arg-type]
+        async with asyncio.timeout(10), server.listening(tmp_path / HOST_SOCKET):
+            with raises_code(error.code) as raised:
+                await client.metrics()
+            assert raised.value.retryable is retryable
+            await server.finish({"event": "stopped"})
+
+    asyncio.run(scenario())

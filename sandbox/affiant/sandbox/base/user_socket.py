@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import struct
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from affiant.errors import StateError
+from affiant.sandbox.base.template_order import peer_process
 from affiant.socket_address import reachable_address
 
 __all__ = ["Connections", "connect_user_socket", "listening_user_socket"]
@@ -46,7 +46,7 @@ class Connections:
             except OSError:  # too many open files: those that are open end one day
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            if len(self._open) >= self._most or peer_user(connection) != os.geteuid():
+            if len(self._open) >= self._most or peer_process(connection)[1] != os.geteuid():
                 connection.close()
                 continue
             task = asyncio.create_task(self._serve(connection))
@@ -93,7 +93,7 @@ def connect_user_socket(path: Path) -> socket.socket:
         connection.settimeout(_CONNECTS_WITHIN_S)
         with reachable_address(path) as address:
             connection.connect(address)
-        if peer_user(connection) != os.geteuid():
+        if peer_process(connection)[1] != os.geteuid():
             raise StateError(
                 "another user listens in the session's place", where=str(path), code="session.not_open"
             )
@@ -109,10 +109,3 @@ def connect_user_socket(path: Path) -> socket.socket:
         connection.close()
         raise
     return connection
-
-
-def peer_user(connection: socket.socket) -> int:
-    """The user at the other end (SO_PEERCRED)."""
-    size = struct.calcsize("3i")
-    _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    return int(user)

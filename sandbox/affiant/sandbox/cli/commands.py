@@ -312,7 +312,7 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     "--task",
     metavar="NAME=VALUE",
     multiple=True,
-    help="What the session belongs to: workflow, task, attempt (a number) or parent. Receipts carry it salted.",
+    help="Label the session: workflow, task, attempt (a number) or parent. Receipts carry it salted.",
 )
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable for the command.")
 @click.option(
@@ -326,7 +326,7 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     is_flag=True,
     help="On a terminal, pass the command's control characters on. Default: all but colours are shown escaped.",
 )
-@click.option("--quiet", is_flag=True, help="Say only errors, warnings, and what changes the session.")
+@click.option("--quiet", is_flag=True, help="Print only errors, warnings and changes of the session.")
 @click.option("--verbose", is_flag=True, help="Say each step, and show what the services write.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(

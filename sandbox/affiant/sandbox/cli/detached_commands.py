@@ -1,6 +1,6 @@
 """``affiant session create``, ``exec``, ``logs`` and ``stop``: sessions that outlive the command that created them.
 
-Exit codes of ``exec`` are those of ``affiant run``: the command's own; 125 affiant refused or failed; 126, 127 the
+Exit codes of ``exec`` are those of ``affiant run``: the command's own; 125 affiant reported an error; 126, 127 the
 command cannot be run, was not found; 128 + n signal n ended it.
 """
 

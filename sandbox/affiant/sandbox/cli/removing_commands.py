@@ -37,11 +37,11 @@ _IN_ORDER: Final = frozenset({SessionState.CLOSED, SessionState.INTERRUPTED})
     "--bundle",
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
-    help="Where the receipts are kept from now on: written here first, unless this very file is there.",
+    help="Copy the receipts to this file first. An identical file there is kept.",
 )
 @json_option
 def remove(*, home: Path, name: str, bundle: Path, as_json: bool) -> None:
-    """Remove what an ended SESSION has left in the state folder, once its receipts are in another file.
+    """Remove an ended SESSION from the state folder, once its receipts are in another file.
 
     A session without a signed close is not removed, because its journal may be the only copy of its records:
     `affiant session recover`. Neither is one whose files were kept and not copied out yet.
@@ -75,16 +75,16 @@ def _require_whole(entry: SessionEntry) -> None:
         )
     if entry.bundle is None or entry.note.state not in _IN_ORDER:
         raise StateError(
-            "what is left of the session may be the only copy of its records",
+            "the session's folder may hold the only copy of its records",
             found=entry.note.state.value,
             hint=f"Gather them first: affiant session recover {session} --bundle FILE",
             code="session.only_copy",
         )
     if entry.kept is not None:
         raise StateError(
-            "the agent's files are kept here alone",
+            "the session's folder holds the only copy of the agent's files",
             where=str(entry.kept),
-            hint=f"Take them first: affiant session recover {session} --output DIR",
+            hint=f"Copy them first: affiant session recover {session} --output DIR",
             code="session.only_copy",
         )
 
@@ -93,21 +93,21 @@ def _copied_to(path: Path, home: Home, session: str) -> None:
     """Have the receipts at ``path``, durably, where no session's removal takes them.
 
     Raises:
-        ``session.only_copy``: something else is there, or the place goes with this session or another one.
+        ``session.only_copy``: something else exists at that path, or it goes with this session or another one.
     """
     receipts = (home.session(session) / BUNDLE).read_bytes()
     for folder in (home.sessions, home.path / "output"):
         if path.resolve().is_relative_to(folder.resolve()):
             raise StateError(
-                "a copy there would be removed with a session", where=str(path), code="session.only_copy"
+                "--bundle is inside a session's folder, which would be removed",
+                where=str(path),
+                code="session.only_copy",
             )
     if not path.exists():
         write_user_file(path, receipts, mode=0o600)
-    elif (
-        not path.is_file() or _content(path) != receipts
-    ):  # what is no file may have no end, and keeps nothing
+    elif not path.is_file() or _content(path) != receipts:  # a pipe has no end, and keeps nothing
         raise StateError(
-            "another file is there",
+            "another file exists at that path",
             where=str(path),
             expected="this session's receipts",
             code="session.only_copy",
@@ -142,9 +142,9 @@ def _content(path: Path) -> bytes:
     default=7,
     show_default=True,
     metavar="DAYS",
-    help="Only of sessions that ended so many days ago.",
+    help="Only sessions that ended at least this many days ago.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @json_option
 def prune(*, home: Path, older_than: int, dry_run: bool, as_json: bool) -> None:
     """Remove what ended sessions keep besides their receipts: output of detached commands, and the sealed copies of

@@ -217,6 +217,7 @@ async def _hold(
                 "started": began,
                 "expires": expires,
                 "pid": os.getpid(),
+                "started_by": session.started_by,
             }
             server = HostServer(session, output_folder(home, session.id), lambda: int(time.time()), facts)
             async with server.listening(home.session(session.id) / HOST_SOCKET):

@@ -62,6 +62,7 @@ from affiant.sandbox.session_state.session_folder import (
     reclaim_folder,
 )
 from affiant.sandbox.supervisor.launch.control import sent_error
+from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 from affiant.sandbox.supervisor.launch.user_streams import MOST_CELLS
 from affiant.sandbox.workspace.copy_out import Taken, copy_out
 
@@ -161,6 +162,7 @@ class Running:
         self._progress = progress
         self.exit_code: int | None = None
         """Known once it has ended."""
+        self._result: CommandResult | None = None
 
     async def signal(self, number: int) -> None:
         """Send it a signal; one that comes before it has started waits for it."""
@@ -218,13 +220,16 @@ class Running:
         return message
 
     async def _ended(self) -> CommandResult:
+        if self._result is not None:
+            return self._result
         message = await self.exited()
         limit = message.get("limit")
-        return CommandResult(
+        self._result = CommandResult(
             exit_code=EXIT_LOST if self.exit_code is None else self.exit_code,
             usage=_usage(message.get("usage")),
             limit=sent_error(limit) if isinstance(limit, dict) else None,
         )
+        return self._result
 
 
 def _usage(members: object) -> Usage | None:
@@ -262,7 +267,7 @@ class SessionCalls(ABC):
 
     @abstractmethod
     def info(self) -> Mapping[str, object]:
-        """The session, its agent, its isolation, and each limit with what enforces it."""
+        """The session, its agent, its isolation, how it was started, and each limit with what enforces it."""
 
     @abstractmethod
     def act(self) -> AbstractContextManager[Asked]:
@@ -440,6 +445,17 @@ class Session(SessionCalls):
         """What isolates the agent, as receipts name it: ``gvisor`` or ``bwrap-landlock``."""
         return self._opened.plan.backend.value
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Names of the secrets that the broker holds: commands have their placeholders as variables."""
+        held = self._opened.facts.get("secrets")
+        return tuple(map(str, held)) if isinstance(held, list) else ()
+
+    @property
+    def started_by(self) -> str:
+        """How its supervisor was started: ``template`` (forked by a template process) or ``interpreter``."""
+        return "template" if self._opened.link.forked else "interpreter"
+
     @cached_property
     def private(self) -> frozenset[tuple[int, int]]:
         """Device and inode of what may not be uploaded."""
@@ -465,6 +481,9 @@ class Session(SessionCalls):
             "session": self.id,
             "agent": self.plan.request.agent,
             "isolation": self.isolation,
+            "started_by": self.started_by,
+            "files": [bind.target for bind in self.plan.sandbox.workspaces],
+            "secrets": list(self.secrets),
             "limits": limits_and_mechanisms(self.plan, memory=self.memory),
         }
 
@@ -575,12 +594,13 @@ class Session(SessionCalls):
             raise wrong[0]
 
     def _leave_note(self, code: str | None) -> None:
-        in_order = self._gathered is not None and self._gathered.in_order
+        in_order, now = self._gathered is not None and self._gathered.in_order, datetime.now(UTC)
+        note_killed(self._opened.home.session(self.id), at=now)
         note = SessionNote(
             session=self.id,
             state=SessionState.CLOSED if in_order else SessionState.LOST,
             asked=self._opened.launch.asked,
-            ended=int(datetime.now(UTC).timestamp()),
+            ended=int(now.timestamp()),
             exit_code=self._exit_code_told,
             code=code,
             kept=self._kept,

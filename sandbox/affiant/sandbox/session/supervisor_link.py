@@ -23,8 +23,10 @@ from typing import Final
 from affiant.attestation.release.boot import Image
 from affiant.errors import AffiantError, MalformedError, StateError
 from affiant.sandbox.base.exposure import Need
+from affiant.sandbox.base.template_order import open_template
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.service_process import ServiceProcess, ServiceSpec, start_service
+from affiant.sandbox.processes.template_service import template_socket
 from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
 
@@ -61,7 +63,7 @@ def start_supervisor(
         membership: what keeps the services running; inherited, so that they outlive us if they must.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)  # both close on exec
-    folder = home.session(plan.session)
+    folder, template = home.session(plan.session), open_template(template_socket(home))
     asked = (plan.request.runtime, plan.rootfs)
     try:
         with theirs:
@@ -84,11 +86,14 @@ def start_supervisor(
                     td=td,
                 ),
                 echo=echo,
+                template=template,
             )
     except BaseException:  # closed whatever happened, and raised again
         ours.close()
         raise
     finally:
+        if template is not None:
+            os.close(template)
         if td is not None:
             os.close(td)
     return SupervisorLink(ControlChannel(ours), service, progress)
@@ -115,12 +120,12 @@ class Act:
             StateError: the supervisor rejected the act, or the session has ended; under the error's own code.
         """
         event = await self._events.get()
-        if isinstance(event, AffiantError):
-            self._events.put_nowait(event)  # whoever asks again hears it again
-            raise event
-        if event.get("event") == "rejected":
-            raise sent_error(event)
-        return event
+        if isinstance(event, Mapping):
+            if event.get("event") != "rejected":
+                return event
+            event = sent_error(event)
+        self._events.put_nowait(event)  # whoever asks again hears it again
+        raise event
 
     def put(self, event: Mapping[str, object] | AffiantError) -> None:
         """Take an event, or why there will be no more."""
@@ -144,12 +149,19 @@ class SupervisorLink:
         self._acts: dict[int, Act] = {}
         self._number = 0
         self._own = Act(self, -1)
+        self._ended: AffiantError | None = None
+        """Why no act is answered any more; known first, kept."""
         self._reading: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int:
         """The supervisor's process id."""
         return self._service.pid
+
+    @property
+    def forked(self) -> bool:
+        """Whether a template process forked it; else an interpreter of its own was started."""
+        return self._service.forked
 
     async def tell(self, message: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
         """Send one message; a supervisor that is gone is noticed where its answer is awaited."""
@@ -158,11 +170,14 @@ class SupervisorLink:
 
     @contextmanager
     def act(self) -> Iterator[Act]:
-        """An act with a number of its own, for the length of the block."""
+        """An act with a number of its own, for the length of the block; one begun too late hears why."""
         act = Act(self, self._number)
         self._number += 1
         self._acts[act.number] = act
-        self._listen()
+        if self._ended is None:
+            self._listen()
+        else:
+            act.put(self._ended)
         try:
             yield act
         finally:
@@ -181,9 +196,11 @@ class SupervisorLink:
             return await act.next()
 
     def abandon(self, reason: AffiantError) -> None:
-        """No act is answered any more."""
-        for act in self._acts.values():
-            act.put(reason)
+        """No act is answered any more, also none that is begun later. The first reason counts."""
+        if self._ended is None:
+            self._ended = reason
+            for act in self._acts.values():
+                act.put(reason)
 
     async def expect(self, events: Collection[str]) -> Mapping[str, object]:
         """The next event about the session itself of a kind in ``events``.
@@ -263,6 +280,7 @@ class SupervisorLink:
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait({self._reading})
+        self.abandon(StateError("the session is closed", code="session.not_open"))
         self._control.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVES_WITHIN_S):

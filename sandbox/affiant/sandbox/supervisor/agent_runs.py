@@ -171,5 +171,5 @@ def _streams(message: Message) -> UserStreams:
     """The user's own descriptors, from now on owned by the streams."""
     descriptors = message.descriptors
     if not {"stdout", "stderr"} <= set(descriptors):
-        raise MalformedError("a command comes with its streams", where="fds", code="session.control")
+        raise MalformedError("the command request lacks its streams", where="fds", code="session.control")
     return UserStreams(descriptors.get("stdin"), descriptors["stdout"], descriptors["stderr"])

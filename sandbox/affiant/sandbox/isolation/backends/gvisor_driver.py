@@ -32,7 +32,7 @@ from affiant.sandbox.isolation.backends.gvisor import (
     write_bundle,
 )
 from affiant.sandbox.isolation.backends.process_tree import descendants, own_pid
-from affiant.sandbox.isolation.plan.driver import FOR_ALL, Prepared, Started, Stdio
+from affiant.sandbox.isolation.plan.driver import FOR_ALL, START_SECONDS, Prepared, Started, Stdio
 from affiant.sandbox.isolation.plan.errors import SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.plan import AGENT_UID, Command
 
@@ -41,7 +41,6 @@ __all__ = ["GVisorDriver"]
 _LOG_BYTES: Final = 65536
 _PROGRAMS: Final = "programs"
 _CONTROL_SECONDS: Final = 5
-_START_SECONDS: Final = 30
 
 
 @dataclass(slots=True)
@@ -76,7 +75,7 @@ class GVisorDriver:
 
     def first(self) -> int:
         try:
-            if self._starting is None or self._starting.wait(_START_SECONDS) != 0:
+            if self._starting is None or self._starting.wait(START_SECONDS) != 0:
                 raise SandboxFailed(
                     "gVisor did not start the sandbox",
                     hint="The session's isolation/runsc.log says why; nothing was run.",
@@ -131,6 +130,8 @@ class GVisorDriver:
                 "the signal found no process", expected="a command that has started and still runs"
             )
         targets = descendants(first, self._processes()) if number in FOR_ALL else [first]
+        if not targets:
+            raise StepError("the signal found no process", expected="a command that still runs")
         self._count += 1
         name = f"signal-{self._count}"
         self._write_program(name, signalling(self.confinement, targets, number))
@@ -141,22 +142,34 @@ class GVisorDriver:
 
     def _processes(self) -> list[tuple[int, int]]:
         """Pid and parent of the container's processes, as its kernel counts them."""
-        listed = self._control(list_command(self.program, self.folder)).decode("utf-8", "replace")
-        rows = (line.split() for line in listed.splitlines()[1:])
+        listed = self._control(list_command(self.program, self.folder), output=subprocess.PIPE)
+        rows = (line.split() for line in listed.decode("utf-8", "replace").splitlines()[1:])
         return [
             (int(row[1]), int(row[2]))
             for row in rows
             if len(row) > 3 and row[1].isdecimal() and row[2].isdecimal()
         ]
 
-    def _control(self, argv: tuple[str, ...], *descriptors: int) -> bytes:
-        child = self._runsc(argv, *descriptors, output=subprocess.PIPE)
+    def _control(self, argv: tuple[str, ...], *, output: int = subprocess.DEVNULL) -> bytes:
+        """Run a short ``runsc`` to its end; what it wrote, if ``output`` is a pipe.
+
+        A program that it starts inside gets ``output`` too, where the agent may hold it open: it gets no pipe.
+
+        Raises:
+            StepError: it failed, or did not end in time.
+        """
+        child = self._runsc(argv, output=output)
         try:
-            return child.communicate(timeout=_CONTROL_SECONDS)[0]
+            written, _ = child.communicate(timeout=_CONTROL_SECONDS)
         except subprocess.TimeoutExpired as error:
             child.kill()
-            child.communicate()
+            child.wait()
+            if child.stdout is not None:
+                child.stdout.close()
             raise StepError("gVisor did not answer in time") from error
+        if child.returncode != 0:
+            raise StepError("gVisor did not carry out the step", found=f"exit status {child.returncode}")
+        return written or b""
 
     def _runsc(
         self,
