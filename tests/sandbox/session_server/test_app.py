@@ -168,6 +168,8 @@ def test_more_requests_than_may_be_under_way_are_sent_away(guard: Guard) -> None
             second = await client.get("/v1/sessions")
             assert error(second) == (503, "session.crowded")
             assert second.json()["error"]["retryable"] is True
+            stranger = await client.get("/v1/sessions", headers={"authorization": "Bearer x"})
+            assert error(stranger) == (401, "session.caller"), "asked before, so that strangers take no place"
             held.set()
             assert (await first).status_code == 204
             assert (await client.get("/v1/sessions")).status_code == 204

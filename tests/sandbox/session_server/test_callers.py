@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hmac
 import json
+import threading
 import time
 from collections.abc import Callable
 
@@ -172,6 +173,34 @@ def test_unknown_keys_ask_the_issuer_once_in_a_while_and_a_new_key_is_found(issu
         issuer.now = 31 + 3601
         with pytest.raises(AffiantError):
             await callers.owner(f"Bearer {good}")  # the issuer has withdrawn it
+
+    asyncio.run(scenario())
+
+
+def test_a_known_key_waits_for_no_stranger_s(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        callers, asked, answered = issuer.callers(), threading.Event(), threading.Event()
+        good = jwt.encode(claims(), KEY, "ES256", headers={"kid": "k1"})
+        assert await callers.owner(f"Bearer {good}")
+        documents = issuer.fetch
+
+        def slow(url: str) -> bytes:
+            asked.set()
+            assert answered.wait(20)
+            return documents(url)
+
+        monkeypatch.setattr(issuer, "fetch", slow)
+        callers = issuer.callers()
+        callers._keys._keys = {"k1": jwt.PyJWK(jwk(KEY, "k1"))}
+        callers._keys._asked, issuer.now = 0.0, 31.0
+        stranger = jwt.encode(claims(), OTHER, "ES256", headers={"kid": "k9"})
+        waiting = asyncio.create_task(callers.owner(f"Bearer {stranger}"))
+        assert await asyncio.to_thread(asked.wait, 20)
+        assert await callers.owner(f"Bearer {good}") == f"{ISSUER}#alice"
+        assert not waiting.done()
+        answered.set()
+        with pytest.raises(AffiantError):
+            await waiting
 
     asyncio.run(scenario())
 

@@ -8,15 +8,22 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import tarfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import httpx
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from tests.sandbox.conftest import affiant
 from tests.sandbox.session_server.conftest import Served, end_all, started
 
@@ -203,6 +210,8 @@ def test_errors_say_who_failed_and_the_session_goes_on(alice: httpx.Client, modu
     assert proxy.json()["error"]["who"] == "caller"
     missing = alice.get(f"{base}/file", params={"path": "/workspace/none"})
     assert code(missing) == (404, "files.missing")
+    folder = alice.get(f"{base}/file", params={"path": "/workspace"})
+    assert code(folder) == (409, "files.kind")
     assert code(alice.get(f"{base}/file", params={"path": "/etc/shadow"})) == (403, "files.path")
     assert code(alice.get(f"{base}/commands/99/output")) == (404, "session.command_unknown")
     assert code(alice.post(f"{base}/ports", json={"port": 9090})) == (403, "ports.denied")
@@ -245,6 +254,10 @@ def test_folders_go_in_and_out_as_tar_archives(alice: httpx.Client, module_sessi
         == "session.archive"
     )
     assert ok(alice.delete(f"{base}/file", params={"path": "/workspace/t"}))["files"] == 3
+    script = {"params": {"path": "/workspace/run", "executable": True}, "content": b"#!/bin/sh\necho wrote\n"}
+    assert ok(alice.put(f"{base}/file", **script))["files"] == 1
+    assert ok(alice.post(f"{base}/exec", json={"argv": ["/workspace/run"]}))["stdout"] == "wrote\n"
+    assert ok(alice.delete(f"{base}/file", params={"path": "/workspace/run"}))["files"] == 1
     large = alice.put(f"{base}/file", params={"path": "/workspace/large"}, content=bytes((64 << 20) + 1))
     assert code(large) == (413, "session.too_large")
     assert ok(alice.get(f"{base}/files", params={"path": "/workspace"}))["entries"] == []
@@ -349,6 +362,42 @@ def test_one_token_in_a_private_file_lets_its_holder_in(served: Served, tmp_path
         machine, "--oidc-issuer", "http://id.example", "--oidc-audience", "a", "--oidc-subject", "b"
     )
     assert "[session.server]" in serve_refused(machine, "--oidc-issuer", "https://id.example")
+
+
+@pytest.mark.slow
+def test_with_a_certificate_it_is_served_over_tls_alone(served: Served, tmp_path: Path) -> None:
+    machine, key = served.machine, ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    cert, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
+    cert.write_bytes(made.public_bytes(Encoding.PEM))
+    secret.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    options = ("--profile", str(machine.folder / "profiles.yaml"), "--token-file", str(tmp_path / "token"))
+    tls = ("--listen", "0.0.0.0:0", "--tls-cert", str(cert), "--tls-key", str(secret))
+    process, url = started(machine, (*options, *tls))
+    try:
+        port = url.rpartition(":")[2]
+        context = ssl.create_default_context(cafile=str(cert))
+        headers = {"authorization": f"Bearer {(tmp_path / 'token').read_text().strip()}"}
+        with httpx.Client(verify=context, headers=headers, trust_env=False) as client:
+            assert ok(client.get(f"https://127.0.0.1:{port}/v1/sessions"))["sessions"] == []
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"http://127.0.0.1:{port}/openapi.json", trust_env=False, timeout=15)
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
+    assert "[session.server]" in serve_refused(machine, *options[2:], "--tls-cert", str(cert))
 
 
 def serve_refused(machine, *options: str) -> str:

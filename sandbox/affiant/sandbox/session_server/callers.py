@@ -83,13 +83,17 @@ class IssuerKeys:
         Raises:
             ``session.issuer``: it does not answer, or not with keys.
         """
-        async with self._asking:
-            now = self._clock()
-            age = None if self._asked is None else now - self._asked
-            if age is None or age >= (_KEPT_S if kid in self._keys else _AGAIN_S):
-                self._asked = now
-                self._keys = await asyncio.to_thread(self._fetched)
-            return self._keys.get(kid)
+        if self._are_due(kid):
+            async with self._asking:
+                if self._are_due(kid):  # no other request has asked meanwhile
+                    self._asked = self._clock()
+                    self._keys = await asyncio.to_thread(self._fetched)
+        return self._keys.get(kid)
+
+    def _are_due(self, kid: str) -> bool:
+        """Whether the issuer is to be asked; callers whose key is known do not wait for it."""
+        age = None if self._asked is None else self._clock() - self._asked
+        return age is None or age >= (_KEPT_S if kid in self._keys else _AGAIN_S)
 
     def _fetched(self) -> Mapping[str, jwt.PyJWK]:
         place = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"

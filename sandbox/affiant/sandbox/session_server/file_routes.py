@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -29,6 +30,8 @@ _LIMITS: Final = Limits(files=100_000, total_bytes=_TREE)
 _HEADERS: Final = 128 << 20
 """Beside their content, entries of an archive have headers and padding."""
 _PIECE: Final = 1 << 20
+_IN_MEMORY: Final = 4
+"""Files and listings that are in memory at once; others wait."""
 
 _In = Annotated[str, Query(min_length=1, max_length=4096, description="An absolute path inside")]
 _Yes = Annotated[bool, Query()]
@@ -49,11 +52,20 @@ _TAR: Final = "application/x-tar"
 def add_files(app: FastAPI, sessions: OwnedSessions) -> None:
     """Read, write, list and remove files; each call acts as the agent and has its record."""
 
+    in_memory = asyncio.Semaphore(_IN_MEMORY)
+
     @app.get("/v1/sessions/{session}/file", response_class=Response, responses={200: _bytes_of(_OCTETS)})
     async def read_file(request: Request, session: Name, path: _In) -> Response:
         """A file's content, at most 64 MiB."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        return Response(await sandbox.files.read(path, at_most=_FILE), media_type=_OCTETS)
+        content = tempfile.TemporaryFile()  # noqa: SIM115 - closed once it is sent, however slowly
+        try:
+            async with in_memory:
+                content.write(await with_client(request, sandbox.files.read(path, at_most=_FILE)))
+        except BaseException:
+            content.close()
+            raise
+        return _sent(content, _OCTETS)
 
     @app.put("/v1/sessions/{session}/file", openapi_extra=_body(_OCTETS))
     async def write_file(
@@ -64,11 +76,10 @@ def add_files(app: FastAPI, sessions: OwnedSessions) -> None:
     ) -> MovedFiles:
         """Write a file, at most 64 MiB, whole or not at all; folders on the way are made."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        with tempfile.TemporaryFile() as received:
+        with tempfile.NamedTemporaryFile(prefix="affiant-") as received:
             await _receive(request, received, _FILE)
-            received.seek(0)
-            content = await asyncio.to_thread(received.read)
-        return MovedFiles.of(await sandbox.files.write(path, content, executable=executable))
+            os.fchmod(received.fileno(), 0o700 if executable else 0o600)
+            return MovedFiles.of(await sandbox.files.upload(Path(received.name), path, at_most=_FILE))
 
     @app.delete("/v1/sessions/{session}/file")
     async def remove_file(request: Request, session: Name, path: _In) -> MovedFiles:
@@ -91,7 +102,10 @@ def add_files(app: FastAPI, sessions: OwnedSessions) -> None:
     ) -> Entries:
         """What is in a folder; `recursive`: and below it. More than 100,000 entries are an error."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        return Entries.of(await sandbox.files.list(path, recursive=recursive))
+        async with in_memory:
+            listing = await with_client(request, sandbox.files.list(path, recursive=recursive))
+            text = await asyncio.to_thread(lambda: Entries.of(listing).model_dump_json())
+        return Response(text, media_type="application/json")  # type: ignore[return-value]  # documented as Entries
 
     _add_trees(app, sessions)
 
@@ -125,9 +139,7 @@ def _add_trees(app: FastAPI, sessions: OwnedSessions) -> None:
             raise
         finally:
             await asyncio.to_thread(shutil.rmtree, folder)
-        return StreamingResponse(
-            _pieces(archive), media_type=_TAR, headers={"content-length": str(archive.tell())}
-        )
+        return _sent(archive, _TAR)
 
 
 async def _receive(request: Request, file: IO[bytes], most: int) -> None:
@@ -150,6 +162,12 @@ async def _receive(request: Request, file: IO[bytes], most: int) -> None:
         raise UnreachableError(
             "the body cannot be kept", found=error.strerror, code="workspace.unwritable"
         ) from error
+
+
+def _sent(content: IO[bytes], media_type: str) -> Response:
+    """A response with all that was written to ``content``, which is closed once it is sent."""
+    length = str(content.seek(0, os.SEEK_END))
+    return StreamingResponse(_pieces(content), media_type=media_type, headers={"content-length": length})
 
 
 async def _pieces(archive: IO[bytes]) -> AsyncIterator[bytes]:

@@ -56,6 +56,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         try:
+            scope[_OWNER] = await self._callers.owner(_authorization(scope))  # a stranger takes no place
             if self._under_way >= self._most:
                 raise UnreachableError(
                     "too many requests are under way",
@@ -64,7 +65,6 @@ class Guard:
                 )
             self._under_way += 1
             try:
-                scope[_OWNER] = await self._callers.owner(_authorization(scope))
                 await self._app(scope, _bounded(scope, receive), send)
             finally:
                 self._under_way -= 1

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from affiant.errors import AffiantError, StateError
 from affiant.sandbox.api.sandbox import Sandbox
 from affiant.sandbox.session_acts.sandbox_ports import OpenPort
 
 __all__ = ["HeldPorts"]
+
+_CLOSED_WITHIN_S: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -55,6 +58,8 @@ class HeldPorts:
         if held is None:
             raise StateError("this port is not open here", found=number, code="ports.open")
         held.release.set()
+        await asyncio.wait({held.task}, timeout=_CLOSED_WITHIN_S)
+        held.task.cancel()
         await asyncio.gather(held.task, return_exceptions=True)
         return held.port
 
@@ -66,8 +71,7 @@ class HeldPorts:
 
     async def close_all(self) -> None:
         """Close every port."""
-        for session in {each[0] for each in self._held}:
-            await self.close_session(session)
+        await asyncio.gather(*(self.close_session(session) for session in {each[0] for each in self._held}))
 
     async def _hold(
         self,

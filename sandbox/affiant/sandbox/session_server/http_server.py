@@ -115,7 +115,7 @@ def openid_callers(issuer: str, audience: str, subjects: frozenset[str], *, ca: 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """A document is where its URL says, or not had."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_args: Any, **_named: Any) -> None:
         return None
 
 

@@ -7,8 +7,11 @@ of another caller is answered like one that does not exist.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -22,11 +25,16 @@ from affiant.sandbox.detached.names import require_name
 from affiant.sandbox.detached.removal import remove_ended
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import Launch, live_launches
-from affiant.sandbox.processes.session_note import SessionState
+from affiant.sandbox.processes.session_note import Asked, SessionState
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_server.documents import SessionAsked
 from affiant.sandbox.session_state.session_folder import HOST_SOCKET
-from affiant.sandbox.session_state.session_listing import SessionEntry, list_sessions
+from affiant.sandbox.session_state.session_listing import (
+    SessionEntry,
+    find_session,
+    is_session_id,
+    list_sessions,
+)
 
 __all__ = ["Bounds", "OwnedSessions"]
 
@@ -54,7 +62,9 @@ class OwnedSessions:
         self._home = home
         self._template = template
         self._bounds = bounds
-        self._starting: Counter[str] = Counter()
+        self._starting: Counter[tuple[str, str]] = Counter()
+        """Requests that create a session, by their caller and what makes them one: a key, or nothing."""
+        self._numbers = itertools.count()
         self._counting = asyncio.Lock()
         self._creating: set[asyncio.Task[str]] = set()
 
@@ -69,23 +79,25 @@ class OwnedSessions:
             ``session.too_many``: the caller has as many as may run. AffiantError: why it cannot be created.
         """
         request, ttl = self._request(owner, asked, key)
+        place = (owner, request.key or f"alone {next(self._numbers)}")
         async with self._counting:
             running = await asyncio.to_thread(live_launches, self._home)
-            if key is None or all(each.asked is None or each.asked.key != request.key for each in running):
+            repeated = key is not None and any(_has_key(each.asked, request.key) for each in running)
+            if not repeated and place not in self._starting:
                 self._require_room(owner, running)
-            self._starting[owner] += 1
-        creating = asyncio.create_task(self._created(owner, request, ttl))
+            self._starting[place] += 1
+        creating = asyncio.create_task(self._created(place, request, ttl))
         self._creating.add(creating)
         creating.add_done_callback(self._creating.discard)
         session = await (creating if key is None else asyncio.shield(creating))
         return session, session not in {each.session for each in running}
 
-    async def _created(self, owner: str, request: SessionRequest, ttl: int) -> str:
+    async def _created(self, place: tuple[str, str], request: SessionRequest, ttl: int) -> str:
         try:
             return (await create_detached(self._home, request, ttl_s=ttl)).id
         finally:
             async with self._counting:  # whoever counts now has not seen the session run
-                self._starting[owner] -= 1
+                self._starting -= Counter([place])
 
     def _request(self, owner: str, asked: SessionAsked, key: str | None) -> tuple[SessionRequest, int]:
         most, ttl = self._bounds.most_ttl_s, self._bounds.ttl_s if asked.ttl is None else asked.ttl
@@ -116,8 +128,8 @@ class OwnedSessions:
         """Return if one more session may run: beside those that take commands, and those that are being created."""
         ready = [each for each in running if (self._home.session(each.session) / HOST_SOCKET).exists()]
         owners = Counter(each.asked.owner for each in ready if each.asked is not None and each.asked.owner)
-        of_caller = owners[owner] + self._starting[owner]
-        if of_caller >= self._bounds.each or owners.total() + self._starting.total() >= self._bounds.together:
+        owners.update(starter for starter, _ in self._starting)
+        if owners[owner] >= self._bounds.each or owners.total() >= self._bounds.together:
             raise StateError(
                 "as many sessions run as may",
                 expected=f"at most {self._bounds.each} of one caller, {self._bounds.together} of all",
@@ -137,13 +149,26 @@ class OwnedSessions:
         Raises:
             ``session.not_here``: the caller has none.
         """
-        entries = [each for each in await self.listed(owner) if _is_called(each, name)]
-        entries.sort(key=lambda entry: entry.note.state is not SessionState.RUNNING)
-        if not entries:
+        entry = await asyncio.to_thread(self._found, owner, name)
+        if entry is None:
             raise ConfigurationError(
                 "you have no such session here", found=ascii(name[:60]), code="session.not_here"
             )
-        return entries[0]
+        return entry
+
+    def _found(self, owner: str, name: str) -> SessionEntry | None:
+        """Those that run are few, and an id names its folder: a name of one that has ended is looked for last."""
+        for launch in live_launches(self._home):
+            if _is_called(launch.asked, launch.session, owner, name):
+                return find_session(self._home, launch.session)
+        if is_session_id(name):
+            with suppress(ConfigurationError):
+                entry = find_session(self._home, name)
+                return entry if _is_called(entry.note.asked, entry.note.session, owner, name) else None
+        entries = list_sessions(self._home)
+        return next(
+            (each for each in entries if _is_called(each.note.asked, each.note.session, owner, name)), None
+        )
 
     async def listed(self, owner: str) -> list[SessionEntry]:
         """The caller's sessions, the last one first."""
@@ -195,9 +220,12 @@ class OwnedSessions:
         return entry.note.session
 
 
-def _is_called(entry: SessionEntry, name: str) -> bool:
-    asked = entry.note.asked
-    return entry.note.session == name or (asked is not None and asked.name == name)
+def _has_key(asked: Asked | None, key: str | None) -> bool:
+    return asked is not None and asked.key == key
+
+
+def _is_called(asked: Asked | None, session: str, owner: str, name: str) -> bool:
+    return asked is not None and asked.owner == owner and name in (session, asked.name)
 
 
 def _bundle(entry: SessionEntry) -> Path:
@@ -214,4 +242,5 @@ def _bundle(entry: SessionEntry) -> Path:
 
 
 def _digest(bundle: Path) -> str:
-    return sha256_name(bundle.read_bytes())
+    with bundle.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

@@ -18,7 +18,7 @@ from affiant.sandbox.processes.launch_records import Launch, live_launches
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, read_note
 from affiant.sandbox.session_state.session_folder import BUNDLE, KEPT, RECORDS
 
-__all__ = ["SessionEntry", "find_session", "list_sessions"]
+__all__ = ["SessionEntry", "find_session", "is_session_id", "list_sessions"]
 
 _OF_REQUEST: Final = ("agent", "gateway", "name", "output", "profile", "started")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{21}")
@@ -47,6 +47,11 @@ class SessionEntry:
             "session": self.note.session,
             "state": self.note.state.value,
         }
+
+
+def is_session_id(text: str) -> bool:
+    """Whether ``text`` has the form of a session's id, which no name has."""
+    return _ID.fullmatch(text) is not None
 
 
 def list_sessions(home: Home) -> tuple[SessionEntry, ...]:
