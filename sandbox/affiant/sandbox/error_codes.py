@@ -139,6 +139,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.narrowing_busy": ("StateError", "The profile cannot be restricted now; it stays as it was."),
     "session.no_output": ("StateError", "No output of this command is kept."),
     "session.no_socket": ("StateError", "The socket of a session host cannot be made."),
+    "session.no_terminal": ("ConfigurationError", "An interactive command was started without a terminal."),
     "session.not_closed": ("UnreachableError", "The gateway did not close the session in time."),
     "session.not_gathered": ("StateError", "The session's receipts, or its files, cannot be had from here."),
     "session.not_here": ("ConfigurationError", "This state folder has no session of that id."),
