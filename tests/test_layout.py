@@ -132,7 +132,7 @@ CLOSURES: Mapping[str, Bound] = {
             "affiant.secrets.broker.process",
             "affiant.sandbox.isolation.runner.runner",
         ),
-        files=333,
+        files=334,
         goal=320,
     ),
     "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_703, goal=12_000),

@@ -78,6 +78,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "runtime.tool": ("ConfigurationError", "pip or npm is not installed."),
     "service.failed": ("StateError", "A service ended before it was ready."),
+    "service.order": (
+        "StateError",
+        "An order to a template process that it does not take, or no order at all.",
+    ),
     "service.silent": ("UnreachableError", "A service did not become ready in time."),
     "service.unreadable": ("ConfigurationError", "A service's own user cannot read a path that it needs."),
     "services.other_configuration": ("ConfigurationError", "The running gateway cannot serve this session."),

@@ -24,7 +24,7 @@ PROGRAMS: Final[Mapping[Image, tuple[str, ...]]] = MappingProxyType(
         Image.GATEWAY: ("affiant.gateway.process.server", "affiant.attestation.release.start"),
         Image.SESSION: (
             "affiant.attestation.release.start",
-            "affiant.sandbox.processes.service_stage",
+            *("affiant.sandbox.processes.service_stage", "affiant.sandbox.processes.template"),
             "affiant.sandbox.supervisor.__main__",
             "affiant.secrets.broker.process",
             "affiant.sandbox.isolation.runner.runner",

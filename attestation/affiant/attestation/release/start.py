@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, ModuleType
 from typing import Final
 
-__all__ = ["MeasuredImage", "NotMeasured", "image_digest_of", "main", "read_memory"]
+__all__ = ["MeasuredImage", "NotMeasured", "image_digest_of", "main", "memory_of_td", "read_memory"]
 
 _ROOT: Final = "affiant"
 _PLACE: Final = "/measured/"
@@ -192,8 +192,12 @@ def _reader(data: Mapping[str, bytes]) -> Callable[[str], bytes]:
     return read
 
 
-def _memory_of_td(descriptor: int) -> int:
-    """Ask the TD behind ``descriptor`` for the memory that it was launched with."""
+def memory_of_td(descriptor: int) -> int:
+    """Ask the TD behind ``descriptor`` for the memory that it was launched with; a descriptor of it.
+
+    Raises:
+        ValueError: it gave none. OSError: the platform is gone.
+    """
     with socket.socket(fileno=os.dup(descriptor)) as td:
         td.settimeout(30)
         td.send(b'{"id":"start","op":"memory"}')
@@ -238,7 +242,7 @@ def main(arguments: Sequence[str]) -> None:
         raise SystemExit("affiant: a module was imported before the image was there")
     try:
         if option == "--td-fd":
-            image = read_memory(_memory_of_td(int(value)))
+            image = read_memory(memory_of_td(int(value)))
         elif option == "--memory-fd":
             image = read_memory(int(value))
         elif option == "--files":

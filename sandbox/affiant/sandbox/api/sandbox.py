@@ -251,12 +251,13 @@ class Sandbox:
         return self.session.port(number, path=path, most_bytes=most_bytes)
 
     def info(self) -> Mapping[str, object]:
-        """What the sandbox is: session, agent, isolation, and each limit with what enforces it."""
+        """What the sandbox is: session, agent, isolation, how it was started, and what enforces each limit."""
         session = self.session
         return {
             "session": self.id,
             "agent": session.plan.request.agent,
             "isolation": session.isolation,
+            "started_by": session.started_by,
             "limits": limits_and_mechanisms(session.plan, memory=session.memory),
         }
 

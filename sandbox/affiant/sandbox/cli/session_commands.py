@@ -19,6 +19,7 @@ from affiant.sandbox.cli.live_commands import copy, top
 from affiant.sandbox.cli.narrow_command import narrow
 from affiant.sandbox.cli.removing_commands import prune, remove
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
+from affiant.sandbox.cli.template_command import template
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session.output_report import counted, skipped_lines
 from affiant.sandbox.session.recover_command import Recovered, recover
@@ -61,7 +62,7 @@ def session() -> None:
 
 
 session.add_command(narrow)
-for _command in (create, execute, logs, copy, top, stop, prune, remove):
+for _command in (create, execute, logs, copy, top, stop, prune, remove, template):
     session.add_command(_command)
 
 

@@ -16,6 +16,7 @@ import asyncio
 import collections
 import json
 import os
+import select
 import signal
 import stat
 import subprocess
@@ -34,6 +35,7 @@ from affiant.errors import StateError, UnreachableError
 from affiant.printable import printable
 from affiant.sandbox.base.exposure import Facts, Need, exposure_plan, step_to_json
 from affiant.sandbox.base.privileges import drop_privileges, is_root
+from affiant.sandbox.base.template_order import ForkedProgram, Order, StartedProgram, forked
 
 __all__ = [
     "READY_FD",
@@ -70,6 +72,7 @@ class ServiceSpec:
         death_signal: what it gets when the thread that starts it dies. None: it finds out by itself.
         image: the image whose first program this is. None: not measured.
         td: the descriptor of the simulated TD that it runs in; it inherits that too. None: this machine's own TD.
+        inherits: whether it gets our environment, cleaned, beside ``environment``.
         own_view: whether closed folders are covered for it; not for a service that stays the machine's owner.
     """
 
@@ -84,6 +87,7 @@ class ServiceSpec:
     own_view: bool = True
     image: Image | None = None
     td: int | None = None
+    inherits: bool = True
 
 
 def clean_environment(environment: Mapping[str, str], *, home: Path) -> dict[str, str]:
@@ -120,11 +124,13 @@ def _readlink(path: str) -> str | None:
         return None
 
 
-def start_service(spec: ServiceSpec, *, echo: bool = False) -> ServiceProcess:
+def start_service(spec: ServiceSpec, *, echo: bool = False, template: int | None = None) -> ServiceProcess:
     """Start ``spec``; :meth:`ServiceProcess.ready` waits for it.
 
     Args:
         echo: copy what it writes to its standard error to ours as well.
+        template: names the socket of a template process, which forks it if it can. The descriptor is inherited, after
+            ``--template-fd``: the service starts others in the same way.
 
     Raises:
         ``service.unreadable``: no plan leads to what it needs.
@@ -138,24 +144,78 @@ def start_service(spec: ServiceSpec, *, echo: bool = False) -> ServiceProcess:
         os.close(ready_read)
         os.close(ready_write)
         raise
+    argv = [str(ready_write) if argument == READY_FD else argument for argument in spec.argv]
+    environment = {
+        **(clean_environment(os.environ, home=spec.home) if spec.inherits else {}),
+        **spec.environment,
+    }
+    passed = (plan_fd, ready_write, *spec.fds, *(() if spec.td is None else (spec.td,)))
+    started: tuple[StartedProgram, IO[bytes]] | None = None
     try:
-        argv = [str(ready_write) if argument == READY_FD else argument for argument in spec.argv]
-        process = subprocess.Popen(
-            [*_python(spec), "affiant.sandbox.processes.service_stage", "--plan-fd", str(plan_fd), *argv],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={**clean_environment(os.environ, home=spec.home), **spec.environment},
-            pass_fds=(plan_fd, ready_write, *spec.fds, *(() if spec.td is None else (spec.td,))),
-            start_new_session=True,
-        )
+        if template is not None and spec.td is not None:
+            started = _by_template(template, argv, environment, passed, stage=plan_fd, td=spec.td)
+        forked_by_template = started is not None
+        if started is None:
+            started = _by_interpreter(spec, argv, environment, passed, plan_fd)
     except BaseException:  # closed whatever happened, and raised again
         os.close(ready_read)
         raise
     finally:
         os.close(plan_fd)
         os.close(ready_write)
-    return ServiceProcess(spec, process, ready_read, own_user=is_root() and spec.user is not None, echo=echo)
+    own_user = is_root() and spec.user is not None
+    return ServiceProcess(
+        spec.name, *started, ready_read, own_user=own_user, echo=echo, forked=forked_by_template
+    )
+
+
+def _by_interpreter(
+    spec: ServiceSpec,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    passed: tuple[int, ...],
+    plan_fd: int,
+) -> tuple[StartedProgram, IO[bytes]]:
+    process = subprocess.Popen(
+        [*_python(spec), "affiant.sandbox.processes.service_stage", "--plan-fd", str(plan_fd), *argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+        pass_fds=passed,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    return process, process.stderr
+
+
+def _by_template(
+    template: int,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    passed: tuple[int, ...],
+    *,
+    stage: int,
+    td: int,
+) -> tuple[StartedProgram, IO[bytes]] | None:
+    """The same, forked; None: nothing was started, because no template serves or it cannot."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    order = Order(
+        program=argv[0],
+        arguments=(*argv[1:], "--template-fd", str(template)),
+        environment=environment,
+        descriptors=(2, *passed, template),
+        stage=stage,
+        td=td,
+    )
+    program = None
+    try:
+        program = forked(template, order, (writing, *passed, template))
+    finally:
+        os.close(writing)
+        if program is None:
+            os.close(reading)
+    return None if program is None else (program, open(reading, "rb"))
 
 
 @contextmanager
@@ -202,18 +262,29 @@ class ServiceProcess:
     """A running service. Its starter ends it: :meth:`stop`, or :meth:`wait` if it ends by itself."""
 
     def __init__(
-        self, spec: ServiceSpec, process: subprocess.Popen[bytes], ready: int, *, own_user: bool, echo: bool
+        self,
+        name: str,
+        process: StartedProgram,
+        stderr: IO[bytes],
+        ready: int,
+        *,
+        own_user: bool,
+        echo: bool,
+        forked: bool,
     ) -> None:
-        self.name = spec.name
+        self.name = name
         self.own_user = own_user
         """Whether it runs under a user of its own."""
+        self.forked = forked
+        """Whether a template process forked it, whose child it is then."""
         self._process = process
-        self._pidfd: int | None = os.pidfd_open(process.pid)
+        self._pidfd: int | None = (
+            os.dup(process.pidfd) if isinstance(process, ForkedProgram) else os.pidfd_open(process.pid)
+        )
         self._ready: int | None = ready
         self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
-        assert process.stderr is not None
         self._drain = threading.Thread(
-            target=_drain, args=(process.stderr, self._tail, echo), name=f"stderr-{spec.name}", daemon=True
+            target=_drain, args=(stderr, self._tail, echo), name=f"stderr-{name}", daemon=True
         )
         self._drain.start()
 
@@ -232,7 +303,9 @@ class ServiceProcess:
         """Whether its main process has ended."""
         if self._pidfd is None:
             return True
-        return os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return bool(poll.poll(0))
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the service's main process, if it is still there."""
@@ -275,8 +348,9 @@ class ServiceProcess:
         if self._pidfd is not None:
             await _readable(self._pidfd)
         if self._pidfd is not None:  # not reaped meanwhile by another waiter
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            if not self.forked:  # a template does that, as its parent: the number may be another's here
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
             os.close(self._pidfd)
             self._pidfd = None
         if self._ready is not None:

@@ -25,7 +25,7 @@ from affiant.sandbox.base.exposure import Cover, Link, Show, Step, step_from_jso
 from affiant.sandbox.base.privileges import drop_privileges, end_with_parent
 from affiant.sandbox.isolation.plan import linux
 
-__all__ = ["expose", "main"]
+__all__ = ["expose", "main", "read_plan", "settle"]
 
 _REMOUNT: Final = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_NOSUID | linux.MS_NODEV
 _PLAN_LIMIT: Final = 1 << 20
@@ -85,7 +85,12 @@ def _make_mount_point(path: str, *, directory: bool) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
 
 
-def _read_plan(descriptor: int) -> Mapping[str, object]:
+def read_plan(descriptor: int) -> Mapping[str, object]:
+    """The plan in ``descriptor``, which is closed.
+
+    Raises:
+        ``service.unreadable``: another form.
+    """
     with open(descriptor, "rb") as stream:
         plan = json.loads(stream.read(_PLAN_LIMIT))
     if not isinstance(plan, dict) or set(plan) != {"death_signal", "must_read", "parent", "steps", "user"}:
@@ -93,8 +98,12 @@ def _read_plan(descriptor: int) -> Mapping[str, object]:
     return plan
 
 
-def _settle(plan: Mapping[str, object]) -> None:
-    """Everything between being started and running the service's code."""
+def settle(plan: Mapping[str, object]) -> None:
+    """Everything between being started and running the service's code.
+
+    Raises:
+        ``service.unreadable``: the service could not read what it needs.
+    """
     steps, must_read, user = plan["steps"], plan["must_read"], plan["user"]
     assert isinstance(steps, list)
     assert isinstance(must_read, list)
@@ -129,7 +138,7 @@ def main(arguments: Sequence[str]) -> None:
     if option != "--plan-fd":
         raise SystemExit("usage: service_stage --plan-fd N (MODULE ARGUMENT... | --exec PROGRAM ARGUMENT...)")
     try:
-        _settle(_read_plan(int(descriptor)))
+        settle(read_plan(int(descriptor)))
     except AffiantError as error:
         sys.stderr.write(f"affiant: refused: {error} [{error.code}]\n")
         raise SystemExit(1) from error

@@ -1,6 +1,6 @@
 """Keeps platform and gateway running for as long as any launcher of this state folder lives.
 
-``python -m affiant.sandbox.processes.service_supervisor --home DIR [--platform] [--gateway]
+``python -m affiant.sandbox.processes.service_supervisor --home DIR [--platform] [--gateway] [--template]
 [--upstream URL]... --ready-fd N`` starts what is asked for, says so in one JSON line, and then waits for the exclusive
 lock on ``launchers.lock``. Every launcher holds that lock shared, so the service supervisor gets it exactly
 when the last of them has ended, by whatever death (flock(2)); it then stops what it started and ends.
@@ -34,6 +34,7 @@ from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import GATEWAY_USER, is_root
 from affiant.sandbox.processes.home import Home, give_folder, lock, open_home, open_lock
 from affiant.sandbox.processes.service_process import READY_FD, ServiceProcess, ServiceSpec, start_service
+from affiant.sandbox.processes.template_service import start_template
 
 __all__ = [
     "gateway_spec",
@@ -56,10 +57,11 @@ def service_supervisors_lock(home: Home) -> Path:
 
 
 def service_supervisor_spec(
-    home: Home, *, platform: bool, gateway: bool, upstreams: Sequence[str]
+    home: Home, *, platform: bool, gateway: bool, upstreams: Sequence[str], template: bool = False
 ) -> ServiceSpec:
     """How a launcher starts the service supervisor. It outlives the launcher if others still need it."""
-    wanted = [*(["--platform"] if platform else []), *(["--gateway"] if gateway else [])]
+    asked = {"--platform": platform, "--gateway": gateway, "--template": template}
+    wanted = [option for option, each in asked.items() if each]
     chosen = [f"--upstream={url}" for url in upstreams]
     return ServiceSpec(
         name="service supervisor",
@@ -121,6 +123,8 @@ async def _start(home: Home, given: argparse.Namespace) -> tuple[list[ServicePro
                 give_folder(home.gateway, GATEWAY_USER)
             started.append(start_service(gateway_spec(home, upstreams=given.upstream), echo=True))
             facts["gateway"] = json.loads(await started[-1].ready())
+        if given.template and (template := start_template(home)) is not None:
+            started.append(template)  # not waited for: until it listens, programs are started without it
     except BaseException:  # whatever went wrong, what was started does not stay; raised again
         await _stop(started)
         raise
@@ -179,6 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--platform", action="store_true")
     parser.add_argument("--gateway", action="store_true")
+    parser.add_argument("--template", action="store_true")
     parser.add_argument("--upstream", action="append", default=[])
     parser.add_argument("--ready-fd", type=int, required=True)
     given = parser.parse_args(arguments)

@@ -107,12 +107,14 @@ async def ensure_services(
     platform: PlatformName = PlatformName.AUTO,
     now: datetime,
     random_bytes: Callable[[int], bytes],
+    template: bool = False,
     echo: bool = False,
 ) -> Services:
     """Platform and gateway for one session; what is missing is started, but nothing in a TDX guest.
 
     Args:
         platform: where the session's TD comes from.
+        template: whether a template process is started too, where services are: more sessions will follow.
         echo: show what the services write.
 
     Raises:
@@ -146,7 +148,7 @@ async def ensure_services(
                 await _until_stopped(home, None, within_s=_SERVICES_STOP_WITHIN_S)
                 missing = await abandonable(lambda: _missing(home, choice))
             if missing:
-                supervisor = await _start(home, missing, choice, echo=echo)
+                supervisor = await _start(home, missing, choice, template=template, echo=echo)
             url, config = await abandonable(lambda: _gateway(home, choice, accepted, reference))
         return Services(
             home=home,
@@ -257,10 +259,16 @@ async def _starting(home: Home) -> AsyncIterator[None]:
         os.close(descriptor)
 
 
-async def _start(home: Home, missing: Sequence[str], choice: GatewayChoice, *, echo: bool) -> ServiceProcess:
+async def _start(
+    home: Home, missing: Sequence[str], choice: GatewayChoice, *, template: bool, echo: bool
+) -> ServiceProcess:
     supervisor = start_service(
         service_supervisor_spec(
-            home, platform="platform" in missing, gateway="gateway" in missing, upstreams=choice.upstreams
+            home,
+            platform="platform" in missing,
+            gateway="gateway" in missing,
+            upstreams=choice.upstreams,
+            template=template,
         ),
         echo=echo,
     )

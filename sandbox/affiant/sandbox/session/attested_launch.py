@@ -100,6 +100,8 @@ async def launched(
             platform=plan.request.platform,
             now=datetime.now(UTC),
             random_bytes=random_bytes,
+            template=plan.request.name
+            is not None,  # a session that outlives its command is seldom the only one
             echo=echo,
         )
         stack.push_async_exit(_leaving(services))

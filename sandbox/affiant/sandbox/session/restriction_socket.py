@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import struct
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.errors import AffiantError, MalformedError, StateError
+from affiant.sandbox.base.template_order import peer_process
 from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink
 from affiant.sandbox.supervisor.launch.control import ControlChannel, refusal_members, sent_error
 from affiant.socket_address import reachable_address
@@ -227,6 +227,4 @@ async def connected(path: Path) -> AsyncIterator[ControlChannel]:
 
 def peer_user(connection: socket.socket) -> int:
     """The user at the other end (unix(7), SO_PEERCRED)."""
-    size = struct.calcsize("3i")
-    _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    return int(user)
+    return peer_process(connection)[1]

@@ -293,6 +293,11 @@ class Session:
         """What isolates the agent, as receipts name it: ``gvisor`` or ``bwrap-landlock``."""
         return self._opened.plan.backend.value
 
+    @property
+    def started_by(self) -> str:
+        """How its supervisor was started: ``template`` (forked by a template process) or ``interpreter``."""
+        return "template" if self._opened.link.forked else "interpreter"
+
     @cached_property
     def files(self) -> SandboxFiles:
         """The session's files: read, write, list, upload, download, while the session is open."""

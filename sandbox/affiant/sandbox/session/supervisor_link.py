@@ -23,8 +23,10 @@ from typing import Final
 from affiant.attestation.release.boot import Image
 from affiant.errors import AffiantError, MalformedError, StateError
 from affiant.sandbox.base.exposure import Need
+from affiant.sandbox.base.template_order import open_template
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.service_process import ServiceProcess, ServiceSpec, start_service
+from affiant.sandbox.processes.template_service import template_socket
 from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
 
@@ -61,7 +63,7 @@ def start_supervisor(
         membership: what keeps the services running; inherited, so that they outlive us if they must.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)  # both close on exec
-    folder = home.session(plan.session)
+    folder, template = home.session(plan.session), open_template(template_socket(home))
     asked = (plan.request.runtime, plan.rootfs)
     try:
         with theirs:
@@ -84,11 +86,14 @@ def start_supervisor(
                     td=td,
                 ),
                 echo=echo,
+                template=template,
             )
     except BaseException:  # closed whatever happened, and raised again
         ours.close()
         raise
     finally:
+        if template is not None:
+            os.close(template)
         if td is not None:
             os.close(td)
     return SupervisorLink(ControlChannel(ours), service, progress)
@@ -150,6 +155,11 @@ class SupervisorLink:
     def pid(self) -> int:
         """The supervisor's process id."""
         return self._service.pid
+
+    @property
+    def forked(self) -> bool:
+        """Whether a template process forked it; else an interpreter of its own was started."""
+        return self._service.forked
 
     async def tell(self, message: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
         """Send one message; a supervisor that is gone is noticed where its answer is awaited."""

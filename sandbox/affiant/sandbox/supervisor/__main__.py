@@ -44,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     td = parser.add_mutually_exclusive_group(required=True)
     td.add_argument("--td-fd", type=int, help="descriptor of a TD of the simulated platform")
     td.add_argument("--own-td", action="store_true", help="the TDX guest that this process runs in")
+    parser.add_argument(
+        "--template-fd", type=int, help="names the socket of the template process that forked this"
+    )
     parser.add_argument("--refusals", type=int, help="stop the agent after so many, if that is earlier")
     given = parser.parse_args(arguments)
     for number in (signal.SIGINT, signal.SIGHUP):  # the launcher decides, by its socket
@@ -51,15 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for descriptor in (given.control_fd, *(() if given.own_td else (given.td_fd,))):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - the os module's own signature
     limits = RecordLimits().lowered(given.refusals)
-    return asyncio.run(_run(given.control_fd, given.td_fd, limits))
+    return asyncio.run(_run(given.control_fd, given.td_fd, limits, given.template_fd))
 
 
-async def _run(control_fd: int, td_fd: int | None, limits: RecordLimits) -> int:
+async def _run(control_fd: int, td_fd: int | None, limits: RecordLimits, template: int | None) -> int:
     channel = ControlChannel(socket.socket(fileno=control_fd))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, channel.stop_listening)
     try:
         with _td(td_fd) as td:
-            return await supervise(channel, lambda: _surroundings(td, limits))
+            return await supervise(channel, lambda: _surroundings(td, limits, template))
     finally:
         channel.close()
 
@@ -73,13 +76,14 @@ def _td(descriptor: int | None) -> AbstractContextManager[QuoteSource]:
     return nullcontext(TDXGuest.of_this_machine(RTMR3_LOG, random_bytes=secrets.token_bytes))
 
 
-def _surroundings(td: QuoteSource, limits: RecordLimits) -> Surroundings:
+def _surroundings(td: QuoteSource, limits: RecordLimits, template: int | None) -> Surroundings:
     return Surroundings(
         td=td,
         build=image_digest(Image.SESSION),
         clock=SteadyClock(lambda: datetime.now(UTC), time.monotonic),
         random_bytes=secrets.token_bytes,
         limits=limits,
+        template=template,
     )
 
 

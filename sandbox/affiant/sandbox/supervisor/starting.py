@@ -9,6 +9,7 @@ its own: it alone holds secrets. Both end when their control socket closes, so n
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
@@ -24,6 +25,7 @@ from affiant.attestation.statements.evidence_source import QuoteSource
 from affiant.errors import NotAuthenticError
 from affiant.lazy_names import loading
 from affiant.sandbox.base.privileges import BROKER_USER, SUPERVISOR_USER, drop_privileges, is_root
+from affiant.sandbox.base.template_order import StartedProgram, forked_here
 from affiant.sandbox.egress.record_budget import RecordLimits
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, SandboxPlan
 from affiant.sandbox.isolation.runner.client import RunnerClient, spawn_runner
@@ -62,6 +64,7 @@ class Surroundings:
         clock: the present time, UTC.
         random_bytes: the operating system's generator.
         limits: of the records that the agent may cause.
+        template: names the socket of the template process that forked us; None: an interpreter of our own runs.
         nanoseconds: a clock that never goes back.
     """
 
@@ -70,6 +73,7 @@ class Surroundings:
     clock: Callable[[], datetime]
     random_bytes: Callable[[int], bytes]
     limits: RecordLimits = field(default_factory=RecordLimits)
+    template: int | None = None
     nanoseconds: Callable[[], int] = time.monotonic_ns
 
 
@@ -114,7 +118,7 @@ def start(opening: Opening) -> Started:
     )
     _check_trees(provision, launch)
     check_input(provision.session_dir, launch.activation.input_digest)
-    children = spawn_children(provision, broker_parts(launch.policy))
+    children = spawn_children(provision, broker_parts(launch.policy), around.template)
     opening.stack.callback(children.reap)
     drop_privileges(SUPERVISOR_USER)
     broker = BrokerClient(children.broker_control)
@@ -153,9 +157,9 @@ _LEAVE_S: Final = 3.0
 class Children:
     """Processes and this side's ends of their control sockets."""
 
-    runner: subprocess.Popen[bytes]
+    runner: StartedProgram
     runner_control: socket.socket
-    broker: subprocess.Popen[bytes]
+    broker: StartedProgram
     broker_control: socket.socket
 
     def reap(self) -> None:
@@ -168,27 +172,39 @@ class Children:
                 process.wait(_LEAVE_S)
 
 
-def spawn_children(provision: Provision, parts: Iterable[BrokerPart]) -> Children:
+def spawn_children(
+    provision: Provision, parts: Iterable[BrokerPart], template: int | None = None
+) -> Children:
     """Start both as the present user; as root the broker becomes its own user by itself.
 
     Args:
         parts: what the broker loads.
+        template: names the socket of a template process, which forks both if it can; closed.
     """
     settings = Settings(provision.session_dir, provision.backend, provision.rootfs, provision.runtime)
-    runner, runner_control = spawn_runner(settings)
-    broker, broker_control = _spawn_broker(parts)
+    try:
+        runner, runner_control = spawn_runner(settings, template=template)
+        broker, broker_control = _spawn_broker(parts, template)
+    finally:
+        if template is not None:
+            os.close(template)
     return Children(runner, runner_control, broker, broker_control)
 
 
-def _spawn_broker(parts: Iterable[BrokerPart]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+def _spawn_broker(parts: Iterable[BrokerPart], template: int | None) -> tuple[StartedProgram, socket.socket]:
     ours, theirs = socket.socketpair()
     user = BROKER_USER if is_root() else None
     with theirs:
-        process = subprocess.Popen(
-            broker_command(control_fd=theirs.fileno(), uid=user, gid=user, parts=parts),
-            stdin=subprocess.DEVNULL,
-            pass_fds=(theirs.fileno(), *memory_descriptors()),
-            env={},
-            cwd="/",
-        )
+        command = broker_command(control_fd=theirs.fileno(), uid=user, gid=user, parts=parts)
+        process: StartedProgram | None = None
+        if template is not None:
+            process = forked_here(template, command, environment={}, control=theirs.fileno())
+        if process is None:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), *memory_descriptors()),
+                env={},
+                cwd="/",
+            )
     return process, ours

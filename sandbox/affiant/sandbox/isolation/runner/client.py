@@ -24,6 +24,7 @@ from typing import Final, Self
 
 from affiant.attestation.release.running import memory_descriptors
 from affiant.errors import AffiantError
+from affiant.sandbox.base.template_order import StartedProgram, forked_here
 from affiant.sandbox.isolation.plan.driver import Ended
 from affiant.sandbox.isolation.plan.errors import FrameError, RunnerLost, error_from_json
 from affiant.sandbox.isolation.plan.file_access import FileCall, call_to_json
@@ -59,18 +60,27 @@ class ProxySocket:
     """Of gVisor, where that isolates and says it."""
 
 
-def spawn_runner(settings: Settings) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a runner as the present user; return it and the supervisor's end of its control socket."""
+def spawn_runner(settings: Settings, *, template: int | None = None) -> tuple[StartedProgram, socket.socket]:
+    """Start a runner as the present user; return it and the supervisor's end of its control socket.
+
+    Args:
+        template: names the socket of a template process, which forks it if it can.
+    """
     ours, theirs = control_pair()
     with theirs:
-        process = subprocess.Popen(
-            runner_command(settings, control_fd=theirs.fileno()),
-            stdin=subprocess.DEVNULL,
-            pass_fds=(theirs.fileno(), *memory_descriptors()),
-            env=_ENVIRONMENT,
-            cwd="/",
-            start_new_session=True,
-        )
+        command = runner_command(settings, control_fd=theirs.fileno())
+        process: StartedProgram | None = None
+        if template is not None:
+            process = forked_here(template, command, environment=_ENVIRONMENT, control=theirs.fileno())
+        if process is None:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), *memory_descriptors()),
+                env=_ENVIRONMENT,
+                cwd="/",
+                start_new_session=True,
+            )
     return process, ours
 
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from affiant.errors import AffiantError
+from affiant.sandbox.base.template_order import peer_process
 from affiant.sandbox.isolation.plan.driver import Ended, Stdio
 from affiant.sandbox.isolation.plan.errors import FrameError, SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.file_access import call_from_json
@@ -177,7 +178,7 @@ class Runner:
         return Reply(facts, (listener.detach(),))
 
     def _record(self, init: int | None = None, memory: str | None = None) -> None:
-        runner, owner = ProcessName.of(os.getpid()), ProcessName.of(os.getppid())
+        runner, owner = (ProcessName.of(pid) for pid in (os.getpid(), peer_process(self.control)[0]))
         if runner is not None and owner is not None:
             process = None if init is None else ProcessName.of(init)
             write_record(self.sandbox.settings.session_dir, RunnerRecord(runner, owner, process, memory))

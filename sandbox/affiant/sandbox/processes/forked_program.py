@@ -1,0 +1,269 @@
+"""The first moments of a program that a template process has forked: from a copy of the template to what was ordered.
+
+Called once, in the child. In order:
+
+1. the caller must be confined exactly as this process is: users, capabilities, namespaces but for mounts, filters;
+2. the image that was measured into the program's TD must be the one that the template loaded;
+3. only then is the order accepted, and the caller says go;
+4. the program gets the caller's limits, priority, control groups and mounts, a session of its own, its own descriptors,
+   environment and command line, and nothing of the template's or of another program;
+5. it goes through ``service_stage`` where it was ordered to, and runs.
+
+What protects a program's memory (its user, not dumpable, locked) is not inherited by a fork. Every program does that
+to itself in its ``main``, as it does when an interpreter starts it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import importlib
+import os
+import resource
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol, runtime_checkable
+
+from affiant.attestation.release.running import MeasuredProcess
+from affiant.attestation.release.start import memory_of_td
+from affiant.attestation.simulated.served.client import SimulatedTD
+from affiant.errors import AffiantError, StateError
+from affiant.sandbox.base.template_order import Order, order_of, receive_packet, send_packet
+from affiant.sandbox.isolation.plan import linux
+from affiant.sandbox.processes.service_stage import read_plan, settle
+
+__all__ = ["PROGRAMS", "LoadedImage", "Template", "run_order"]
+
+PROGRAMS: Final[Mapping[str, str]] = {
+    "affiant.sandbox.supervisor": "affiant.sandbox.supervisor.__main__",
+    "affiant.sandbox.isolation.runner.runner": "affiant.sandbox.isolation.runner.runner",
+    "affiant.secrets.broker.process": "affiant.secrets.broker.process",
+}
+"""What may be ordered, and the module whose ``main`` that is."""
+
+_GO_WITHIN_S: Final = 10.0
+_SAME_STATUS: Final = frozenset(
+    {
+        *("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"),
+        *("NoNewPrivs", "Seccomp", "Seccomp_filters"),
+    }
+)
+_SAME_NAMESPACES: Final = ("cgroup", "ipc", "net", "pid", "pid_for_children", "time", "user", "uts")
+_LIMITS: Final = frozenset(
+    getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
+) - {resource.RLIMIT_CORE, resource.RLIMIT_NOFILE}
+"""Without that of core files, which no service writes, and that of descriptors, which comes last."""
+_PR_SET_DUMPABLE: Final = 4
+_EXIT_UNHANDLED: Final = 1
+_LAST_DESCRIPTOR: Final = 1 << 20
+
+
+@runtime_checkable
+class LoadedImage(MeasuredProcess, Protocol):
+    """An image that this process has loaded, and the SHA-256 of each of its files."""
+
+    image_files: Mapping[str, str]
+
+
+class Template:
+    """What a template knows of itself, computed once.
+
+    Args:
+        image: what it loaded. mrtd: the measurement of a TD that is launched with that image.
+    """
+
+    def __init__(self, image: LoadedImage, mrtd: bytes) -> None:
+        self.image = image
+        self.mrtd = mrtd
+
+
+def run_order(template: Template, connection: socket.socket, caller: int) -> int:
+    """Become the program that is ordered over ``connection``, and run it; its exit status.
+
+    Args:
+        caller: the process id of who ordered, by the kernel's word.
+    """
+    connection.settimeout(_GO_WITHIN_S)
+    accepted = _accepted(template, connection, caller)
+    if accepted is None:
+        return 0
+    connection.close()
+    return _run(_become(*accepted, template.image), accepted[0].arguments)
+
+
+def _accepted(
+    template: Template, connection: socket.socket, caller: int
+) -> tuple[Order, tuple[int, ...], tuple[int, int]] | None:
+    """The order, its descriptors and how many there may be, once the caller has said go. None: refused, or gone."""
+    try:
+        members, received = receive_packet(connection)
+        order = order_of(members)
+        if order.program not in PROGRAMS or len(received) != len(order.descriptors):
+            raise StateError("not a program of this template", code="service.order")
+        limit = _take_over(caller)
+        _same_image(template, order, received)
+    except (AffiantError, OSError, ValueError) as error:
+        with suppress(OSError):
+            send_packet(connection, {"refused": str(error)})
+        return None
+    own = os.pidfd_open(os.getpid())
+    try:
+        send_packet(connection, {"started": os.getpid()}, (own,))
+        answer, _ = receive_packet(connection)
+    except (OSError, AffiantError):
+        answer = {}
+    os.close(own)
+    return (order, received, limit) if answer == {"go": True} else None
+
+
+def _same_image(template: Template, order: Order, received: Sequence[int]) -> None:
+    """The measured image is the one that was loaded; for a TD, as its own report says."""
+    if order.td is None:
+        found, expected = order.image, template.image.image_digest
+    else:
+        td = received[order.descriptors.index(order.td)]
+        with SimulatedTD(os.dup(td)) as guest:
+            found, expected = guest.report().mrtd.hex(), template.mrtd.hex()
+        template.image.memory_fd = memory_of_td(td)
+    if found != expected:
+        raise StateError(
+            "the template loaded another image than was measured",
+            expected=expected,
+            found=found,
+            code="service.order",
+        )
+
+
+def _take_over(caller: int) -> tuple[int, int]:
+    """Take what a child of ``caller`` would inherit from it; its limit of descriptors, which comes last.
+
+    Raises:
+        ``service.order``: it is confined otherwise than this process, which a fork cannot follow.
+        OSError: it is gone, or the kernel refuses.
+    """
+    own, others = Path("/proc/self"), Path(f"/proc/{caller}")
+    if _status(own) != _status(others) or os.readlink(others / "root") != "/":
+        raise StateError("the caller is confined otherwise than the template", code="service.order")
+    for name in _SAME_NAMESPACES:
+        if os.readlink(own / "ns" / name) != os.readlink(others / "ns" / name):
+            raise StateError("the caller is in other namespaces", found=name, code="service.order")
+    _join_groups(own, others)
+    os.sched_setaffinity(0, os.sched_getaffinity(caller))
+    os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, caller))
+    badness = (others / "oom_score_adj").read_text()
+    if badness != (own / "oom_score_adj").read_text():
+        (own / "oom_score_adj").write_text(badness)
+    for limit in _LIMITS:
+        wanted = resource.prlimit(caller, limit)
+        if wanted != resource.getrlimit(limit):
+            resource.setrlimit(limit, wanted)
+    files = resource.prlimit(caller, resource.RLIMIT_NOFILE)
+    if os.readlink(own / "ns/mnt") != os.readlink(others / "ns/mnt"):
+        view = os.open(others / "ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            linux.setns(view, linux.CLONE_NEWNS)
+        finally:
+            os.close(view)
+    os.chdir("/")
+    return files
+
+
+def _status(process: Path) -> Mapping[str, str]:
+    lines = (line.partition(":") for line in (process / "status").read_text().splitlines())
+    found = {name: value for name, _, value in lines if name in _SAME_STATUS}
+    with suppress(OSError):  # no security module tells
+        found["label"] = (process / "attr/current").read_text()
+    return found
+
+
+def _join_groups(own: Path, others: Path) -> None:
+    """Join the caller's control groups: what limits and counts the caller does so here."""
+    here, there = ((each / "cgroup").read_text().splitlines() for each in (own, others))
+    if here == there:
+        return
+    mounts = [mount for mount in linux.mount_table() if mount.kind in {"cgroup", "cgroup2"}]
+    for line in set(there) - set(here):
+        _, controllers, path = line.split(":", 2)
+        wanted = set(controllers.split(",")) - {""}
+        for mount in mounts:
+            if (wanted and wanted <= set(mount.options)) or (not wanted and mount.kind == "cgroup2"):
+                folder = Path(mount.at) / os.path.relpath(path, mount.root)
+                (folder / "cgroup.procs").write_text(str(os.getpid()))
+                break
+        else:
+            raise StateError(
+                "the caller is in a control group that is not mounted here", code="service.order"
+            )
+
+
+def _become(
+    order: Order, received: Sequence[int], limit: tuple[int, int], image: MeasuredProcess
+) -> Callable[[Sequence[str]], int]:
+    """Leave everything of the template behind; the program's ``main``."""
+    os.setsid()
+    image.memory_fd = _place_descriptors(order, received, image.memory_fd)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    os.environ.clear()
+    os.environ.update(order.environment)
+    sys.argv = [order.program, *order.arguments]
+    _show_as(sys.argv)
+    _make_dumpable()
+    if order.stage is not None:
+        settle(read_plan(order.stage))
+    main: Callable[[Sequence[str]], int] = importlib.import_module(PROGRAMS[order.program]).main
+    return main
+
+
+def _place_descriptors(order: Order, received: Sequence[int], memory: int | None) -> int | None:
+    """Put each descriptor under its number, and close all others; where the TD's memory is then."""
+    above = max(2, *order.descriptors, *received, *(() if memory is None else (memory,))) + 1
+    moved = [_duplicate(each, above) for each in received]
+    kept = None if memory is None else _duplicate(memory, above)
+    first = min((*moved, *(() if kept is None else (kept,))), default=above)
+    last = max((*moved, *(() if kept is None else (kept,))), default=above)
+    os.closerange(3, first)
+    os.closerange(last + 1, _LAST_DESCRIPTOR)
+    for number, source in zip(order.descriptors, moved, strict=True):
+        os.dup2(source, number, inheritable=number == 2)
+        os.close(source)
+    empty = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in (0, 1):
+        os.dup2(empty, number)
+    os.close(empty)
+    return kept
+
+
+def _duplicate(descriptor: int, above: int) -> int:
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, above)
+
+
+def _show_as(words: Sequence[str]) -> None:
+    """Write ``words`` where the kernel reads this process's command line (proc(5)), as far as there is room."""
+    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    if not 0 < start < end:  # the kernel does not say
+        return
+    shown = b"\0".join(os.fsencode(word) for word in (sys.executable, "-I", "-m", *words))
+    room = end - start
+    ctypes.memmove(start, shown[: room - 1].ljust(room, b"\0"), room)
+
+
+def _make_dumpable() -> None:
+    """As a new program is; ``main`` then takes it back, when it is its own user."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def _run(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
+    """Run it as an interpreter would; the exit status."""
+    try:
+        return main(arguments)
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        sys.stderr.write(f"{ended.code}\n")
+    except BaseException:  # noqa: BLE001 - shown as the program has it shown, which may be by its kind alone
+        sys.excepthook(*sys.exc_info())
+    return _EXIT_UNHANDLED

@@ -1,0 +1,479 @@
+"""The template process: what a forked program keeps of it (nothing), whom it forks for, and what its death changes."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from affiant.attestation.release.boot import Image
+from affiant.attestation.release.running_image import image_digest
+from affiant.sandbox.base.privileges import BROKER_USER
+from affiant.sandbox.base.template_order import (
+    STATUS_UNKNOWN,
+    ForkedProgram,
+    Order,
+    forked,
+    open_template,
+    receive_packet,
+    send_packet,
+)
+from affiant.sandbox.processes.home import Home, open_home
+from affiant.sandbox.processes.service_process import ServiceProcess
+from affiant.sandbox.processes.template_service import start_template, template_socket
+
+BROKER = "affiant.secrets.broker.process"
+RUNNER = "affiant.sandbox.isolation.runner.runner"
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@contextmanager
+def served(home: Home) -> Iterator[ServiceProcess]:
+    """A template that listens, until the end of the block."""
+    process = start_template(home)
+    assert process is not None
+    try:
+        assert asyncio.run(process.ready(timeout_s=60)) == "template"
+        yield process
+    finally:
+        asyncio.run(process.stop(grace_s=1))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, release: None) -> Iterator[tuple[Home, ServiceProcess]]:
+    home = open_home(tmp_path_factory.mktemp("shared") / "home")
+    with served(home) as process:
+        yield home, process
+
+
+@pytest.fixture
+def home(shared: tuple[Home, ServiceProcess]) -> Home:
+    return shared[0]
+
+
+@pytest.fixture
+def template(shared: tuple[Home, ServiceProcess]) -> ServiceProcess:
+    return shared[1]
+
+
+def broker_order(control: int, **changed: object) -> Order:
+    user = ("--uid", str(BROKER_USER), "--gid", str(BROKER_USER)) if os.geteuid() == 0 else ()
+    order = Order(
+        program=BROKER,
+        arguments=("--control-fd", str(control), *user),
+        environment={},
+        descriptors=(2, control),
+        image=image_digest(Image.SESSION),
+    )
+    return dataclasses.replace(order, **changed)
+
+
+def ordered(home: Home, order: Order, *descriptors: int) -> ForkedProgram | None:
+    template = open_template(template_socket(home))
+    assert template is not None
+    try:
+        return forked(template, order, (2, *descriptors))
+    finally:
+        os.close(template)
+
+
+@contextmanager
+def broker(home: Home, **changed: object) -> Iterator[ForkedProgram]:
+    """A forked broker that waits for its configuration; it ends when its control socket closes."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            program = ordered(home, broker_order(theirs.fileno(), **changed), theirs.fileno())
+        assert program is not None
+        until(lambda: "NoNewPrivs:\t1" in text_of(program.pid, "status"))
+        yield program
+    try:
+        program.wait(10)
+    finally:
+        program.close()
+
+
+def until(holds: Callable[[], bool], within_s: float = 20) -> None:
+    end = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def text_of(pid: int, name: str) -> str:
+    return Path(f"/proc/{pid}/{name}").read_text()
+
+
+def limit_of(pid: int, name: str) -> list[str]:
+    lines = text_of(pid, "limits").splitlines()
+    return next(line for line in lines if line.startswith(name)).removeprefix(name).split()[:2]
+
+
+def links_of(pid: int) -> dict[int, str]:
+    folder = f"/proc/{pid}/fd"
+    return {int(name): os.readlink(f"{folder}/{name}") for name in os.listdir(folder)}
+
+
+@pytest.mark.root
+@needs_root
+def test_a_forked_program_is_its_own_user_confined_and_unreadable(home: Home) -> None:
+    with broker(home) as program:
+        status = text_of(program.pid, "status")
+        assert [line.split()[1:] for line in status.splitlines() if line[:4] in {"Uid:", "Gid:"}] == [
+            [str(BROKER_USER)] * 4
+        ] * 2
+        assert "Groups:\t \n" in status or "Groups:\t\n" in status
+        assert "CapEff:\t0000000000000000" in status
+        assert os.stat(f"/proc/{program.pid}/mem").st_uid == 0, "not dumpable"
+        assert limit_of(program.pid, "Max core file size") == ["0", "0"]
+        assert os.getsid(program.pid) == program.pid
+        assert os.readlink(f"/proc/{program.pid}/cwd") == "/"
+
+
+@pytest.mark.root
+@needs_root
+def test_a_forked_program_locks_its_memory_as_a_started_one_does(home: Home) -> None:
+    if resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY:
+        pytest.skip("no memory is locked under this limit")
+    with broker(home) as program:
+        until(lambda: "VmLck:\t       0 kB" not in text_of(program.pid, "status"))
+
+
+@pytest.mark.root
+@needs_root
+def test_a_forked_program_holds_no_descriptor_of_the_template_or_of_a_sibling(
+    home: Home, template: ServiceProcess
+) -> None:
+    with broker(home) as first, broker(home) as second:
+        until(lambda: any("eventpoll" in each for each in links_of(second.pid).values()))
+        held = links_of(second.pid)
+        assert {held[0], held[1]} == {"/dev/null"}
+        sockets = {each for each in held.values() if each.startswith("socket:")}
+        assert sockets.isdisjoint(links_of(template.pid).values())
+        assert sockets.isdisjoint(links_of(first.pid).values())
+        assert not any("lock" in each or "pidfd" in each or "memfd" in each for each in held.values())
+
+
+@pytest.mark.root
+@needs_root
+def test_neither_template_nor_forked_program_has_an_environment(home: Home, template: ServiceProcess) -> None:
+    with broker(home) as program:
+        assert text_of(template.pid, "environ") == ""
+        assert text_of(program.pid, "environ") == ""
+
+
+def test_a_forked_program_shows_its_own_command_line(home: Home) -> None:
+    with broker(home) as program:
+        assert BROKER in text_of(program.pid, "cmdline").split("\0")
+        assert "template" not in text_of(program.pid, "cmdline")
+
+
+@pytest.mark.root
+@needs_root
+def test_a_forked_runner_stays_root_and_is_as_an_interpreter_would_start_it(
+    home: Home, tmp_path: Path
+) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            control = theirs.fileno()
+            order = Order(
+                program=RUNNER,
+                arguments=(
+                    f"--control-fd={control}",
+                    f"--session-dir={tmp_path}",
+                    "--backend=bwrap-landlock",
+                ),
+                environment={"PATH": "/usr/bin"},
+                descriptors=(2, control),
+                image=image_digest(Image.SESSION),
+            )
+            program = ordered(home, order, control)
+        assert program is not None
+        until(lambda: int(signal.SIGTERM) in ignored(program.pid))
+        status = text_of(program.pid, "status")
+        assert "Uid:\t0\t0\t0\t0" in status
+        assert "NoNewPrivs:\t0" in status
+        assert str(tmp_path) in text_of(program.pid, "cmdline")
+    assert program.wait(10) == 0
+
+
+def ignored(pid: int) -> set[int]:
+    line = next(each for each in text_of(pid, "status").splitlines() if each.startswith("SigIgn:"))
+    mask = int(line.split()[1], 16)
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1}
+
+
+def test_the_template_has_one_thread_and_holds_no_socket_but_its_own(
+    home: Home, template: ServiceProcess
+) -> None:
+    assert len(os.listdir(f"/proc/{template.pid}/task")) == 1
+    with broker(home):
+        held = [each for each in links_of(template.pid).values() if each.startswith("socket:")]
+        assert len(held) == 2, "the listening one, and the connection of the program that runs"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"program": "affiant.sandbox.processes.template"},
+        {"program": "os"},
+        {"image": "sha256:" + "0" * 64},
+        {"image": image_digest(Image.GATEWAY)},
+        {"descriptors": (2,)},
+        {"descriptors": (2, 0)},
+        {"descriptors": (2, 2)},
+        {"td": 2},
+        {"image": None},
+        {"stage": 77},
+        {"arguments": (1,)},
+        {"environment": {"A": 1}},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_what_is_not_an_order_of_the_list_starts_nothing(home: Home, changed: dict[str, object]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        order = {**dataclasses.asdict(broker_order(theirs.fileno())), **changed}
+        answer = sent(home, json.dumps(order).encode(), (2, theirs.fileno()))
+    assert set(answer) == {"refused"}
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"[]", b"null", b"{" * 60_000, b"1" * 200_000])
+def test_garbage_starts_nothing(home: Home, data: bytes) -> None:
+    answer = sent(home, data, ())
+    assert set(answer) in ({"refused"}, set())
+    with broker(home):
+        pass
+
+
+def sent(home: Home, data: bytes, descriptors: tuple[int, ...]) -> dict[str, object]:
+    with connected(home) as connection:
+        try:
+            socket.send_fds(connection, [data], descriptors)
+        except OSError:  # longer than a packet may be
+            return {}
+        answer, received = receive_packet(connection)
+        assert not received
+        return dict(answer)
+
+
+@contextmanager
+def connected(home: Home) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(20)
+        connection.connect(str(template_socket(home)))
+        yield connection
+
+
+def test_a_program_whose_caller_does_not_say_go_never_runs(home: Home) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, connected(home) as connection:
+        with theirs:
+            order = dataclasses.asdict(broker_order(theirs.fileno()))
+            send_packet(connection, order, (2, theirs.fileno()))
+            answer, (pidfd,) = receive_packet(connection)
+        assert set(answer) == {"started"}
+        send_packet(connection, {"go": False})
+        assert receive_packet(connection)[0] == {"ended": 0}
+        os.close(pidfd)
+        ours.settimeout(20)
+        assert ours.recv(1) == b"", "the broker would wait for its configuration"
+
+
+@pytest.mark.root
+@needs_root
+def test_another_user_is_not_served_even_if_it_reaches_the_socket(home: Home) -> None:
+    with connected_as(home, 65534) as connection:
+        connection.settimeout(20)
+        assert connection.recv(1) == b""
+
+
+@contextmanager
+def connected_as(home: Home, user: int) -> Iterator[socket.socket]:
+    """A connection that a process of ``user`` made, through a descriptor that it was given."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        path = template_socket(home)
+        place = os.open(path, os.O_PATH)
+        path.chmod(0o666)
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                os.setresuid(user, user, user)
+                connection.connect(f"/proc/self/fd/{place}")
+                code = 0
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        path.chmod(0o600)
+        os.close(place)
+        assert status == 0
+        yield connection
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize("namespace", ["--net", "--pid", "--ipc", "--uts"])
+def test_a_caller_in_other_namespaces_is_refused(home: Home, namespace: str) -> None:
+    assert asked_by("unshare", "--fork", namespace, home=home) == "None"
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize(
+    "confined",
+    [("setpriv", "--no-new-privs"), ("setpriv", "--bounding-set=-net_admin"), ("setpriv", "--groups=1")],
+)
+def test_a_caller_that_is_confined_further_than_the_template_is_refused(
+    home: Home, confined: tuple[str, ...]
+) -> None:
+    assert asked_by(*confined, home=home) == "None"
+
+
+@pytest.mark.root
+@needs_root
+def test_a_forked_program_has_the_limits_and_the_priority_of_its_caller(home: Home) -> None:
+    limits = "prlimit --nofile=200:200 --nproc=1000:1000 nice -n 5 choom -n 300 --".split()
+    found = json.loads(asked_by(*limits, home=home))
+    assert found == {"nofile": "200 200", "nproc": "1000 1000", "nice": 5, "oom": "300"}
+
+
+def asked_by(*before: str, home: Home) -> str:
+    """What a process that ``before`` starts learns of a broker that it orders."""
+    done = subprocess.run(
+        [*before, sys.executable, "-c", CALLER, str(template_socket(home)), image_digest(Image.SESSION)],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+CALLER = """
+import json, os, socket, sys
+from pathlib import Path
+from affiant.sandbox.base.template_order import Order, forked, open_template
+ours, theirs = socket.socketpair()
+order = Order(program="affiant.secrets.broker.process", arguments=("--control-fd", str(theirs.fileno())),
+              environment={}, descriptors=(2, theirs.fileno()), image=sys.argv[2])
+program = forked(open_template(Path(sys.argv[1])), order, (2, theirs.fileno()))
+if program is None:
+    print(None)
+else:
+    theirs.close()
+    while "NoNewPrivs:\\t1" not in Path(f"/proc/{program.pid}/status").read_text():
+        pass
+    limits = {line[:26].strip(): " ".join(line[26:].split()[:2])
+              for line in Path(f"/proc/{program.pid}/limits").read_text().splitlines()}
+    print(json.dumps({"nofile": limits["Max open files"], "nproc": limits["Max processes"],
+        "nice": os.getpriority(os.PRIO_PROCESS, program.pid),
+        "oom": Path(f"/proc/{program.pid}/oom_score_adj").read_text().strip()}))
+    ours.close()
+    program.wait(10)
+"""
+
+
+@pytest.mark.root
+@needs_root
+def test_a_forked_program_is_in_the_control_groups_of_its_caller(home: Home) -> None:
+    folder = next((each for each in map(Path, CGROUPS) if (each / "cgroup.procs").exists()), None)
+    if folder is None:
+        pytest.skip("this machine has no control groups to test with")
+    group = folder / f"affiant-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        try:
+            with broker(home) as program:
+                assert text_of(program.pid, "cgroup") == text_of(os.getpid(), "cgroup")
+                assert group.name in text_of(program.pid, "cgroup")
+        finally:
+            (folder / "cgroup.procs").write_text(str(os.getpid()))
+    finally:
+        group.rmdir()
+
+
+CGROUPS = ("/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/pids", "/sys/fs/cgroup")
+
+
+def test_the_exit_status_comes_from_the_template(home: Home) -> None:
+    with broker(home) as program:
+        os.kill(program.pid, signal.SIGKILL)
+        assert program.wait(10) == -signal.SIGKILL
+        assert program.wait() == -signal.SIGKILL
+    with broker(home) as program:
+        with pytest.raises(subprocess.TimeoutExpired):
+            program.wait(0.05)
+    assert program.wait() == 0
+
+
+def test_the_interpreter_seeds_random_anew_in_each_fork() -> None:
+    code = (
+        "import os, random\nrandom.random()\nr, w = os.pipe()\nfor _ in range(2):\n"
+        "    if os.fork() == 0: os.write(w, random.randbytes(8)); os._exit(0)\n    os.wait()\n"
+        "print(os.read(r, 8) != os.read(r, 8))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+def test_there_is_one_template_for_a_state_folder(home: Home) -> None:
+    assert start_template(home) is None
+
+
+def test_no_caller_waits_for_a_template_that_is_still_loading(tmp_path: Path, release: None) -> None:
+    home = open_home(tmp_path / "home")
+    process = start_template(home)
+    assert process is not None
+    try:
+        os.kill(process.pid, signal.SIGSTOP)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            assert ordered(home, broker_order(theirs.fileno()), theirs.fileno()) is None
+    finally:
+        asyncio.run(process.stop(grace_s=0))
+
+
+def test_a_killed_template_leaves_its_programs_running_and_serves_no_more(
+    tmp_path: Path, release: None
+) -> None:
+    home = open_home(tmp_path / "home")
+    with served(home) as template:
+        with broker(home) as program:
+            os.kill(template.pid, signal.SIGKILL)
+            until(lambda: template.ended)
+            assert Path(f"/proc/{program.pid}").exists()
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                assert ordered(home, broker_order(theirs.fileno()), theirs.fileno()) is None
+        assert program.wait(10) == STATUS_UNKNOWN
+    with served(home), broker(home):
+        pass
+
+
+def test_a_template_that_stops_answering_costs_time_and_starts_nothing(
+    tmp_path: Path, release: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("affiant.sandbox.base.template_order._ANSWERS_WITHIN_S", 0.2)
+    home = open_home(tmp_path / "home")
+    with served(home) as template:
+        os.kill(template.pid, signal.SIGSTOP)
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                assert ordered(home, broker_order(theirs.fileno()), theirs.fileno()) is None
+            os.kill(template.pid, signal.SIGCONT)
+            ours.settimeout(20)
+            assert ours.recv(1) == b"", "the late fork ends without its go"

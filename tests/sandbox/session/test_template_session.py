@@ -1,0 +1,173 @@
+"""Whole sessions whose programs a template process forks, and what they lose when it is killed: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sandbox.conftest import Machine, family, made_machine, stat_of
+
+from affiant.attestation.release.boot import Image
+from affiant.sandbox.base.privileges import BROKER_USER, SUPERVISOR_USER, is_root
+from affiant.sandbox.base.template_order import Order, forked, open_template
+from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.processes.provisioner import SimulatedProvisioner
+from affiant.sandbox.processes.service_process import ServiceProcess
+from affiant.sandbox.processes.template_service import start_template, template_socket
+from affiant.sandbox.session.session import Session
+from affiant.sandbox.session.session_plan import SessionRequest
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def kept(isolation: str, release: None) -> Iterator[Machine]:
+    """A state folder whose platform and gateway run."""
+    with made_machine(isolation) as made:
+        made.keep_services()
+        yield made
+        made.stop_services()
+        made.keeping = None
+
+
+@pytest.fixture
+def template(kept: Machine) -> Iterator[ServiceProcess]:
+    process = start_template(open_home(kept.home))
+    assert process is not None
+    try:
+        asyncio.run(process.ready(timeout_s=60))
+        yield process
+    finally:
+        asyncio.run(process.stop(grace_s=1))
+
+
+def opened(machine: Machine) -> Any:
+    request = SessionRequest(
+        profile=machine.folder / "profiles.yaml",
+        agent="writer",
+        input=machine.folder / "in",
+        min_isolation=IsolationClass(machine.isolation),
+    )
+    return Session.open(request, home=machine.home)
+
+
+def programs(template: ServiceProcess) -> dict[str, int]:
+    """What ``template`` has forked, by module."""
+    below = {each.pid: each.arguments.split() for each in family(template.pid)}
+    children = {
+        pid: words for pid, words in below.items() if (found := stat_of(pid)) and found[0] == template.pid
+    }
+    return {words[3]: pid for pid, words in children.items()}
+
+
+def real_user(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("Uid:")).split()[1])
+
+
+def test_a_forked_session_runs_commands_and_its_receipts_verify(
+    kept: Machine, template: ServiceProcess
+) -> None:
+    async def scenario() -> Path:
+        async with opened(kept) as session:
+            assert session.started_by == "template"
+            assert (await session.run(["cat", "file.txt"])).stdout == "content\n"
+        return session.bundle_path
+
+    kept.verdict(asyncio.run(scenario()))
+
+
+def test_supervisor_runner_and_broker_are_the_templates_children_under_their_users(
+    kept: Machine, template: ServiceProcess
+) -> None:
+    async def scenario() -> None:
+        async with opened(kept) as session:
+            ours = programs(template)
+            supervisor = ours["affiant.sandbox.supervisor"]
+            runner = ours["affiant.sandbox.isolation.runner.runner"]
+            broker = ours["affiant.secrets.broker.process"]
+            if is_root():
+                assert [real_user(each) for each in (supervisor, runner, broker)] == [
+                    SUPERVISOR_USER,
+                    0,
+                    BROKER_USER,
+                ]
+                own = os.readlink("/proc/self/ns/mnt")
+                views = {os.readlink(f"/proc/{each}/ns/mnt") for each in (supervisor, runner, broker)}
+                assert own not in views
+                assert os.readlink(f"/proc/{supervisor}/ns/mnt") == os.readlink(f"/proc/{broker}/ns/mnt")
+                assert not Path(f"/proc/{supervisor}/root{kept.home}/gateway").exists()
+                assert not Path(f"/proc/{broker}/root{kept.home}/template").exists()
+            record = json.loads(
+                (kept.home / "sessions" / session.id / "isolation" / "record.json").read_bytes()
+            )
+            assert record["owner"]["pid"] == supervisor
+            assert record["runner"]["pid"] == runner
+            for program in (supervisor, broker):
+                held = [
+                    os.readlink(f"/proc/{program}/fd/{name}") for name in os.listdir(f"/proc/{program}/fd")
+                ]
+                assert not any("template" in each for each in held), "the way to the template is closed"
+
+    asyncio.run(scenario())
+
+
+def test_a_template_killed_amid_a_session_changes_nothing_for_it_and_the_next_starts_interpreters(
+    kept: Machine, template: ServiceProcess
+) -> None:
+    async def scenario() -> list[Path]:
+        async with opened(kept) as first:
+            assert first.started_by == "template"
+            os.kill(template.pid, signal.SIGKILL)
+            assert (await first.run(["true"])).exit_code == 0
+        async with opened(kept) as second:
+            assert second.started_by == "interpreter"
+            assert (await second.run(["true"])).exit_code == 0
+        return [first.bundle_path, second.bundle_path]
+
+    for bundle in asyncio.run(scenario()):
+        kept.verdict(bundle)
+
+
+def test_a_killed_supervisor_takes_its_broker_and_runner_with_it(
+    kept: Machine, template: ServiceProcess
+) -> None:
+    async def scenario() -> tuple[Any, ...]:
+        with pytest.raises(Exception, match="supervisor"):
+            async with opened(kept) as session:
+                below = tuple(each for each in family(template.pid) if each.pid != template.pid)
+                assert len(below) >= 3
+                (supervisor,) = (each for each in below if "affiant.sandbox.supervisor" in each.arguments)
+                os.kill(supervisor.pid, signal.SIGKILL)
+                await session.run(["true"])
+        return below
+
+    assert kept.all_gone(asyncio.run(scenario()), 8)
+    assert not template.ended
+
+
+def test_a_td_of_another_image_is_refused(kept: Machine, template: ServiceProcess) -> None:
+    td = SimulatedProvisioner(kept.home).create_td(image=Image.GATEWAY, mrconfigid=bytes(48))
+    assert td is not None
+    ours, theirs = socket.socketpair()
+    order = Order(
+        program="affiant.sandbox.supervisor",
+        arguments=("--control-fd", str(theirs.fileno()), "--td-fd", str(td)),
+        environment={},
+        descriptors=(2, theirs.fileno(), td),
+        td=td,
+    )
+    place = open_template(template_socket(open_home(kept.home)))
+    assert place is not None
+    with ours, theirs:
+        assert forked(place, order, (2, theirs.fileno(), td)) is None
+    for each in (place, td):
+        os.close(each)
