@@ -12,13 +12,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.bare_tools import Tool
 from benchmarks.control_group import ControlGroup, control_group, counted, proportional_bytes
-from benchmarks.sessions import PLAIN, Place, isolations, place, served
+from benchmarks.sessions import PLAIN, Place, isolations, place, served, templated
 from benchmarks.timing import Figure
 
 SESSIONS = 3
@@ -40,12 +40,26 @@ def measure(count: int = SESSIONS) -> list[Figure]:
     with place() as at, control_group() as services:
         backend, tool = isolations(at.folder)[0]
         bare, plain = _kept(tool, count), _kept(PLAIN, count)
-        with served(at, services), control_group() as group:
-            ours, whole, shared = _lived(at, group, services, count)
+        figures = []
+        with served(at, services):
+            for way, template in (
+                (backend.value, nullcontext()),
+                (f"{backend.value}, template", templated(at, services)),
+            ):
+                with template, control_group() as group:
+                    lived = _lived(at, group, services, count)
+                figures += _figures(way, tool, count, lived, bare, plain)
+    return figures
+
+
+def _figures(
+    way: str, tool: Tool, count: int, lived: tuple[Size, Size, Size], bare: Size, plain: Size
+) -> list[Figure]:
+    ours, whole, shared = lived
     beside = {PLAIN.name: plain.processes / count}
     memory_beside = {PLAIN.name: plain.pss / _MIB / count}
     per_bare, per_session = bare.pss / _MIB / count, whole.pss / _MIB / count
-    name = f"{backend.value}, {count} sessions"
+    name = f"{way}, {count} sessions"
     fit = (MEMORY - shared.pss) / (whole.pss / count)
     return [
         Figure(
@@ -60,8 +74,8 @@ def measure(count: int = SESSIONS) -> list[Figure]:
         Figure(
             f"{name}, each: PSS, isolation included", per_session, "MiB", tool.name, per_bare, memory_beside
         ),
-        Figure("PSS of the services", shared.pss / _MIB, "MiB", tool.name, per_bare, memory_beside),
-        Figure("sessions in 8 GiB, services included", fit, "", tool.name, MEMORY / _MIB / per_bare),
+        Figure(f"{way}: PSS of the services", shared.pss / _MIB, "MiB", tool.name, per_bare, memory_beside),
+        Figure(f"{way}: sessions in 8 GiB, services included", fit, "", tool.name, MEMORY / _MIB / per_bare),
     ]
 
 

@@ -2,8 +2,9 @@
 
 The method of the sandbox benchmark (computesdk/benchmarks): the time from the request to create a session until its
 first command, ``true``, has ended, in a process that has its libraries loaded; sequential, then a burst; 5 % left out
-at each end; p50, p95 and p99. The bare tools run the same command, once beside each session. The services run before;
-their processor time is a row of its own, and the session's is that of every other process.
+at each end; p50, p95 and p99. Both ways of starting are measured: an interpreter for each program, and a template
+process that forks them (*template*). The bare tools run the same command, once beside each session. The services run
+before; their processor time is a row of its own, and the session's is that of every other process.
 
 ``python -m benchmarks.session_start 100`` takes 100 sequential sessions and a burst of 100.
 """
@@ -16,12 +17,23 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from benchmarks.bare_tools import Tool
 from benchmarks.control_group import ControlGroup, control_group, counted
-from benchmarks.sessions import PLAIN, Place, isolations, limited_to, opened, percentile, place, served
+from benchmarks.sessions import (
+    PLAIN,
+    Place,
+    isolations,
+    limited_to,
+    opened,
+    percentile,
+    place,
+    served,
+    templated,
+)
 from benchmarks.timing import Figure
 
 SEQUENTIAL = 10
@@ -50,15 +62,26 @@ def measure(sequential: int = SEQUENTIAL, burst: int = BURST) -> list[Figure]:
         cold = [_command_line(at, f"nothing-{number}", group) for number in range(FROM_NOTHING)]
         with served(at, services):
             for backend, tool in found:
-                with limited_to(backend):
-                    rounds = asyncio.run(_sequential(at, tool, group, services, sequential))
-                    together = asyncio.run(_burst(at, burst)), _burst_of(tool, burst)
-                figures += _start_figures(backend, tool, *rounds)
-                figures += _percentiles(f"{backend.value}, burst of {burst}", *together, tool.name)
+                for name, template in _ways(at, services, backend):
+                    with template, limited_to(backend):
+                        rounds = asyncio.run(_sequential(at, tool, group, services, sequential))
+                        together = asyncio.run(_burst(at, burst)), _burst_of(tool, burst)
+                    figures += _start_figures(name, tool, *rounds)
+                    figures += _percentiles(f"{name}, burst of {burst}", *together, tool.name)
             warm = [_command_line(at, at.home.name, group) for _ in range(FROM_NOTHING)]
+            with templated(at, services):
+                forked = [_command_line(at, at.home.name, group) for _ in range(FROM_NOTHING)]
         bare = [_bare(strongest, group) for _ in range(FROM_NOTHING)]
     figures += _command_figures("services running", warm, bare, strongest.name)
+    figures += _command_figures("services and template running", forked, bare, strongest.name)
     return figures + _command_figures("from nothing", cold, bare, strongest.name)
+
+
+def _ways(
+    at: Place, services: ControlGroup, backend: BackendName
+) -> tuple[tuple[str, AbstractContextManager[None]], ...]:
+    """Both ways in which a session's programs are started: their names, and what must hold meanwhile."""
+    return ((backend.value, nullcontext()), (f"{backend.value}, template", templated(at, services)))
 
 
 async def _sequential(
@@ -130,19 +153,17 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def _start_figures(
-    backend: BackendName, tool: Tool, ours: Sequence[Taken], bare: Sequence[Taken], plain: Sequence[Taken]
+    way: str, tool: Tool, ours: Sequence[Taken], bare: Sequence[Taken], plain: Sequence[Taken]
 ) -> list[Figure]:
     walls = [[each.wall for each in taken] for taken in (ours, bare, plain)]
-    figures = _percentiles(
-        f"{backend.value}, create to first command", walls[0], walls[1], tool.name, walls[2]
-    )
+    figures = _percentiles(f"{way}, create to first command", walls[0], walls[1], tool.name, walls[2])
     peer, beside = (_p50([each.processor for each in taken]) for taken in (bare, plain))
     for name, taken in (
         ("create to first command", [each.processor for each in ours]),
         ("the services meanwhile", [each.services for each in ours]),
         ("create to closed", [each.whole for each in ours]),
     ):
-        row = f"{backend.value}, {name}"
+        row = f"{way}, {name}"
         figures.append(Figure(row, _p50(taken), "ms cpu", tool.name, peer, {PLAIN.name: beside}))
     return figures
 

@@ -90,6 +90,21 @@ def served(at: Place, group: ControlGroup) -> Iterator[None]:
 
 
 @contextmanager
+def templated(at: Place, group: ControlGroup) -> Iterator[None]:
+    """A template process beside them, in ``group``, that has loaded."""
+    pipes = {"stdout": subprocess.PIPE, "preexec_fn": group.enter}
+    with at.affiant("session", "template", "--home", str(at.home), **pipes) as process:
+        assert process.stdout is not None
+        if not process.stdout.readline():
+            raise RuntimeError("the template process did not start")
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+@contextmanager
 def limited_to(backend: BackendName) -> Iterator[None]:
     """Sessions of this process run under ``backend``: what else this machine has counts as not installed."""
 
