@@ -31,7 +31,7 @@ def template(*, home: Path) -> None:
 
     \b
     Examples:
-      affiant session template
+      affiant session template --home /var/lib/affiant
 
     \b
     Exit codes: 0 ended by SIGTERM or Ctrl-C, 1 refused or the template process failed, 2 usage.

@@ -150,6 +150,7 @@ class SupervisorLink:
         self._number = 0
         self._own = Act(self, -1)
         self._reading: asyncio.Task[None] | None = None
+        self._ended: AffiantError | None = None
 
     @property
     def pid(self) -> int:
@@ -172,6 +173,8 @@ class SupervisorLink:
         act = Act(self, self._number)
         self._number += 1
         self._acts[act.number] = act
+        if self._ended is not None:
+            act.put(self._ended)
         self._listen()
         try:
             yield act
@@ -221,6 +224,7 @@ class SupervisorLink:
             ended: AffiantError = await self._lost()
         except AffiantError as error:
             ended = error
+        self._ended = ended
         self.abandon(ended)
         self._own.put(ended)
 
