@@ -7,7 +7,10 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from tests.sandbox.conftest import Machine, family, made_machine, stat_of
 from affiant.attestation.release.boot import Image
 from affiant.sandbox.base.privileges import BROKER_USER, SUPERVISOR_USER, is_root
 from affiant.sandbox.base.template_order import Order, forked, open_template
+from affiant.sandbox.detached.client import DetachedSession
 from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.provisioner import SimulatedProvisioner
@@ -152,6 +156,48 @@ def test_a_killed_supervisor_takes_its_broker_and_runner_with_it(
 
     assert kept.all_gone(asyncio.run(scenario()), 8)
     assert not template.ended
+
+
+def test_creating_a_session_starts_the_template_with_the_services_and_all_end_with_the_last_session(
+    machine: Machine,
+) -> None:
+    given = ("--profile", str(machine.folder / "profiles.yaml"), "--agent", "writer")
+    more = ("--min-isolation", machine.isolation, "--ttl", "300")
+
+    def session(verb: str, *arguments: str) -> bytes:
+        command = [sys.executable, "-m", "affiant", "session", verb, "--home", str(machine.home), *arguments]
+        return subprocess.run(command, capture_output=True, timeout=60, check=True, cwd="/").stdout
+
+    try:
+        session("create", "--name", "first", *given, *more)
+        assert until(lambda: reaches(machine))
+        session("create", "--name", "second", *given, *more)
+        how = [asyncio.run(info(machine, name))["started_by"] for name in ("first", "second")]
+        assert how[1] == "template"
+        assert session("exec", "second", "echo", "ran") == b"ran\n"
+    finally:
+        for name in ("first", "second"):
+            session("stop", name)
+    assert until(lambda: not reaches(machine))
+
+
+async def info(machine: Machine, name: str) -> Mapping[str, object]:
+    return await DetachedSession.connect(name, home=machine.home).info()
+
+
+def reaches(machine: Machine) -> bool:
+    """Whether a template listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        return connection.connect_ex(str(template_socket(open_home(machine.home)))) == 0
+
+
+def until(holds: Callable[[], bool], within_s: float = 30) -> bool:
+    end = time.monotonic() + within_s
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def test_a_td_of_another_image_is_refused(kept: Machine, template: ServiceProcess) -> None:

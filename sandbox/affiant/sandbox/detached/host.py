@@ -184,6 +184,7 @@ async def _hold(
                 "started": began,
                 "expires": began + ttl_s,
                 "pid": os.getpid(),
+                "started_by": session.started_by,
             }
             server = HostServer(session, output_folder(home, session.id), lambda: int(time.time()), facts)
             async with server.listening(home.session(session.id) / HOST_SOCKET):
