@@ -9,13 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox.conftest import Machine, family, made_machine, stat_of
+from tests.sandbox.conftest import Machine, Process, family, made_machine, stat_of
 
 from affiant.attestation.release.boot import Image
 from affiant.sandbox.base.privileges import BROKER_USER, SUPERVISOR_USER, is_root
@@ -53,14 +54,14 @@ def template(kept: Machine) -> Iterator[ServiceProcess]:
         asyncio.run(process.stop(grace_s=1))
 
 
-def opened(machine: Machine) -> Any:
+def opened(machine: Machine, **more: Any) -> Any:
     request = SessionRequest(
         profile=machine.folder / "profiles.yaml",
         agent="writer",
         input=machine.folder / "in",
         min_isolation=IsolationClass(machine.isolation),
     )
-    return Session.open(request, home=machine.home)
+    return Session.open(request, home=machine.home, **more)
 
 
 def programs(template: ServiceProcess) -> dict[str, int]:
@@ -139,6 +140,37 @@ def test_a_template_killed_amid_a_session_changes_nothing_for_it_and_the_next_st
 
     for bundle in asyncio.run(scenario()):
         kept.verdict(bundle)
+
+
+def test_a_template_killed_at_any_instant_of_a_start_costs_no_session_and_leaves_no_process(
+    kept: Machine,
+) -> None:
+    ways: list[str] = []
+    for instant in range(60):
+        template = start_template(open_home(kept.home))
+        assert template is not None
+        asyncio.run(template.ready(timeout_s=60))
+        seen: list[Process] = []
+
+        async def scenario(template: ServiceProcess, after_s: float, seen: list[Process]) -> Path:
+            def progress(step: str, _: Mapping[str, object]) -> None:
+                if step == "services-ready":
+                    threading.Timer(after_s, os.kill, (template.pid, signal.SIGKILL)).start()
+
+            async with opened(kept, progress=progress) as session:
+                ways.append(session.started_by)
+                seen += family(session._opened.link.pid)
+                assert (await session.run(["true"])).exit_code == 0
+            return session.bundle_path
+
+        try:
+            kept.verdict(asyncio.run(scenario(template, instant * 0.015, seen)))
+            assert kept.all_gone(seen, 8)
+        finally:
+            asyncio.run(template.stop(grace_s=0))
+        if "interpreter" in ways and ways.count("template") >= 4:
+            return
+    pytest.fail(f"the instants do not lie before and after the fork: {ways}")
 
 
 def test_a_killed_supervisor_takes_its_broker_and_runner_with_it(
