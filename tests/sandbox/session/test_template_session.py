@@ -190,6 +190,22 @@ def test_a_killed_supervisor_takes_its_broker_and_runner_with_it(
     assert not template.ended
 
 
+def test_a_killed_launcher_leaves_no_program_and_the_template_forgets_them(
+    kept: Machine, template: ServiceProcess
+) -> None:
+    folder = f"/proc/{template.pid}/fd"
+    before = len(os.listdir(folder))
+    process = kept.start("sh", "-c", "echo begun; exec sleep 60")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n"
+    below = tuple(each for each in family(template.pid, process.pid) if each.pid != template.pid)
+    assert len(programs(template)) == 3
+    process.kill()
+    assert kept.all_gone(below, 10)
+    assert until(lambda: len(os.listdir(folder)) == before)
+    assert programs(template) == {}
+
+
 def test_creating_a_session_starts_the_template_with_the_services_and_all_end_with_the_last_session(
     machine: Machine,
 ) -> None:
