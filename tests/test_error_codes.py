@@ -84,6 +84,7 @@ RETRYABLE: dict[str, bool | None] = {
     "receipt_store.busy": True,
     "secret.exchange_refused": False,
     "session.broker_lost": False,
+    "session.busy": True,
     "session.sandbox_lost": False,
     "source.absent": False,
     "store.locked": True,

@@ -92,7 +92,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         *("base", "egress.http", "egress", "workspace"),
         *("isolation.plan", "isolation.backends", "isolation.runner", "runtimes", "processes"),
         *("supervisor.launch", "supervisor.records", "supervisor.gateway", "supervisor"),
-        *("session_state", "session_acts", "session", "detached", "api", "cli", ""),
+        *("session_state", "session_acts", "session", "detached", "api", "openai_agents", "cli", ""),
     ),
     "gateway": (
         "",
@@ -178,6 +178,7 @@ BASE_MODULES = (
     "affiant.__main__",
 )
 EXTRAS = (
+    "agents",
     "fastapi",
     "msgspec",
     "httpx",

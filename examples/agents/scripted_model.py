@@ -13,7 +13,10 @@ def answer(asked: dict) -> dict:
     result = next((each["content"] for each in reversed(asked["messages"]) if each["role"] == "tool"), None)
     if result is None and asked.get("tools"):
         name = asked["tools"][0]["function"]["name"]
-        arguments = {"command": "wc -l notes.txt"} if name == "shell" else {"path": "notes.txt"}
+        arguments = {
+            "shell": {"command": "wc -l notes.txt"},
+            "exec_command": {"cmd": "wc -l notes.txt"},
+        }.get(name, {"path": "notes.txt"})
         call = {
             "id": "call_1",
             "type": "function",

@@ -181,6 +181,20 @@ async def asgi(
     return Answer(start["status"], {n.decode().lower(): v.decode() for n, v in start["headers"]}, data)
 
 
+class Held:
+    """Work beside the event loop that takes until the test lets it end."""
+
+    def __init__(self, work: Callable[..., object]) -> None:
+        self._work = work
+        self.begun = threading.Event()
+        self.end = threading.Event()
+
+    def __call__(self, *arguments: str) -> object:
+        self.begun.set()
+        assert self.end.wait(30)
+        return self._work(*arguments)
+
+
 @contextmanager
 def in_process(
     platform: PlatformClient, store: Path, *, steady: bool = False, **more: object

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 from tests.gateway.conftest import Running, serving_gateway
-from tests.gateway.in_process import InProcess, asgi, in_process
+from tests.gateway.in_process import Held, InProcess, asgi, in_process
 from tests.gateway.session_client import Answer, Gateway, SessionClient, admission_headers, draft, evidence_of
 
 from affiant.attestation.records.proof import PROOF_HEADER
@@ -146,18 +146,6 @@ def test_evidence_over_another_nonce_than_the_request_names_is_refused(
     other = admission_headers(gateway.nonce())
     assert gateway.ask("POST", "/v1/sessions", body, other).code == "admission.nonce"
     assert gateway.ask("POST", "/v1/sessions", body, admission_headers(made.nonce)).status == 201
-
-
-class Held:
-    """Work beside the event loop that takes until the test lets it end."""
-
-    def __init__(self, work: Callable[..., object]) -> None:
-        self._work = work
-        self.end = threading.Event()
-
-    def __call__(self, *arguments: str) -> object:
-        assert self.end.wait(30)
-        return self._work(*arguments)
 
 
 def flooded(inside: InProcess, held: Held, target: str, body: bytes, headers: dict[str, str]) -> list[Answer]:

@@ -447,6 +447,21 @@ def test_while_it_is_narrowed_nothing_new_is_begun(own: InProcess, platform: Pla
         assert client.say("hello").status == 200
 
 
+@pytest.mark.parametrize("later", [60, 1 << 20])
+def test_a_narrowed_session_ends_before_what_its_new_evidence_rests_on_does(
+    own: InProcess, platform: PlatformClient, monkeypatch: pytest.MonkeyPatch, later: int
+) -> None:
+    """And no later than before."""
+    appraise, until = Restrictions._appraise, int(own.clock().timestamp()) + later
+    monkeypatch.setattr(Restrictions, "_appraise", lambda *given: replace(appraise(*given), until=until))
+    with NarrowingClient.admitted_by(own, platform) as client:
+        session = own.service.sessions.by_id(client.id)
+        assert session is not None
+        before = session.expires
+        assert client.narrow(NARROW).status == 200
+        assert session.expires == min(before, until)
+
+
 def test_no_request_is_judged_by_one_profile_and_recorded_under_another(
     running: Running, platform: PlatformClient
 ) -> None:

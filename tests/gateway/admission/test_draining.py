@@ -7,19 +7,25 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.gateway.in_process import InProcess, asgi, in_process
-from tests.gateway.session_client import Answer, SessionClient
+from tests.gateway.in_process import Held, InProcess, asgi, in_process
+from tests.gateway.session_client import Answer, SessionClient, admission_headers, draft, evidence_of
 
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.records.proof import PROOF_HEADER
 from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.evidence import Admission, wrap_admission
 from affiant.errors import AffiantError, StateError
+from affiant.gateway.admission import draining
 from affiant.gateway.admission.draining import TRANSITIONS, DrainState
+from affiant.gateway.bundles.bundles import Bundles
 from affiant.gateway.service.control_plane import operator_plane
+from affiant.gateway.sessions.sessions import SessionState
 
 
 @pytest.fixture
@@ -48,6 +54,14 @@ class Asked:
 
     def answer(self) -> Answer:
         return self._answer.result(10)
+
+    def leave(self) -> None:
+        """The supervisor closes its connection."""
+        self._answer.cancel()
+        until = time.monotonic() + 10
+        while self._drain._held:
+            assert time.monotonic() < until
+            time.sleep(0.01)
 
 
 def begin(inside: InProcess, *, within: float, closing: float = 20.0) -> None:
@@ -101,6 +115,23 @@ async def _nonce(inside: InProcess) -> str:
     return inside.service.admissions.nonce()
 
 
+def test_a_session_whose_evidence_is_being_judged_is_not_admitted_into_a_drained_gateway(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    held = Held(inside.service.admissions.collateral)
+    inside.service.admissions = replace(inside.service.admissions, collateral=held)
+    made = draft(inside)
+    body = wrap_admission(Admission(evidence_of(made, platform), made.policy))
+    asking = asgi(inside.app, "POST", "/v1/sessions", body, admission_headers(made.nonce))
+    answer = asyncio.run_coroutine_threadsafe(asking, inside.loop)
+    assert held.begun.wait(10)
+    begin(inside, within=0)
+    drained(inside)
+    held.end.set()
+    assert (answer.result(20).status, answer.result().code) == (503, "gateway.draining")
+    assert list(inside.service.sessions) == []
+
+
 def test_a_gateway_without_sessions_is_drained_at_once(inside: InProcess) -> None:
     began = time.monotonic()
     begin(inside, within=600)
@@ -147,6 +178,27 @@ def test_a_supervisor_is_told_when_time_is_up_and_its_close_and_bundle_are_waite
     assert (report["finished"], report["closed"], report["lost"]) == (0, 1, [])
 
 
+def test_a_bundle_that_was_read_before_the_close_is_not_the_one_that_is_waited_for(
+    inside: InProcess, platform: PlatformClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = SessionClient.start(inside, platform)
+    found = inside.service.sessions.by_id(session.id)
+    assert found is not None
+    read = Bundles.of_session
+
+    async def closed_meanwhile(bundles: Bundles, name: str) -> bytes:
+        made = await read(bundles, name)
+        await inside.service.closing.close(found, "done")
+        return made
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Bundles, "of_session", closed_meanwhile)
+        session.bundle()
+    assert found.state is SessionState.CLOSED and not found.bundle_given
+    assert close_of(session)["why"] == "done"
+    assert found.bundle_given
+
+
 def test_a_question_is_held_until_time_is_up(inside: InProcess, platform: PlatformClient) -> None:
     session = SessionClient.start(inside, platform)
     asked = Asked(inside, session)
@@ -172,6 +224,30 @@ def test_a_later_question_of_a_session_has_the_earlier_one_answered(
     begin(inside, within=0, closing=0.2)
     assert second.answer().json() == {"close": True}
     drained(inside)
+
+
+def test_a_question_is_answered_after_a_while_although_nothing_has_changed(
+    inside: InProcess, platform: PlatformClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So no connection is silent for so long that something in between ends it."""
+    monkeypatch.setattr(draining, "HELD_S", 0.05)
+    session = SessionClient.start(inside, platform)
+    assert Asked(inside, session).answer().json() == {"close": False}
+    assert not inside.service.drain._held
+    begin(inside, within=0, closing=0.2)
+    drained(inside)
+
+
+def test_no_question_of_an_ended_session_is_held_after_the_drain(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    session = SessionClient.start(inside, platform)
+    asked = Asked(inside, session)
+    session.close()
+    session.bundle()
+    begin(inside, within=0)
+    assert drained(inside)["lost"] == []
+    assert asked.answer().status == 200
 
 
 def test_a_question_needs_the_proof_of_that_very_session(inside: InProcess, platform: PlatformClient) -> None:
@@ -202,6 +278,45 @@ def test_a_session_whose_supervisor_never_asked_is_not_waited_for(
     begin(inside, within=0, closing=600)
     assert drained(inside)["lost"] == [session.id]
     assert time.monotonic() - began < 60
+
+
+def test_a_session_whose_supervisor_asked_once_and_left_is_not_waited_for(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    session = SessionClient.start(inside, platform)
+    Asked(inside, session).leave()
+    began = time.monotonic()
+    begin(inside, within=0, closing=600)
+    assert drained(inside)["lost"] == [session.id]
+    assert time.monotonic() - began < 60
+
+
+def test_a_new_bound_holds_for_supervisors_that_are_closing_too(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    session = SessionClient.start(inside, platform)
+    asked = Asked(inside, session)
+    begin(inside, within=0, closing=600)
+    assert asked.answer().json() == {"close": True}
+    assert inside.service.drain.state is DrainState.CLOSING
+    began = time.monotonic()
+    begin(inside, within=0, closing=0.2)
+    assert drained(inside)["lost"] == [session.id]
+    assert time.monotonic() - began < 60
+
+
+def test_a_session_that_was_lost_while_it_could_end_by_itself_did_not_end_in_order(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    """Its supervisor was gone, and its lease ended."""
+    session = SessionClient.start(inside, platform)
+    begin(inside, within=600)
+    inside.clock.offset = timedelta(hours=1, seconds=5)
+    inside.run(inside.service.closing.sweep())
+    report = drained(inside)
+    inside.clock.offset = timedelta()
+    assert (report["finished"], report["closed"], report["lost"]) == (0, 0, [session.id])
+    assert close_of(session)["why"] == "lost"
 
 
 def test_one_that_stalls_keeps_no_other_from_an_orderly_close(

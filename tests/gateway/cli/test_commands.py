@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.gateway.conftest import Running
@@ -16,6 +17,7 @@ from affiant.attestation.bundle.bundle import parse_bundle
 from affiant.attestation.records.receipt import receipt_hash
 from affiant.attestation.records.sealed_disclosures_key import disclosure_key_file
 from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.gateway.cli import commands
 
 
 def affiant(*arguments: str) -> Result:
@@ -31,6 +33,22 @@ def test_status_says_where_the_gateway_is(running: Running, session: SessionClie
     text = affiant("gateway", "status", "--home", str(running.home))
     assert running.gateway.url in text.stdout and session.id in text.stdout
     assert f"TLS key       {value['spki']}" in text.stdout
+
+
+def test_status_of_a_gateway_of_an_older_release_is_shown(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before an upgrade the commands are the new ones already; the overview of old gateways names no drain."""
+    ask = commands._ask
+
+    def older(*asked: object, **more: object) -> bytes:
+        members = json.loads(ask(*asked, **more))
+        members.pop("drain", None)
+        return json.dumps(members).encode()
+
+    monkeypatch.setattr(commands, "_ask", older)
+    shown = affiant("gateway", "status", "--home", str(running.home))
+    assert shown.exit_code == 0 and f"{running.gateway.url}  ready\n" in shown.stdout
 
 
 def test_a_bundle_is_the_one_that_the_session_gets(

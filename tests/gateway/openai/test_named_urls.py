@@ -41,6 +41,24 @@ PARTS: dict[str, tuple[object, str]] = {
     "in what a text should be": ({"type": "text", "text": {"url": URL}}, ".text.url"),
     "the text of another part": ({"type": "page", "text": URL}, ".text"),
     "a type that is none": ({"type": ["text"], "text": URL}, ".text"),
+    "a picture's detail": (
+        {"type": "image_url", "image_url": {"url": "data:,", "detail": URL}},
+        ".image_url.detail",
+    ),
+    "a picture's format": (
+        {"type": "image_url", "image_url": {"url": "data:,", "format": URL}},
+        ".image_url.format",
+    ),
+    "a part's id": ({"type": "image_url", "image_url": "data:,", "uuid": URL}, ".uuid"),
+    "a part's type": ({"type": URL, "image": "data:,"}, ".type"),
+    "a source's media type": (
+        {"type": "image", "source": {"data": "AA==", "media_type": URL}},
+        ".source.media_type",
+    ),
+    "a file's media type": (
+        {"type": "file", "file": {"file_id": "f-1", "mime_type": URL}},
+        ".file.mime_type",
+    ),
     "a name that nobody knows": ({"type": "x", "x": {"y": [[URL]]}}, ".x.y[0][0]"),
 }
 PATHS: dict[str, tuple[object, str]] = {
@@ -149,6 +167,12 @@ def test_a_server_of_tools_is_not_only_read() -> None:
 )
 def test_where_servers_fetch_every_text_counts_but_data(text: str) -> None:
     part = {"type": "image_url", "image_url": {"url": text}}
+    assert [found.text for found in named_urls(asked(part))] == [text]
+
+
+@pytest.mark.parametrize("text", ["file:///etc/passwd", "HTTPS://x/", " http://x/"])
+def test_a_url_in_the_place_of_a_word_counts(text: str) -> None:
+    part = {"type": "image_url", "image_url": {"url": "data:,", "detail": text}}
     assert [found.text for found in named_urls(asked(part))] == [text]
 
 

@@ -299,6 +299,10 @@ LIKE_CALLS = {
     "a step of reasoning": said({"reasoning_details": [{"type": "thinking", "action": {}}]}, streamed=True),
     "a message": said({"name": "f", "arguments": "{}"}, streamed=False),
     "counts": {"usage": {"x": [[{"type": "shell", "actions": []}]]}},
+    "a model's own notation": said(
+        {"provider_specific_fields": {"x": {"name": "f", "parameters": {}}}}, streamed=True
+    ),
+    "a tool and its arguments": {"metadata": {"x": {"tool": "f", "arguments": "{}"}}},
     "logarithms": {"choices": [{"logprobs": {"content": [{"type": "shell", "action": {}}]}}]},
 }
 

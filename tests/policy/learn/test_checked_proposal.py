@@ -291,6 +291,15 @@ def test_a_section_is_kept_where_asked(start: ProfileSet):
     assert "--keep models" not in made.text
 
 
+def test_an_agent_to_start_is_not_kept_where_the_draft_has_no_such_agent():
+    both = load_profiles(
+        b"agent_configs: {dev: {tools: [run_tests], may_start: [reviewer, writer]}, reviewer: {}, writer: {}}"
+    )
+    made = drafted(log("tool:run_tests"), both, keep=frozenset({"may_start"}))
+    assert made.profiles.profile("dev").policy.may_start == ()
+    assert "reviewer is left out" in made.text and "writer is left out" in made.text
+
+
 def test_files_and_hosts_that_arguments_are_judged_by_stay(start: ProfileSet):
     made = drafted(
         log({"request": "tool:shell", "withheld": True}, {"request": "tool:apply", "withheld": True}), start

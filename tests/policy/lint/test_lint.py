@@ -73,6 +73,10 @@ CASES = [
         {"provider_tool", "upstream_resolves"},
     ),
     (
+        "provider_tools: [{deny: mcp}], network_egress: [{host: a.b.com, methods: [POST], address: 10.0.0.1}]",
+        {"denial_without_allow"},
+    ),
+    (
         "network_egress: [{host: a.b.com, methods: [GET], address: 10.0.0.1, limits: {requests: 3}}]",
         set(),
     ),

@@ -84,6 +84,8 @@ def test_few_agents_share_a_picture_and_many_have_their_own() -> None:
     for drawn in pictures(lots)["by_agent"].values():
         assert "and 13 more" in [box["name"] for box in drawn["boxes"]]
         assert len(drawn["boxes"]) <= 1 + 4 * 8
+    starting = many(7, rules=40) + "  dev:\n    may_start: [other]\n  other: {}\n"
+    assert {"dev"} == {name for name in pictures(made_review(starting))["by_agent"] if "team" not in name}
     assert set(KINDS.values()) == {
         "Secrets",
         "Files",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.request import urlopen
@@ -165,6 +167,35 @@ def test_a_terminal_of_its_own_takes_keys_sizes_and_ends_with_its_block(warm: An
     assert b"30 100\r\n" in before
     assert b"resized" in after
     assert code == 5
+
+
+@pytest.mark.slow
+def test_a_command_on_a_terminal_that_is_rejected_is_an_error_and_its_end_can_be_asked_for_again(
+    warm: Any,
+) -> None:
+    async def scenario(sandbox: Sandbox) -> tuple[bytes, list[int]]:
+        with raises_code("session.environment"):
+            async with asyncio.timeout(30), sandbox.pty(["true"], env={"HTTP_PROXY": "x"}) as terminal:
+                rejected = await terminal.read()
+        async with sandbox.pty(["sh", "-c", "exit 4"]) as terminal:
+            codes = [(await terminal.wait(30)).exit_code for _ in range(2)]
+        return rejected, codes
+
+    assert in_sandbox(warm, scenario)[0] == (b"", [4, 4])
+
+
+@pytest.mark.slow
+def test_terminals_that_show_nothing_hold_no_thread(warm: Any) -> None:
+    async def scenario(sandbox: Sandbox) -> str:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        async with AsyncExitStack() as stack:
+            for _ in range(2):
+                terminal = await stack.enter_async_context(sandbox.pty(["sleep", "300"]))
+                reading = asyncio.create_task(terminal.read())
+                stack.callback(reading.cancel)
+            return (await sandbox.run(["echo", "free"], timeout=30)).stdout
+
+    assert in_sandbox(warm, scenario)[0] == "free\n"
 
 
 @pytest.mark.slow

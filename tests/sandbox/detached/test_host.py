@@ -164,7 +164,7 @@ def test_the_session_outlives_its_creator_and_its_terminal(place: Machine) -> No
     os.close(master)
     try:
         assert affiant(place, "exec", "outlives", "echo", "there").stdout == b"there\n"
-        pid = asyncio.run(DetachedSession.connect("outlives", home=place.home).info())["pid"]
+        pid = asyncio.run(DetachedSession.connect("outlives", home=place.home).status())["pid"]
         assert os.getsid(int(str(pid))) == pid
         assert {os.readlink(f"/proc/{pid}/fd/{each}") for each in range(3)} == {"/dev/null"}
     finally:
@@ -209,7 +209,7 @@ def test_a_client_that_leaves_amid_output_ends_its_command_and_no_other(place: M
     session = DetachedSession.connect(named, home=place.home)
 
     def running() -> list[list[str]]:
-        commands = asyncio.run(session.info())["commands"]
+        commands = asyncio.run(session.status())["commands"]
         assert isinstance(commands, list)
         return [each["command"][:1] for each in commands if each["ended"] is None]
 
@@ -253,10 +253,13 @@ def test_a_killed_host_leaves_nothing_and_the_next_command_says_so(place: Machin
     assert create(place, "--name", "killed", "--ttl", "300").returncode == 0
     session = DetachedSession.connect("killed", home=place.home)
     assert asyncio.run(session.detach(["sleep", "600"])) == 1
-    os.kill(int(str(asyncio.run(session.info())["pid"])), signal.SIGKILL)
+    os.kill(int(str(asyncio.run(session.status())["pid"])), signal.SIGKILL)
     done = affiant(place, "ls", "--json")
     assert f"session {session.id}".encode() in done.stderr
-    assert entry(place, "killed")["state"] == "cut-off"
+    found = entry(place, "killed")
+    assert (found["state"], found["steps"][-1]["state"]) == ("cut-off", "terminated"), (
+        "its supervisor closed it"
+    )
     assert place.quiet_within(10)
     assert not (place.home / "sessions" / session.id / "session.sock").exists()
     assert create(place, "--name", "killed", "--ttl", "300").returncode == 0, "the name is free again"
@@ -290,7 +293,7 @@ def test_an_api_client_runs_commands_and_closes_the_session(place: Machine, name
         assert (await session.run(["sleep", "600"], timeout_s=0.5)).timed_out
         assert (await session.close()).name == "bundle.affiant.json"
         with pytest.raises(StateError):
-            await session.info()
+            await session.status()
 
     asyncio.run(scenario())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from affiant.errors import ConfigurationError, StateError
-from affiant.sandbox.detached.names import named_launch, require_name, running_session
+from affiant.sandbox.detached.names import asked_launch, require_name, running_session
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.launch_records import Launch
@@ -49,14 +49,14 @@ def test_a_session_is_found_by_its_whole_id_too(home: Home) -> None:
 
 def test_a_name_is_free_again_when_its_session_host_is_gone(home: Home) -> None:
     runs(home, IDS[0], "build", dead=True)
-    assert named_launch(home, "build") is None
+    assert asked_launch(home, "build", None) is None
     with pytest.raises(StateError):
         running_session(home, "build")
 
 
 def test_a_session_without_a_name_has_none(home: Home) -> None:
     runs(home, IDS[0], None)
-    assert named_launch(home, "None") is None
+    assert asked_launch(home, "None", None) is None
 
 
 @pytest.mark.parametrize("name", ["a", "build-2", "0", "a.b_c-d", "x" * 63])

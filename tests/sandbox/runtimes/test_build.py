@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import signal
@@ -95,6 +96,22 @@ def test_the_same_wheels_give_the_same_digest_and_a_second_build_does_nothing(tm
     assert (tmp_path / "one").stat().st_ino == inode
 
 
+def test_included_files_constraints_hashes_and_folders_of_wheels_count(tmp_path, wheels, requirements):
+    digest = hashlib.sha256((wheels / "beta-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+    (tmp_path / "in").mkdir()
+    requirements.write_text("-f my\\\n-wheels\n--no-index\n-r in/more.txt  # all\n-c in/limits.txt\n")
+    (tmp_path / "in" / "more.txt").write_text(
+        f"beta==1.0 ; python_version > '3' \\\n  --hash=sha256:{digest}\n"
+    )
+    (tmp_path / "in" / "limits.txt").write_text("beta < 1\n")
+    wheels.rename(tmp_path / "my-wheels")
+    with raises_code("runtime.package", "runtime.failed"):
+        build(requirements, place=tmp_path / "env", wheels=tmp_path, PIP_FIND_LINKS="")
+    (tmp_path / "in" / "limits.txt").write_text("beta <= 1\nalpha == 7\n")
+    built, _, _ = build(requirements, place=tmp_path / "env", wheels=tmp_path, PIP_FIND_LINKS="")
+    assert [(each["name"], each["hash"]) for each in built.packages] == [("beta", f"sha256:{digest}")]
+
+
 @pytest.mark.slow
 def test_the_agents_user_may_read_it_whatever_the_umask(tmp_path, wheels, requirements):
     first, _, _ = build(requirements, place=tmp_path / "usual", wheels=wheels)
@@ -179,6 +196,17 @@ def test_no_source_is_built_when_a_users_configuration_asks_for_it(tmp_path, whe
     assert not (tmp_path / "ran").exists()
 
 
+def test_no_module_of_the_folder_that_the_command_runs_in_is_run(tmp_path, monkeypatch, wheels, requirements):
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    for name in ("pip", "json", "sitecustomize"):
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit(1)\n")
+    monkeypatch.chdir(folder)
+    for path in ("", ".", str(folder)):
+        build(requirements, place=tmp_path / "env", wheels=wheels, rebuild=True, PYTHONPATH=path)
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.slow
 def test_a_pinned_hash_that_does_not_hold_is_an_error_of_its_own(tmp_path, wheels, requirements):
     requirements.write_text(f"beta==1.0 --hash=sha256:{'0' * 64}\n")
@@ -223,6 +251,46 @@ def test_what_a_killed_build_left_is_removed_by_the_next(tmp_path, wheels, requi
     build(requirements, place=tmp_path / "env", wheels=wheels)
     assert not (tmp_path / "env" / "lib" / "half").exists()
     assert not (tmp_path / ".env.affiant-build").exists()
+
+
+def test_an_earlier_build_comes_back_if_the_next_was_killed_between_its_two_renames(
+    tmp_path, wheels, requirements
+):
+    first, _, _ = build(requirements, place=tmp_path / "env", wheels=wheels)
+    (tmp_path / ".env.affiant-build" / "work").mkdir(parents=True)
+    (tmp_path / "env").rename(tmp_path / ".env.affiant-build" / "work" / "earlier")
+    requirements.write_text("absent\n")
+    with raises_code("runtime.package"):
+        build(requirements, place=tmp_path / "env", wheels=wheels)
+    assert runtime_digest(tmp_path / "env") == first.digest
+    assert not (tmp_path / ".env.affiant-build").exists()
+
+
+def test_an_earlier_build_comes_back_if_a_build_is_interrupted_between_its_two_renames(tmp_path):
+    place = tmp_path / "env"
+    place.mkdir()
+    (place / "kept").touch()
+    with pytest.raises(KeyboardInterrupt), drafted(place) as draft:
+        place.rename(draft.work / "earlier")
+        raise KeyboardInterrupt
+    assert (place / "kept").exists()
+
+
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_what_was_put_at_the_place_while_a_build_ran_is_left_alone(tmp_path, wheels, requirements, rebuild):
+    place = tmp_path / "env"
+
+    def meanwhile(line: str) -> None:
+        if line == "computing the digest":
+            place.mkdir()
+            (place / "mine.txt").touch()
+
+    with raises_code("runtime.output"):
+        build_runtime(
+            [requirements], place, python=PYTHON, extras=(), rebuild=rebuild,
+            environment=environment(wheels), progress=meanwhile,
+        )  # fmt: skip
+    assert [path.name for path in place.iterdir()] == ["mine.txt"]
 
 
 def test_a_link_where_the_build_would_work_is_not_followed(tmp_path, wheels, requirements):
@@ -285,6 +353,8 @@ def test_a_python_that_the_sandbox_does_not_show_or_that_is_none_is_named(path):
 NPM = """#!/usr/bin/python3
 import json, os, sys
 open(os.environ["SEEN"], "w").write(json.dumps([sys.argv[1:], sorted(os.listdir("."))]))
+if "NPMRC" in os.environ:
+    open(os.environ["NPMRC"], "w").write(open(".npmrc").read())
 if "FAIL" in os.environ:
     sys.exit(print("npm error code " + os.environ["FAIL"] + "\\nnpm error why") or 1)
 os.makedirs("node_modules/.bin"); os.makedirs("node_modules/x")
@@ -336,11 +406,42 @@ def test_a_lock_file_is_what_npm_installs(tmp_path, npm):
 
 
 @pytest.mark.parametrize(
-    "facts", [{"link": True}, {"resolved": "git+ssh://git@example.com/x.git"}, {"resolved": "../x"}]
+    "facts",
+    [
+        {"link": True},
+        {"resolved": "git+ssh://git@example.com/x.git"},
+        {"resolved": "../x"},
+        {"resolved": "https://github.com/a/b.tgz"},
+        {"version": "git+ssh://git@example.com/x.git"},
+        {"resolved": "../x", "dev": True},
+    ],
 )
-def test_a_package_that_npm_took_from_elsewhere_is_rejected(npm, facts):
+def test_a_package_that_npm_took_or_would_take_from_elsewhere_is_rejected(tmp_path, npm, facts):
+    facts = {"version": "1.0.0", **facts}
     with raises_code("runtime.requirements", match="^x: "):
-        npm(facts={"version": "1.0.0", **facts})
+        npm(facts=facts)
+    (tmp_path / "seen").unlink()
+    for locked in (
+        {"packages": {"": {}, "node_modules/x": facts}},
+        {"lockfileVersion": 1, "dependencies": {"y": {"version": "1.0.0", "dependencies": {"x": facts}}}},
+    ):
+        (tmp_path / "project" / "package-lock.json").write_text(json.dumps(locked))
+        with raises_code("runtime.requirements", match="^x: "):
+            npm()
+    assert not (tmp_path / "seen").exists()
+
+
+def test_a_folders_npmrc_says_where_packages_are_and_names_no_program(tmp_path, npm):
+    kept = (
+        "registry=https://npm.example/\n@mine:registry = https://mine.example/\nlegacy-peer-deps=true\n"
+        "//mine.example/x/:_authToken=${TOKEN}\n//mine.example/:_password=hunter2hunter2\n"
+    )
+    (tmp_path / "project" / ".npmrc").write_text(
+        f"git=./evil\n{kept}script-shell=./evil\n 'git'=./evil\ngit[]=./evil\n[git]\nignore-scripts=false\n"
+        "registry\rgit=./evil\nnode-options=--require=./evil\n//x/:git=./evil\n${X}=y\nregistry=a\rgit=./evil\n"
+    )
+    npm(NPMRC=str(tmp_path / "npmrc"))
+    assert (tmp_path / "npmrc").read_text() == f"{kept}registry=a\n"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_an_environment_of_the_roots_own_python_works(environment, root):
 @pytest.mark.parametrize(
     "target",
     [
-        "/root/.pyenv/versions/3.11.7/bin/python3.11",
+        "/home/u/.pyenv/versions/3.11.0/bin/python3.11",
         "/home/user/.local/share/uv/python/bin/python3.11",
         "../../usr/bin/python3",
         "/usr/../root/python3",
@@ -92,8 +92,8 @@ def test_a_link_that_leads_out_of_the_environment_and_back_is_followed_as_inside
 def test_a_copied_interpreter_without_its_library_is_named(environment, root):
     (environment / "bin" / "python").unlink()
     (environment / "bin" / "python").write_bytes(b"\x7fELF")
-    (environment / "pyvenv.cfg").write_text("home = /root/.pyenv/versions/3.11.7/bin\n")
-    with raises_code("runtime.interpreter", match=r"home = /root/\.pyenv"):
+    (environment / "pyvenv.cfg").write_text("home = /home/u/.pyenv/versions/3.11.0/bin\n")
+    with raises_code("runtime.interpreter", match=r"home = /home/u/\.pyenv"):
         require_usable(environment, root=root)
 
 
@@ -135,7 +135,7 @@ def test_a_package_that_is_a_link_to_a_cache_is_named(environment, root):
     (place / "other.py").touch()
     require_usable(environment, root=root)
     (place / "inner" / "__init__.py").unlink()
-    (place / "inner" / "__init__.py").symlink_to("/root/.cache/uv/archive/x/__init__.py")
+    (place / "inner" / "__init__.py").symlink_to("/home/u/.cache/uv/archive/x/__init__.py")
     with raises_code("runtime.outside", match="inner.*link"):
         require_usable(environment, root=root)
 

@@ -113,7 +113,7 @@ def test_receipts_that_are_copied_are_named_where_they_were_asked_for(
 def test_what_the_gateway_did_not_say_is_said_to_be_missing(capsys: pytest.CaptureFixture[str]) -> None:
     report = RunReport(Detail.SUMMARY)
     report.step("denied", {"denied": [], "denied_more": 0, "denied_unknown": True})
-    assert capsys.readouterr().err == "affiant: what the gateway denied is not known: see the receipts\n"
+    assert capsys.readouterr().err == "affiant: the gateway did not report what it denied; see the receipts\n"
     assert report.denied_unknown
     report.step("denied", {"denied": [], "denied_more": 0, "denied_unknown": False})
     assert (capsys.readouterr().err, report.denied_unknown) == ("", False)

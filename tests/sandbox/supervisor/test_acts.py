@@ -119,7 +119,7 @@ def test_one_more_than_the_bound_is_rejected_with_its_descriptors_closed() -> No
         while not world.told:
             await asyncio.sleep(0)
         assert (world.told[0]["event"], world.told[0]["id"]) == ("rejected", 2)
-        assert world.told[0]["code"] == "session.busy"
+        assert (world.told[0]["code"], world.told[0]["retryable"]) == ("session.busy", True)
         assert os.read(reading, 1) == b""
         os.close(reading)
         go.set()

@@ -6,11 +6,12 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from affiant.sandbox.supervisor.command_execution import _Output
+from affiant.sandbox.supervisor.command_execution import RunServices, _Output
 from affiant.sandbox.supervisor.launch.user_streams import UserOutput
 
 
@@ -36,7 +37,9 @@ def test_an_output_is_watched_only_while_it_is_waited_for() -> None:
 
     async def scenario() -> tuple[list[bool], bytes]:
         reading, writing = os.pipe()
-        output = _Output(Plain(), UserOutput(writing), threading.Event())  # type: ignore[arg-type]
+        unused: Any = None
+        services = RunServices(unused, Plain(), unused, "gvisor", ThreadPoolExecutor(2))  # type: ignore[arg-type]
+        output = _Output(services, UserOutput(writing), threading.Event())
         loop = asyncio.get_running_loop()
         watched = [loop.remove_reader(output._reading)]
         copying = asyncio.create_task(output.copy())

@@ -153,7 +153,9 @@ def test_a_tree_with_a_path_in_a_carve_out_is_rejected_whole(launcher: Launcher,
     assert "file" not in {record.kind for record in run(scenario()).own}
 
 
-def test_a_call_that_fails_after_its_record_has_a_second_one_that_says_how_much(launcher: Launcher) -> None:
+def test_a_call_that_fails_after_its_record_has_a_second_one_that_says_how_much(
+    launcher: Launcher, tmp_path: Path
+) -> None:
     async def scenario():
         async with launcher.session(PROFILE) as link:
             await link.expect("ready")
@@ -163,11 +165,18 @@ def test_a_call_that_fails_after_its_record_has_a_second_one_that_says_how_much(
             with raises_code("workspace.output"):
                 await files.write("/workspace/t/b", b"a folder is there")
             await files.write("/workspace/a", b"0123456789")
-            read_only = os.open("/dev/null", os.O_RDONLY)  # what the bytes are to go to is no file
             call = {"act": "get", "path": "/workspace/a", "single": True, "recursive": False, "length": 100}
-            with raises_code("session.control"):
-                await asking({"op": "files", "call": call}, {"content": read_only})
-            os.close(read_only)
+            (tmp_path / "given").touch()
+            for path, code in (
+                (tmp_path / "given", "workspace.unwritable"),
+                ("/dev/null", "session.control"),
+            ):
+                read_only = os.open(
+                    path, os.O_RDONLY
+                )  # nothing can be written to it, and the second is no file
+                with raises_code(code):
+                    await asking({"op": "files", "call": call}, {"content": read_only})
+                os.close(read_only)
             return await link.finish()
 
     records = [record for record in run(scenario()).own if record.kind == "file"]
@@ -176,10 +185,23 @@ def test_a_call_that_fails_after_its_record_has_a_second_one_that_says_how_much(
         ("in", "failed", "/workspace/t/b", 0, 0),
         ("in", None, "/workspace/a", 1, 10),
         ("out", None, "/workspace/a", 1, 10),
-        ("out", "failed", "/workspace/a", 0, 0),
+        ("out", "failed", "/workspace/a", None, None),  # how much was moved is not known
     ]
     assert records[1].member("par") == [records[0].jti]
     assert records[4].member("par") == [records[3].jti]
+
+
+def test_a_stream_that_is_larger_than_its_call_is_rejected_before_it_is_read(launcher: Launcher) -> None:
+    async def scenario():
+        async with launcher.session(PROFILE) as link:
+            await link.expect("ready")
+            call = {"act": "put", "path": "/workspace/a", "single": True, "recursive": False, "length": 10}
+            with tempfile.TemporaryFile() as content, raises_code("workspace.too_large"):
+                content.truncate(11 + (256 << 20))
+                await Asking(link)({"op": "files", "call": call}, {"content": content.fileno()})
+            return await link.finish()
+
+    assert "file" not in {record.kind for record in run(scenario()).own}
 
 
 def test_no_byte_crosses_when_the_record_is_not_acknowledged(launcher: Launcher, running) -> None:
@@ -211,23 +233,23 @@ def test_no_byte_crosses_when_the_record_is_not_acknowledged(launcher: Launcher,
     run(scenario())
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_what_is_no_call_is_rejected_and_the_session_goes_on(launcher: Launcher) -> None:
+    calls = [
         None,
         {"act": "digest", "path": "/workspace/a", "single": False, "recursive": False, "length": 1},
         {"act": "chmod", "path": "/workspace/a", "single": False, "recursive": False, "length": 1},
         {"act": "get", "path": "/workspace/a", "single": False, "recursive": False, "length": -1},
         {"act": "get", "path": 7, "single": False, "recursive": False, "length": 1},
         {"act": "get", "path": "/workspace/a"},
-    ],
-)
-def test_what_is_no_call_is_rejected(launcher: Launcher, call) -> None:
+    ]
+
     async def scenario():
         async with launcher.session(PROFILE) as link:
             await link.expect("ready")
-            with tempfile.TemporaryFile() as content, raises_code("session.control"):
-                await Asking(link)({"op": "files", "call": call}, {"content": content.fileno()})
+            asking = Asking(link)
+            for call in calls:
+                with tempfile.TemporaryFile() as content, raises_code("session.control"):
+                    await asking({"op": "files", "call": call}, {"content": content.fileno()})
             await link.finish()
 
     run(scenario())

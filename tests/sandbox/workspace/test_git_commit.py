@@ -219,6 +219,59 @@ def test_a_folder_of_one_user_is_no_way_into_anothers_repository(repository, tmp
             copy_commit(folder, "HEAD", tmp_path / "out")
 
 
+def test_alternates_of_the_same_owner_are_read(repository, tmp_path):
+    git(tmp_path, "clone", "-q", "-s", str(repository), str(tmp_path / "one"))
+    git(tmp_path, "clone", "-q", "-s", str(tmp_path / "one"), str(tmp_path / "two"))
+    (tmp_path / "one" / ".git" / "objects" / "info" / "alternates").write_text(
+        "# a comment\n\n/absent\n../../../repo/.git/objects\n../../.git/objects\n"
+    )
+    _, commit = copy_commit(tmp_path / "two", "HEAD", tmp_path / "out")
+    assert commit == git(repository, "rev-parse", "HEAD")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it gives a folder to another user")
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("relative", [False, True])
+def test_no_alternate_leads_into_another_users_repository(repository, tmp_path, depth, relative):
+    folder = tmp_path / "folder"
+    git(tmp_path, "init", "-q", str(folder))
+    target = repository / ".git" / "objects"
+    objects = folder / ".git" / "objects"
+    for number in range(1, depth):
+        (objects / f"more{number}" / "info").mkdir(parents=True)
+        named = os.path.relpath(target, objects / f"more{number}") if relative else target
+        (objects / f"more{number}" / "info" / "alternates").write_text(f"{named}\n")
+        target = objects / f"more{number}"
+    named = os.path.relpath(target, objects) if relative else target
+    (objects / "info" / "alternates").write_text(f"# x\n{named}\n")
+    (folder / ".git" / "refs" / "heads" / "main").write_text(git(repository, "rev-parse", "HEAD") + "\n")
+    assert git(folder, "ls-tree", "main")  # git itself reads it
+    for path, folders, files in os.walk(folder):
+        for name in (".", *folders, *files):
+            os.lchown(os.path.join(path, name), 4711, 4711)
+    with raises_code("session.input_commit", match="objects of another owner"):
+        copy_commit(folder, "main", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("line", ['"/srv/x"', "a\0b", "x" * (1 << 17)])
+def test_alternates_that_cannot_be_judged_are_an_error(repository, tmp_path, line):
+    (repository / ".git" / "objects" / "info" / "alternates").write_text(f"{line}\n")
+    with raises_code("session.input_commit", match="alternates?"):
+        copy_commit(repository, "main", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "place", ["objects/ab", "objects/info/alternates", "refs/heads/other", "refs/heads/a/b"]
+)
+def test_a_link_inside_a_repository_is_an_error(repository, tmp_path, place):
+    link = repository / ".git" / place
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to("/nowhere")
+    with raises_code("session.input_commit", match="a link in (objects|refs)"):
+        copy_commit(repository, "main", tmp_path / "out")
+
+
 def test_two_agents_on_one_repository_do_not_meet(repository, tmp_path):
     found: list[str] = []
     threads = [

@@ -15,7 +15,7 @@ from tests.raising import raises_code
 
 from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import AffiantError
-from affiant.sandbox.workspace.tree import Entry, Kind, tree_digest
+from affiant.sandbox.workspace.tree import Entry, Kind, Skipped, tree_digest
 from affiant.sandbox.workspace.tree_stream import TreeReader, TreeWriter, pack, summarise
 from affiant.sandbox.workspace.walk import Limits, open_directory, read_tree
 
@@ -78,6 +78,18 @@ def test_of_many_that_are_left_out_a_thousand_are_named(tmp_path: Path) -> None:
         os.mkfifo(tmp_path / f"{number}")
     result = summarise(packed(tmp_path)).result
     assert (len(result["skipped"]), result["left_out"]) == (1000, 1005)
+
+
+def test_names_that_are_long_leave_room_in_one_message_and_all_are_counted() -> None:
+    """A thousand paths of four-byte characters and backslashes, as an agent can make them."""
+    file = io.BytesIO()
+    writer = TreeWriter(file)
+    writer.skipped += [Skipped(("\U0001f600\\" * 150), "workspace.special_file")] * 1000
+    writer.end({})
+    result = summarise(file).result
+    assert 100 < len(result["skipped"]) < 1000
+    assert len(canonical(result["skipped"])) <= 256 * 1024
+    assert result["left_out"] == 1000
 
 
 @pytest.mark.parametrize("size", [5, 1 << 40])

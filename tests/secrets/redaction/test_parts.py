@@ -144,6 +144,8 @@ def test_what_is_public_of_a_value_is_known_by_its_form(value: bytes, secret: by
         b"correct-horse-battery-staple-7",
         b"ghp_9sX2kQ7vLm4",
         b"postgres://application:pa55w0rd@database.example.com/",
+        b"postgres://application:pa55w0rd@database.example.com/main",
+        b"postgres://app:12345@database.example.com/some/long/path",
         b"postgres://app:pa55/w0rd-Qx7z@db.example.com/main",
         b"https://token.example.com:8443",
         JWT.rpartition(b".")[0] + b".c2ln",

@@ -66,7 +66,7 @@ def test_a_store_that_is_encrypted_anew_is_a_success_and_a_key_that_stays_a_warn
     protected = run("protect", "--key-file")
     assert protected.exit_code == 0
     assert "is encrypted anew" in protected.stdout
-    assert "its former key is still in the keyring" in protected.stderr
+    assert "the system keyring still holds its former key" in protected.stderr
     assert (store.kind, set(store.read())) == (KeyKind.FILE, {"A"})
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from affiant.errors import (
     ConfigurationError,
     MalformedError,
@@ -45,7 +43,7 @@ class LogAbsent(UnreachableError):
     """No checkpoint is there."""
 
     code = "log.absent"
-    retryable: ClassVar[bool | None] = False
+    retryable: bool | None = False
 
 
 class ResourceTooLarge(MalformedError):

@@ -30,7 +30,7 @@ class TaskLabel:
 
     Args:
         digests: four, sorted, decoys among them: ``task`` of the activation, ``tsk`` of the start record.
-        disclosures: of those members that have a value; whoever has one can read its value.
+        disclosures: of those members that have a value; a reader with the disclosure can read the value.
     """
 
     digests: tuple[str, ...]

@@ -268,8 +268,8 @@ KINDS: Final[Mapping[str, Kind]] = {
         18, "gateway", {"tgt": _TARGET, "basis": Text(), "aut": Text(2048)}, {"rel": _LINK}, of_session=False
     ),
     "exec": _kind(19, "session", {"act": _ACT, "iso": Enum(ISOLATIONS), "ph": _PHASE}),
-    # Itself an intent, acknowledged before the first byte moves. It stands for the whole call, unless a second record
-    # names it in ``par`` and says that the call failed or was aborted, and how much had moved by then.
+    # Itself an intent, acknowledged before the first byte moves. It counts for the whole call, unless a second record
+    # names it in ``par`` and says that the call failed or was aborted, and how much had moved, where that is known.
     "file": _kind(20, "session", {"mov": _MOV}, {"ph": Enum(("failed", "aborted"))}),
     "port": _kind(21, "session", {"prt": _PRT, "ph": Enum(("opened", "closed"))}),
 }

@@ -131,11 +131,14 @@ class Admissions:
         """
         return self.nonces.require(nonce, now=self.clock().timestamp())
 
-    async def admit(self, body: bytes, nonce: str) -> Mapping[str, object]:
+    async def admit(
+        self, body: bytes, nonce: str, *, require_serving: Callable[[], None]
+    ) -> Mapping[str, object]:
         """Admit the session that ``body`` (an admission collection) is evidence of; the answer's members.
 
         Args:
             nonce: what the request names; the evidence must be over it.
+            require_serving: raises while the gateway is about to be stopped; asked when the session begins.
 
         Raises:
             AffiantError: the evidence is refused; see ``appraise_session``.
@@ -152,6 +155,7 @@ class Admissions:
         )
         self.nonces.take(nonce, now=self.clock().timestamp())
         admitted = await asyncio.to_thread(self._appraise, request, verified, collateral)
+        require_serving()  # nothing is awaited from here until the session is in the table
         self.sessions.require_new(admitted)
         session = self._begin(admitted)
         kept = self._keep_objects(session, collateral)

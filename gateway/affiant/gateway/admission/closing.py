@@ -72,6 +72,7 @@ class Closing:
         """
         if session.state is SessionState.OPEN:
             session.move(SessionState.CLOSING)
+            session.closed_why = why
             self._closers[session.id] = asyncio.create_task(self._close(session, why))
         closer = self._closers.get(session.id)
         if closer is not None:

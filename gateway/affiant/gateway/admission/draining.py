@@ -36,7 +36,7 @@ MAX_DRAIN_S: Final = 86_400
 HELD_S: Final = 30.0
 """Seconds after which a supervisor's question is answered although nothing has changed."""
 _ASKED_AGAIN_S: Final = 2.0
-"""A supervisor that is there asks again within so many seconds."""
+"""A supervisor that is there asks again within so many seconds: its ``gateway_watch`` waits half as long in between."""
 _STEP_S: Final = 0.05
 _RETRY_AFTER_S: Final = 60
 
@@ -76,10 +76,7 @@ class Draining:
         self._closing_s = CLOSED_WITHIN_S
         self._work: asyncio.Task[None] | None = None
         self._held: dict[str, asyncio.Future[bool]] = {}
-        self._asked: set[str] = set()
-        self._told: set[str] = set()
-        self._leaving: dict[str, Session] = {}
-        self._lost: tuple[str, ...] = ()
+        self._leaving: tuple[Session, ...] = ()
 
     def require_serving(self) -> None:
         """Return if sessions are admitted.
@@ -90,7 +87,7 @@ class Draining:
         if self.state is not DrainState.SERVING:
             draining = GatewayDraining(
                 "the gateway takes no new sessions: it is being drained",
-                hint="Ask again once the gateway was started anew, or use another one",
+                hint="Retry after the gateway has restarted, or use another gateway",
             )
             draining.retry_after_s = min(max(math.ceil(self._left()), 1), _RETRY_AFTER_S)
             raise draining
@@ -103,7 +100,8 @@ class Draining:
             closed_within_s: seconds after that in which their supervisors are to close them.
         """
         if self.state is DrainState.SERVING:
-            self._move(DrainState.DRAINING)
+            self._move(DrainState.DRAINING)  # and no session is added to the table any more
+            self._leaving = tuple(s for s in self._sessions if s.state is not SessionState.CLOSED)
             self._work = asyncio.create_task(self._drain())
         self._until, self._closing_s = self._seconds() + within_s, closed_within_s
         if self.state is DrainState.CLOSING:
@@ -119,7 +117,7 @@ class Draining:
 
         A session has one question; a later one has the earlier answered.
         """
-        self._asked.add(session.id)
+        session.drain_asked = True
         if (earlier := self._held.pop(session.id, None)) is not None and not earlier.done():
             earlier.set_result(False)
         if self.state in {DrainState.CLOSING, DrainState.DRAINED}:
@@ -138,15 +136,14 @@ class Draining:
 
     def report(self) -> Mapping[str, object]:
         """For the operator: the state, seconds left, and how many sessions are open or ended in which way."""
-        closed = [s.id for s in self._leaving.values() if s.state is SessionState.CLOSED]
-        in_order = [name for name in closed if name not in self._lost]
+        closed = [s for s in self._leaving if s.state is SessionState.CLOSED and s.closed_why != "lost"]
         return {
             "state": self.state.value,
             "seconds": math.ceil(max(self._left(), 0)),
             "open": sum(s.state is not SessionState.CLOSED for s in self._sessions),
-            "finished": sum(name not in self._told for name in in_order),
-            "closed": sum(name in self._told for name in in_order),
-            "lost": list(self._lost),
+            "finished": sum(not s.drain_told for s in closed),
+            "closed": sum(s.drain_told for s in closed),
+            "lost": [s.id for s in self._leaving if s.closed_why == "lost"],
         }
 
     def _left(self) -> float:
@@ -167,30 +164,30 @@ class Draining:
         self._move(DrainState.CLOSING)
         began = self._seconds()
         self._closing_until = began + self._closing_s
-        for session in self._leaving.values():
+        for session in self._leaving:
             if (held := self._held.get(session.id)) is not None and not held.done():
                 self._tell(session)
                 held.set_result(True)
         asked_again = began + _ASKED_AGAIN_S
         await self._until_gone(
             lambda: self._closing_until,
-            lambda name: name in self._told or (name in self._asked and self._seconds() < asked_again),
+            lambda session: session.drain_told or (session.drain_asked and self._seconds() < asked_again),
         )
-        self._lost = tuple(s.id for s in self._sessions if s.state is SessionState.OPEN)
         await self._closing.end_sessions()
         self._move(DrainState.DRAINED)
+        # supervisors that have left wait for no answer, but a server that stops waits for its answers
+        for held in self._held.values():
+            if not held.done():
+                held.set_result(True)
 
     def _tell(self, session: Session) -> None:
         if session.state is not SessionState.CLOSED:
-            self._told.add(session.id)
+            session.drain_told = True
 
-    async def _until_gone(self, until: Callable[[], float], awaited: Callable[[str], bool]) -> None:
+    async def _until_gone(self, until: Callable[[], float], awaited: Callable[[Session], bool]) -> None:
         """Wait, until that time, for the sessions that are ``awaited``: to be closed, and their bundles to be fetched
         where a supervisor asks for one."""
-        while True:
-            self._leaving |= {s.id: s for s in self._sessions if s.state is not SessionState.CLOSED}
-            if not any(awaited(s.id) and self._is_here(s) for s in self._leaving.values()):
-                return
+        while any(awaited(s) and self._is_here(s) for s in self._leaving):
             if self._seconds() >= until():
                 return
             await asyncio.sleep(_STEP_S)
@@ -198,4 +195,4 @@ class Draining:
     def _is_here(self, session: Session) -> bool:
         if session.state is not SessionState.CLOSED:
             return True
-        return session.id in self._asked and not session.bundle_given
+        return session.drain_asked and not session.bundle_given

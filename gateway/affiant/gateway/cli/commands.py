@@ -354,7 +354,8 @@ def status(*, home: Path, as_json: bool) -> None:
     if as_json:
         print_json({**state, **sessions, "ready": ready, "log_objects": mirror})
         return
-    click.echo(f"{state['url']}  {_readiness(sessions['drain'], ready=ready)}")
+    drain = sessions.get("drain", {"state": "serving"})  # a gateway of an older release does not name it
+    click.echo(f"{state['url']}  {_readiness(drain, ready=ready)}")
     click.echo(f"configuration {state['config']}")
     click.echo(f"keyset        {state['keyset']}")
     click.echo(f"TLS key       {state['spki']}")
@@ -383,11 +384,11 @@ def status(*, home: Path, as_json: bool) -> None:
 @_json
 @click.pass_context
 def drain(context: click.Context, *, home: Path, within: int, as_json: bool) -> None:
-    """Empty the gateway of this folder before an upgrade: no new sessions, and those that are open end in order.
+    """Drain the gateway of this folder before an upgrade. It admits no new sessions, and open ones end in order.
 
     A session that has not ended after --within is closed by its supervisor, with its bundle. At most 20 seconds later
-    the gateway closes what is left as lost. Receipts and bundles are still served after that, until the gateway is
-    stopped (SIGTERM). The command may be repeated, also with another bound. Ctrl-C ends this command alone.
+    the gateway closes the remaining sessions as lost. Receipts and bundles are still served after that, until the
+    gateway is stopped (SIGTERM). The command may be repeated, also with another bound. Ctrl-C ends this command alone.
 
     \b
     Examples:

@@ -40,7 +40,7 @@ def drained(folder: Path, within_s: int, ask: Asker, *, as_json: bool) -> int:
             report = json.loads(ask(folder, "/v1/drain"))
     except KeyboardInterrupt:
         click.echo(
-            "affiant gateway: it goes on draining. Follow it, or set another bound: affiant gateway drain",
+            "affiant gateway: the gateway continues to drain. Follow it or set another bound: affiant gateway drain",
             err=True,
         )
         raise

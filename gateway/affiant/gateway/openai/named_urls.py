@@ -4,8 +4,8 @@ Servers fetch what the parts of a message name (``image_url``, ``video_url``, ``
 what extensions of their own name. No list of such members is complete. So every string of a request may be a reference,
 except text that is known to be text. Under any member, a string that begins like a URL is one. Under the members that
 servers fetch (``_REFERENCES``) every string is one, because some servers read a path of their own file system there. In
-parts of a message that are no text every string is one, except the few that the dialect defines as something else. In
-a JSON schema ``$ref`` is one, unless it points into the schema itself.
+parts of a message that are no text every string is one, except words, names and content where the dialect defines them.
+In a JSON schema ``$ref`` is one, unless it points into the schema itself.
 
 A ``data:`` URL holds its content and is fetched from nowhere.
 
@@ -44,7 +44,8 @@ _MEDIA_MEMBERS: Final = {
     **dict.fromkeys(("file_id", "filename"), _NAME),
     **dict.fromkeys(("cache_control", "prompt_cache_breakpoint"), _OTHER),
 }
-"""Of a part that is no text, at any depth: what is no reference. An id or a name has no folders in it."""
+"""Of a part that is no text, at any depth: what is no reference. A word does not begin like a URL; an id or a name has
+no folders in it."""
 _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
     "request": {
         "documents": "document",
@@ -100,7 +101,7 @@ _TEXT_PARTS: Final = ("text", "input_text", "output_text", "refusal", "thinking"
 _TOOLS: Final = ("function", "custom")
 _OF_TYPES: Final = frozenset({"content", "part", "tool"})
 """Places of objects whose members are as their ``type`` says."""
-_NOT_READ: Final = frozenset({_TEXT, _WORD, "content", "part"})
+_NOT_READ: Final = frozenset({_TEXT, "content", "part"})
 """Places at which a string is text."""
 
 _REFERENCES: Final = frozenset(

@@ -29,8 +29,8 @@ from affiant.gateway.wire.errors import ToolNotAllowedError
 
 __all__ = ["ProviderTool", "RequestMembers", "kind_of", "read_members", "require_listed_response"]
 
-_NAMING: Final = ("type", "name")
-_ACTS: Final = ("action", "actions", "arguments", "commands", "input")
+_NAMING: Final = ("type", "name", "tool")
+_ACTS: Final = ("action", "actions", "arguments", "commands", "input", "parameters")
 """Folded names of members that say what an item of a response is to do."""
 
 
@@ -72,7 +72,7 @@ def require_listed_response(value: Mapping[str, object], members: ChatMembers) -
     """Return if every object in a response, or in one event of it, is listed, and none is like a call.
 
     A member that is not listed passes where it holds no object and is not named like a call: servers add
-    numbers and texts as they go. Where members are free, an object must not have a type or a name together with
+    numbers and texts as they go. Where members are free, an object must not name a type or a tool together with
     what that is called with: some client could run it.
 
     Raises:

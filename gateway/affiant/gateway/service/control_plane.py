@@ -98,7 +98,7 @@ _DECISIONS: Final[Mapping[str, Any]] = {
 _DRAIN: Final[Mapping[str, Any]] = {
     "type": "object",
     "title": "Drain",
-    "description": "How the gateway is to be emptied.",
+    "description": "Options for draining the gateway.",
     "additionalProperties": False,
     "required": ["within"],
     "properties": {
@@ -323,8 +323,9 @@ def _add_session(app: Routes, service: Service) -> None:
     async def bundle(request: Request, session: str) -> Response:
         """The session's bundle, and the sealed openings of its records."""
         found = await _reader(service, request, session)
+        closed = found.state is SessionState.CLOSED  # while it is read, the session may be closed
         made = await service.bundles.of_session(found.id)
-        found.bundle_given = found.state is SessionState.CLOSED
+        found.bundle_given |= closed
         return json_response(made)
 
     @app.get("/v1/sessions/{session}/draining")

@@ -120,7 +120,7 @@ class Service:
         self.require_clock()
         self.log.require()
         await self.log.require_witnessed()
-        return await self.admissions.admit(body, nonce)
+        return await self.admissions.admit(body, nonce, require_serving=self.require_serving)
 
     async def restrict(self, session: Session, body: bytes) -> Mapping[str, object]:
         """Restrict a session's profile; see :class:`~.restrict.Restrictions`."""

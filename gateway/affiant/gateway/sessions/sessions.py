@@ -167,9 +167,14 @@ class Session:
         self.sealed = False
         """Whether the close record is next or was: no request takes a number any more."""
         self.close_jws: str | None = None
-        self.closed = asyncio.Event()
+        self.closed_why: str | None = None
+        """``why`` of its close, once that began."""
         self.bundle_given = False
         """Whether its supervisor was given the bundle after the close."""
+        self.drain_asked = False
+        """Whether its supervisor has asked if the session is to be closed because the gateway will stop."""
+        self.drain_told = False
+        """Whether its supervisor was answered that it is, before the close."""
         self._heads: list[Head | None] = []
         self._counts: Counter[str] = Counter()
         self._known: dict[str, Head] = {}
@@ -256,6 +261,7 @@ class Session:
         assert admitted.restrictions[:-1] == self.admitted.restrictions, "one restriction at a time"
         self.limits = self.limits.restricted(admitted.policy)
         self.admitted = admitted
+        self.expires = min(self.expires, admitted.until)  # as at the admission
 
     def move(self, state: SessionState) -> None:
         """Go on to ``state``, if the table allows it."""

@@ -148,7 +148,7 @@ class Column:
         return Cell(letter, ((f"yes{words}{approved(start.effect)}", start.rules),))
 
     def _port(self, name: str) -> Cell:
-        """Of ports that an agent has in one range, another may have some."""
+        """Builds the cell of a port range, of which this agent may have only a part."""
         first, _, last = name.partition("-")
         row = PortRange(int(first), int(last or first))
         met = [

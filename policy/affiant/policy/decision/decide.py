@@ -64,7 +64,7 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "provider_tool_not_listed": "the profile does not list this tool of the provider",
         "provider_tool_denied": "a rule denies this tool of the provider",
         "provider_tool_unshowable": (
-            "a person must approve it, and the provider does not show what it is about to do"
+            "the profile demands approval, and no approver can be shown what the provider will do"
         ),
         "model_not_listed": "the profile does not list this model",
         "model_upstream_unattested": "the profile wants this model at an attested upstream only",
@@ -90,7 +90,7 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "secret_surface": "the secret may not stand in this part of the request",
         "server_port_not_listed": "the profile does not list this port of the agent's own servers",
         "start_not_listed": "the profile does not list this agent among those that it may start",
-        "start_denied": "a rule denies sessions of this agent",
+        "start_denied": "a rule denies starting this agent",
         "server_port_denied": "a rule denies this port of the agent's own servers",
     }
 )
@@ -299,7 +299,7 @@ class ProviderToolPlane:
 
 
 class PortPlane:
-    """Ports of the agent's own servers. The session's owner opens them, so a demand for approval asks nobody here."""
+    """Ports of the agent's own servers. The session's owner opens them, so a demand for approval does not apply."""
 
     __slots__ = ("_allows", "_denials")
 
@@ -317,7 +317,7 @@ class PortPlane:
         )
 
     def decide(self, number: int) -> Decision:
-        """Whether this port may be reached; what is no whole number is no port that a rule lists."""
+        """Whether this port may be reached; a value that is not an integer is denied."""
         if type(number) is not int:
             return self._NOT_LISTED
         denials = _met(self._denials, number)

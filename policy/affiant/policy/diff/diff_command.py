@@ -90,7 +90,7 @@ def diff(
             raise click.UsageError(
                 "--normal-forms allows no option but --json and --fail-on: leave the others out"
             )
-        check_floor_unused(instead="a normal form holds its own already")
+        check_floor_unused(instead="leave it out; a normal form already contains its baseline policy")
         _fail(_of_normal_forms(old, new, as_json=as_json), fail_on)
         return
     keep_apart([sarif], inputs=[old, new, *([floor] if floor else [])])

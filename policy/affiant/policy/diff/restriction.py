@@ -108,7 +108,7 @@ def require_no_wider(parent: CompiledPolicy, child: CompiledPolicy, *, agent: st
         raise NotARestriction(
             "the session to start may do more than the one that starts it",
             found=wider,
-            hint=f"Restrict the profile of {agent}, or allow the agent that starts it the same",
+            hint=f"Restrict the profile of {agent}, or allow the same in its parent's profile",
         )
 
 

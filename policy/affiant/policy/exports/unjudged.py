@@ -17,7 +17,10 @@ def note_unjudged(profile: Profile, ledger: Ledger, sections: Iterable[str]) -> 
         "tools": ("which tools an agent calls is not judged", profile.policy.tools),
         "provider_tools": ("what the model's provider runs is not judged", profile.policy.provider_tools),
         "may_start": ("which agents an agent starts is not judged", profile.policy.may_start),
-        "ports": ("which of the agent's own servers can be reached is not judged", profile.policy.ports),
+        "ports": (
+            "which of the agent's own servers the session's owner may reach is not judged",
+            profile.policy.ports,
+        ),
         "models": ("which models an agent calls is not judged", profile.policy.models or ()),
         "filesystem": ("files are not judged", profile.policy.filesystem),
         "egress": ("connections are not judged", profile.policy.egress),

@@ -66,7 +66,8 @@ def propose(learned: Learned, source: Source, *, keep: frozenset[str], include_d
         raise LearningRefused(
             "the draft would not load as a profile: it is too large, or the requests contradict each other",
             found=str(error),
-            hint="Let paths be subtrees (--generalize-paths 2), or draft one --agent at a time",
+            hint="Let paths be subtrees (--generalize-paths 2), draft one --agent at a time, or learn from logs of one "
+            "policy version",
         ) from error
     for draft in drafts:
         _check_used(draft, learned, profiles)

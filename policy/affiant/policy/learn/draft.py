@@ -63,6 +63,7 @@ from affiant.policy.model.profile import (
     Rule,
     SecretGrant,
     StartDenial,
+    StartGrant,
     ToolDenial,
     ToolRule,
 )
@@ -203,11 +204,17 @@ class _Drafting:
             self.draft.any_model = True
         rules = rules_of(self.start, section)
         self.used_ids |= rules.keys()
-        return [
-            Entry(rule, note=why)
-            for rule in rules.values()
-            if not (isinstance(rule, SecretGrant) and not rule.hosts)  # which another draft could give a host
-        ]
+        return [Entry(rule, note=why) for rule in rules.values() if self._can_be_kept(rule)]
+
+    def _can_be_kept(self, rule: object) -> bool:
+        if isinstance(rule, SecretGrant):
+            return bool(rule.hosts)  # another draft could give it a host
+        if isinstance(rule, StartGrant) and rule.agent not in self.others:
+            self.draft.notes.append(
+                f"may_start: {rule.agent} is left out, because this draft has no such agent"
+            )
+            return False
+        return True
 
     def _needed_by_arguments(self, section: str) -> str:
         """Paths and hosts among a tool's arguments are judged by the rules for files and hosts too."""
@@ -352,7 +359,7 @@ class _Drafting:
             yield from self._said(use, seen, "provider_tools", provider_tool_entries)
 
     def _ports(self) -> Iterator[Entry]:
-        """Each port alone: that a range was meant, no log says."""
+        """Drafts each port alone, because a log does not show ranges."""
         for use, seen in self._of(PortQuestion, self.learned.used):
             self.used_ids |= seen.rules
             yield from self._said(use, seen, "ports", port_entries)
@@ -437,7 +444,7 @@ class _Drafting:
             return (), "a person must approve it"
         match use.question:
             case StartQuestion():
-                return (), "which agents it may start is for a person to write"
+                return (), "a person must write `may_start` rules"
             case ToolQuestion() | ProviderToolQuestion() | PathQuestion() | PortQuestion():
                 entries: Iterable[Entry | HostEntry] = _ALONE[type(use.question)](use, seen)
             case ModelQuestion():

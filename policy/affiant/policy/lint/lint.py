@@ -231,7 +231,9 @@ def _upstream_resolves(profile: Profile, rule_id: str, rule: EgressRule) -> bool
 
     That server reads from them, and sends to them for a tool of the provider.
     """
-    methods = {"GET", "POST"} if profile.policy.provider_tools else {"GET"}
+    decide = profile.compiled.decide_provider_tool
+    sends = any(decide(rule.name).allowed for rule in profile.policy.provider_tools)
+    methods = {"GET", "POST"} if sends else {"GET"}
     named = rule.methods is None or not methods.isdisjoint(rule.methods)
     return (
         bool(rule.address)
@@ -368,7 +370,7 @@ def _wider(parent: Profile, child: Profile) -> str:
     try:
         require_no_wider(parent.compiled, child.compiled, agent=child.name)
     except NotARestriction as error:
-        return str(error.found or "too large to compare")
+        return str(error.found or "the profiles are too large to compare")
     return ""
 
 

@@ -278,7 +278,7 @@ def _check_starts(profiles: Mapping[str, Profile]) -> None:
     except CycleError as error:
         starter, child, *others = reversed(error.args[1])
         raise PolicyConflict(
-            "agents may start each other in a circle, which has no end",
+            "`may_start` contains a cycle",
             found=" -> ".join((starter, child, *others[:_SHOWN_OF_CIRCLE])),
             where=started[starter][child],
             hint="Take one of them out of 'may_start'",

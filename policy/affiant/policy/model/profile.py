@@ -616,7 +616,7 @@ class PortGrant(PortRange):
 
 @dataclass(frozen=True, slots=True)
 class PortDenial(PortRange):
-    """Ports of the agent's own servers that nobody may reach, whatever else allows it."""
+    """Ports of the agent's own servers that are denied even if another rule allows them."""
 
 
 def joined_ports(rules: Sequence[PortGrant | PortDenial]) -> tuple[PortGrant | PortDenial, ...]:

@@ -57,7 +57,7 @@ def check_one_form(**wanted: bool) -> None:
 
 
 def check_floor_unused(*, instead: str) -> None:
-    """Reject ``--floor`` on a command line that reads no profile under it; from the environment it may come.
+    """Reject ``--floor`` on a command line that reads no profile under it; AFFIANT_FLOOR is ignored there.
 
     Args:
         instead: what to do, as the message says it.
@@ -67,7 +67,7 @@ def check_floor_unused(*, instead: str) -> None:
     """
     given = click.get_current_context().get_parameter_source("floor")
     if given is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError(f"there is no profile for the baseline policy to be merged into: {instead}")
+        raise click.UsageError(f"this option has no effect, because the command reads no profile: {instead}")
 
 
 def print_lines(lines: Iterable[str]) -> None:

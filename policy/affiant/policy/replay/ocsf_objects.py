@@ -46,7 +46,7 @@ OTHER: Final = 99
 """Of every enumeration of OCSF: the caption beside it is the source's own word."""
 _MAX_PORT: Final = 65535
 _OWNER: Final = {"name": "session owner", "type_id": OTHER, "type": "session owner"}
-"""Who reaches a port of the agent's own servers."""
+"""The actor that reaches a port of the agent's own servers."""
 _METHODS: Final[Mapping[str, int]] = {
     "CONNECT": 1,
     "DELETE": 2,

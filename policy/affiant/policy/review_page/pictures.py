@@ -31,7 +31,17 @@ def pictures(review: Review) -> Mapping[str, object]:
         "by_agent": {
             each.agent: _drawn([each])
             for each in review.new.agents
-            if each.tools or each.provider_tools or each.files or each.hosts or each.secrets or each.ports
+            if any(
+                (
+                    each.tools,
+                    each.provider_tools,
+                    each.files,
+                    each.hosts,
+                    each.secrets,
+                    each.ports,
+                    each.may_start,
+                )
+            )
         },
     }
 

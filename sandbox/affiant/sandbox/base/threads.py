@@ -1,8 +1,8 @@
 """Blocking work in a thread that ends soon after the wait for it is cancelled, so that Ctrl-C is answered at once.
 
 A thread cannot be cancelled. Work that may not end just anywhere is asked to stop, and waited for
-(:func:`stoppable`). Work that may is left to itself, in a thread that no exit waits for (:func:`abandonable`): it
-changes nothing; or each of its steps is whole by itself and the next command takes the rest up, as it does after a
+(:func:`stoppable`). Work that may end anywhere runs on alone, in a thread that no exit waits for (:func:`abandonable`):
+it changes nothing; or each of its steps is whole by itself and the next command takes the rest up, as it does after a
 command that was killed (what killed launchers left, receipts that are gathered).
 """
 

@@ -88,19 +88,6 @@ def require_compatible(
                 raise click.UsageError(f"{other} and {option} name the same file, {path}")
 
 
-def _input(value: str | None) -> tuple[Path | None, str | None, str | None]:
-    """``DIR[:PATH]`` or ``REPO@REF[:PATH]`` as folder, path and REF; a folder of exactly this name comes first."""
-    if value is None:
-        return None, None, None
-    folder, mark, place = value.rpartition(":")
-    if not (mark and place.startswith("/") and not Path(value).exists()):
-        folder, place = value, ""
-    repository, mark, commit = folder.rpartition("@")
-    if mark and repository and commit and not Path(folder).exists():
-        return Path(repository), place or None, commit
-    return Path(folder), place or None, None
-
-
 def session_request(
     *,
     profile: Path,
@@ -132,9 +119,9 @@ def session_request(
     """
     from affiant.attestation.quote.providers.own_platform import PlatformName  # noqa: PLC0415 - help must stay cheap
     from affiant.sandbox.processes.services import GatewayChoice  # noqa: PLC0415 - as above
-    from affiant.sandbox.session.session_plan import SessionRequest  # noqa: PLC0415 - as above
+    from affiant.sandbox.session.session_plan import SessionRequest, parse_input  # noqa: PLC0415 - as above
 
-    folder, place, commit = _input(input_)
+    folder, place, commit = (None, None, None) if input_ is None else parse_input(input_)
     return SessionRequest(
         profile=profile,
         agent=agent,
@@ -325,7 +312,7 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     "--task",
     metavar="NAME=VALUE",
     multiple=True,
-    help="What the session belongs to: workflow, task, attempt (a number) or parent. Receipts carry it salted.",
+    help="Label the session: workflow, task, attempt (a number) or parent. Receipts carry it salted.",
 )
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable for the command.")
 @click.option(
@@ -339,7 +326,7 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     is_flag=True,
     help="On a terminal, pass the command's control characters on. Default: all but colours are shown escaped.",
 )
-@click.option("--quiet", is_flag=True, help="Say only errors, warnings, and what changes the session.")
+@click.option("--quiet", is_flag=True, help="Print only errors, warnings and changes of the session.")
 @click.option("--verbose", is_flag=True, help="Say each step, and show what the services write.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(

@@ -15,6 +15,7 @@ from affiant.sandbox.cli.session_options import home_option, json_option
 from affiant.sandbox.detached.client import DetachedSession
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.session_note import SessionState
+from affiant.sandbox.session_acts.sandbox_files import Moved
 from affiant.sandbox.session_state.session_folder import HOST_SOCKET
 from affiant.sandbox.session_state.session_listing import list_sessions
 
@@ -29,7 +30,7 @@ _MIB = 1 << 20
 @click.argument("target")
 @json_option
 def copy(*, home: Path, source: str, target: str, as_json: bool) -> None:
-    """Copy a file or folder into a session that runs, or out of it: one of the two is SESSION:PATH.
+    """Copy a file or folder into a session that runs, or out of it: write the sandbox side as SESSION:PATH.
 
     The call acts as the agent, below the paths of its profile alone. A folder's content is copied to the target; files
     there are replaced, nothing else is removed. The call has its receipt, with the digest that is printed.
@@ -49,12 +50,21 @@ def copy(*, home: Path, source: str, target: str, as_json: bool) -> None:
             "One of SOURCE and TARGET is SESSION:PATH, with an absolute path; the other is local."
         )
     session = DetachedSession.connect(str(to or of), home=home)
-    moved = asyncio.run(session.upload(source, into) if to is not None else session.download(out_of, target))
+    moved = asyncio.run(
+        _moved(session, source, into) if to is not None else _moved(session, out_of, target, out=True)
+    )
+    left_out = len(moved.left_out)
     if as_json:
-        print_json({"session": session.id, **moved})
+        counted = {"digest": moved.digest, "files": moved.files, "length": moved.length, "left_out": left_out}
+        print_json({"session": session.id, **counted})
         return
-    left_out = f", {moved['left_out']} entries left out" if moved["left_out"] else ""
-    click.echo(f"{moved['files']} files, {moved['length']} bytes, {moved['digest']}{left_out}")
+    more = f", {left_out} entries left out" if left_out else ""
+    click.echo(f"{moved.files} files, {moved.length} bytes, {moved.digest}{more}")
+
+
+async def _moved(session: DetachedSession, source: str, target: str, *, out: bool = False) -> Moved:
+    files = (await session.opened()).files
+    return await (files.download(source, target) if out else files.upload(source, target))
 
 
 def _remote(place: str) -> tuple[str | None, str]:
@@ -101,9 +111,9 @@ async def _metrics(home: Path, sessions: Sequence[str]) -> list[Mapping[str, obj
     found: list[Mapping[str, object]] = []
     for name in sessions:
         try:
-            session = DetachedSession.connect(name, home=home)
-            info = await session.info()
-            found.append({"session": name, "name": info.get("name"), **(await session.metrics()).to_json()})
+            session = await DetachedSession.connect(name, home=home).opened()
+            metrics = (await session.metrics()).to_json()
+            found.append({"session": name, "name": session.info().get("name"), **metrics})
         except AffiantError as error:
             click.echo(f"affiant: session {name}: {printable(str(error))}", err=True)
     return found

@@ -35,11 +35,11 @@ _IN_ORDER: Final = frozenset({SessionState.CLOSED, SessionState.INTERRUPTED})
     "--bundle",
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
-    help="Where the receipts are kept from now on: written here first, unless this very file is there.",
+    help="Copy the receipts to this file first. An identical file there is kept.",
 )
 @json_option
 def remove(*, home: Path, name: str, bundle: Path, as_json: bool) -> None:
-    """Remove what an ended SESSION has left in the state folder, once its receipts are in another file.
+    """Remove an ended SESSION from the state folder, once its receipts are in another file.
 
     A session without a signed close is not removed, because its journal may be the only copy of its records:
     `affiant session recover`. Neither is one whose files were kept and not copied out yet.
@@ -73,16 +73,16 @@ def _require_whole(entry: SessionEntry) -> None:
         )
     if entry.bundle is None or entry.note.state not in _IN_ORDER:
         raise StateError(
-            "what is left of the session may be the only copy of its records",
+            "the session's folder may hold the only copy of its records",
             found=entry.note.state.value,
             hint=f"Gather them first: affiant session recover {session} --bundle FILE",
             code="session.only_copy",
         )
     if entry.kept is not None:
         raise StateError(
-            "the agent's files are kept here alone",
+            "the session's folder holds the only copy of the agent's files",
             where=str(entry.kept),
-            hint=f"Take them first: affiant session recover {session} --output DIR",
+            hint=f"Copy them first: affiant session recover {session} --output DIR",
             code="session.only_copy",
         )
 
@@ -91,19 +91,21 @@ def _copied_to(path: Path, home: Home, session: str) -> None:
     """Have the receipts at ``path``, outside of the session's folder.
 
     Raises:
-        ``session.only_copy``: another file is there, or the place goes with the session.
+        ``session.only_copy``: another file exists at that path, or the place goes with the session.
     """
     receipts = (home.session(session) / BUNDLE).read_bytes()
     if path.resolve().is_relative_to(home.session(session).resolve()):
         raise StateError(
-            "the copy would be removed with the session", where=str(path), code="session.only_copy"
+            "--bundle is inside the session's folder, which would be removed",
+            where=str(path),
+            code="session.only_copy",
         )
     if path.exists():
         with path.open("rb") as file:
             if file.read(2 * MAX_BUNDLE) == receipts:
                 return
         raise StateError(
-            "another file is there",
+            "another file exists at that path",
             where=str(path),
             expected="this session's receipts",
             code="session.only_copy",
@@ -124,9 +126,9 @@ def _copied_to(path: Path, home: Home, session: str) -> None:
     default=7,
     show_default=True,
     metavar="DAYS",
-    help="Only of sessions that ended so many days ago.",
+    help="Only sessions that ended at least this many days ago.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @json_option
 def prune(*, home: Path, older_than: int, dry_run: bool, as_json: bool) -> None:
     """Remove what ended sessions keep besides their receipts: output of detached commands, and the sealed copies of

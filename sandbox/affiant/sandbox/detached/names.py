@@ -13,7 +13,7 @@ from affiant.errors import ConfigurationError, StateError
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import Launch, live_launches
 
-__all__ = ["named_launch", "names_lock", "require_name", "running_session"]
+__all__ = ["asked_launch", "names_lock", "require_name", "running_session"]
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _ID_LENGTH: Final = 22
@@ -40,10 +40,11 @@ def names_lock(home: Home) -> Path:
     return home.path / "names.lock"
 
 
-def named_launch(home: Home, name: str) -> Launch | None:
-    """The session of exactly this name that runs; None: there is none."""
+def asked_launch(home: Home, name: str | None, key: str | None) -> Launch | None:
+    """The session of exactly this name that runs, or without a name that of this key; None: there is none."""
     for launch in live_launches(home):
-        if launch.asked is not None and launch.asked.name == name:
+        asked = launch.asked
+        if asked is not None and (asked.key == key if name is None else asked.name == name):
             return launch
     return None
 

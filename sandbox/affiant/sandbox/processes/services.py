@@ -180,7 +180,7 @@ async def _leave(home: Home, supervisor: ServiceProcess | None, *, used: bool, i
 
 
 async def _stop(supervisor: ServiceProcess, *, interrupted: bool) -> None:
-    """Stop a service supervisor that nobody uses yet; an interrupted start waits for that only shortly."""
+    """Stop a service supervisor that no launcher uses yet; an interrupted start waits for that only shortly."""
     if not interrupted:
         await supervisor.stop(grace_s=_SUPERVISOR_STOPS_WITHIN_S)
         return

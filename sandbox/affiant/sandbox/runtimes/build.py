@@ -60,4 +60,5 @@ def build_runtime(
             packages += install_node(wanted.package_json, draft, environment=environment, progress=progress)
         progress("computing the digest")
         require_usable(draft.root, root=Path("/"))
+        known_build(place, changed=rebuild)  # others had minutes to put something there
         return finish(draft, place, made_of=made_of, packages=packages), True

@@ -25,6 +25,7 @@ from affiant.sandbox.workspace.walk import read_tree
 __all__ = ["NOTE", "Built", "Draft", "drafted", "finish", "known_build"]
 
 NOTE: Final = "affiant-runtime.json"
+_EARLIER: Final = "earlier"
 _TYP: Final = "affiant-runtime/1"
 _NOTE_BYTES: Final = 4 << 20
 
@@ -137,15 +138,25 @@ def drafted(place: Path) -> Iterator[Draft]:
             raise StateError(
                 "another build works on this folder", where=str(place), code="runtime.busy"
             ) from error
+        draft = Draft(folder / "root", folder / "work", lock)
         try:
-            for name in ("root", "work"):
-                shutil.rmtree(folder / name, ignore_errors=True)  # of a build that was killed
-                (folder / name).mkdir()
-            yield Draft(folder / "root", folder / "work", lock)
+            _put_back(draft, place)
+            for made in (draft.root, draft.work):
+                shutil.rmtree(made, ignore_errors=True)  # of a build that was killed
+                made.mkdir()
+            yield draft
         finally:
+            _put_back(draft, place)
             shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(lock)
+
+
+def _put_back(draft: Draft, place: Path) -> None:
+    """Undo the first of the two renames of a build that ended before the second."""
+    earlier = draft.work / _EARLIER
+    if earlier.is_dir() and not os.path.lexists(place):
+        earlier.rename(place)
 
 
 def finish(
@@ -169,14 +180,8 @@ def finish(
     (draft.root / NOTE).chmod(0o644)
     try:
         if place.is_dir() and any(place.iterdir()):
-            place.rename(draft.work / "earlier")  # one of ours: the caller has asked `known_build`
-            try:
-                draft.root.rename(place)
-            except BaseException:
-                (draft.work / "earlier").rename(place)
-                raise
-        else:
-            draft.root.rename(place)
+            place.rename(draft.work / _EARLIER)  # one of ours: the caller has asked `known_build`
+        draft.root.rename(place)
     except OSError as error:
         raise _unwritable(place, error) from error
     entry = Entry(NOTE, Kind.FILE, executable=False, content=sha256_name(raw))

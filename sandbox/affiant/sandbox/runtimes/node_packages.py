@@ -6,8 +6,8 @@ well, where both ``import`` and ``require`` look from every folder.
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Final
 from affiant.errors import AffiantError, ConfigurationError, NotAuthenticError, UnreachableError
 from affiant.sandbox.runtimes.build_folder import Draft
 from affiant.sandbox.runtimes.child_tool import Ended, Progress, run_tool
-from affiant.sandbox.runtimes.wanted import lock_of
+from affiant.sandbox.runtimes.wanted import lock_of, locked_packages
 from affiant.sandbox.workspace.walk import escaped
 
 __all__ = ["install_node", "require_node"]
@@ -28,6 +28,12 @@ _NPM: Final = (
     "--no-fund",
     "--no-update-notifier",
     "--allow-git=none",
+)
+_NPMRC_CHARACTERS: Final = 1 << 20
+_REGISTRY_LINE: Final = re.compile(
+    r"(?:(?:@[\w.-]+:)?registry|legacy-peer-deps|//[\w.:/@%-]+:(?:_authToken|_auth|username|_password|email))"
+    r"\s*=[^\r\n]*",
+    re.ASCII,
 )
 _NO_CONNECTION: Final = ("ENOTFOUND", "ECONNREFUSED", "ETIMEDOUT", "EAI_AGAIN", "ECONNRESET")
 _MISSING: Final = ("E404", "ETARGET", "ENOVERSIONS")
@@ -43,7 +49,7 @@ def require_node(path: str) -> None:
     node = shutil.which("node", path="/usr/local/bin:/usr/bin:/bin")
     if node is None or not Path(node).resolve().is_relative_to("/usr"):
         raise ConfigurationError(
-            "the sandbox would have no node",
+            "node is not installed below /usr",
             expected="node below /usr",
             hint="Install the system's package nodejs",
             code="runtime.interpreter",
@@ -66,9 +72,10 @@ def install_node(
     work = draft.work / "node"
     work.mkdir()
     lock = lock_of(package_json)
-    for path in (package_json, lock, package_json.parent / ".npmrc"):
-        if path is not None and path.is_file():
+    for path in (package_json, lock):
+        if path is not None:
             shutil.copyfile(path, work / path.name)
+    _copy_registries(package_json.parent / ".npmrc", work / ".npmrc")
     done = run_tool(
         ["npm", "install" if lock is None else "ci", *_NPM],
         environment=environment,
@@ -85,6 +92,15 @@ def install_node(
     (work / "node_modules").rename(target)
     _link_programs(target, draft.root / "bin")
     return packages
+
+
+def _copy_registries(given: Path, place: Path) -> None:
+    """Of a folder's ``.npmrc``, the lines that say where packages are: others name programs for npm to run."""
+    if given.is_file():
+        with open(given, encoding="utf-8", errors="replace") as file:
+            lines = [line.strip() for line in file.read(_NPMRC_CHARACTERS).split("\n")]
+        kept = [f"{line}\n" for line in lines if _REGISTRY_LINE.fullmatch(line)]
+        place.write_text("".join(kept), encoding="utf-8")
 
 
 def _failure(done: Ended) -> AffiantError:
@@ -105,16 +121,10 @@ def _failure(done: Ended) -> AffiantError:
 def _installed(lock: Path) -> tuple[Mapping[str, object], ...]:
     """What the lock file lists; each must have come as an archive."""
     found = []
-    for place, facts in json.loads(lock.read_bytes()).get("packages", {}).items():
+    for place, facts in locked_packages(lock, lock.read_text(encoding="utf-8")).items():
         name = place.rpartition("node_modules/")[2]
-        if not name or facts.get("dev") or facts.get("inBundle"):
+        if facts.get("dev") or facts.get("inBundle"):
             continue
-        if facts.get("link") or not str(facts.get("resolved", "https://")).startswith(
-            ("https://", "http://")
-        ):
-            raise ConfigurationError(
-                "a package is no archive of a registry", where=escaped(name), code="runtime.requirements"
-            )
         marks = {"install_script": True} if facts.get("hasInstallScript") else {}
         found.append(
             {"name": name, "version": str(facts.get("version")), "hash": facts.get("integrity"), **marks}

@@ -70,7 +70,9 @@ def find_interpreter(path: Path) -> Interpreter:
         short, version = done.stdout.split()
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise ConfigurationError(
-            "there is no Python that runs", where=escaped(str(path)), code="runtime.interpreter"
+            "this file does not run as a Python interpreter",
+            where=escaped(str(path)),
+            code="runtime.interpreter",
         ) from error
     return Interpreter(path, short, version)
 
@@ -107,7 +109,7 @@ def install_python(
     report = draft.work / "report.json"
     done = run_tool(
         [*_pip(interpreter, packages, report), *_requirements(wanted, draft)],
-        environment={**environment, **_SETTLED},
+        environment={**_without_python(environment), **_SETTLED},
         cwd=Path.cwd(),
         lock=draft.lock,
         progress=progress,
@@ -133,9 +135,22 @@ _SETTLED: Final = {
 """What a user's configuration may not turn around."""
 
 
+def _without_python(environment: Mapping[str, str]) -> dict[str, str]:
+    """A ``PYTHONPATH`` may name the current folder, whose ``pip.py`` is not the user's pip."""
+    return {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
+
+
 def _pip(interpreter: Interpreter, packages: Path, report: Path) -> list[str]:
     return [
-        *(sys.executable, "-m", "pip", "--python", str(interpreter.path), "--disable-pip-version-check"),
+        *(
+            sys.executable,
+            "-P",
+            "-m",
+            "pip",
+            "--python",
+            str(interpreter.path),
+            "--disable-pip-version-check",
+        ),
         *(
             "install",
             "--no-compile",
@@ -151,12 +166,16 @@ def _pip(interpreter: Interpreter, packages: Path, report: Path) -> list[str]:
 
 
 def _requirements(wanted: Wanted, draft: Draft) -> list[str]:
-    files = [str(path.absolute()) for path in wanted.files]
-    if wanted.lines:
-        lines = draft.work / "requirements.txt"
-        lines.write_text("".join(f"{line}\n" for line in wanted.lines), encoding="utf-8")
-        files.append(str(lines))
-    return [part for file in files for part in ("-r", file)]
+    """Files of our own for pip; ``draft.work`` is private, as the password of an index is."""
+    arguments = []
+    for option, name, lines in (
+        ("-r", "requirements.txt", wanted.requirements),
+        ("-c", "constraints.txt", wanted.constraints),
+    ):
+        file = draft.work / name
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+        arguments += [option, str(file)]
+    return arguments
 
 
 def _failure(done: Ended, interpreter: Interpreter) -> AffiantError:
@@ -201,7 +220,9 @@ def _installed(report: Path) -> tuple[Mapping[str, object], ...]:
         name, archive = str(metadata["name"]), info.get("archive_info") or {}
         if not str(info["url"]).partition("#")[0].endswith(".whl"):
             raise ConfigurationError(
-                "a dependency is not a wheel", where=escaped(name), code="runtime.package"
+                "pip built a dependency from source; a wheel is required",
+                where=escaped(name),
+                code="runtime.package",
             )
         digest = (archive.get("hashes") or {}).get("sha256")
         found.append(

@@ -169,7 +169,7 @@ def _require_library(inside: _Inside, *, where: str) -> None:
     home = next((value.strip() for name, _, value in pairs if name.strip().lower() == "home"), "")
     if inside.find(f"{RUNTIME_AT}/bin/python3") is None or not home or inside.find(home) is None:
         raise ConfigurationError(
-            "a virtual environment whose Python is not in the sandbox",
+            "the sandbox does not show the virtual environment's Python",
             where=where,
             expected="bin/python3, and in pyvenv.cfg a home below /usr",
             found=f"home = {escaped(home)}",

@@ -52,7 +52,7 @@ def runtime() -> None:
     help="The Python that the sandbox shows; below /usr.",
 )
 @click.option("--rebuild", is_flag=True, help="Build again: takes newer versions, replaces a changed build.")
-@click.option("--quiet", is_flag=True, help="Say only errors and the result.")
+@click.option("--quiet", is_flag=True, help="Print only errors and the result.")
 @_json_option
 def build(
     *,

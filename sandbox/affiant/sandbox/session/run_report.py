@@ -152,7 +152,7 @@ class RunReport:
             self.note(line)
         self.denied_unknown = detail.get("denied_unknown") is True
         if self.denied_unknown:
-            self.note("what the gateway denied is not known: see the receipts")
+            self.note("the gateway did not report what it denied; see the receipts")
 
 
 def say(line: str) -> None:

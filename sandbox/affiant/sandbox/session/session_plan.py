@@ -38,7 +38,14 @@ from affiant.sandbox.runtimes.runtime_check import require_usable
 from affiant.sandbox.supervisor.launch.environment import session_sandbox
 from affiant.secrets.store.local_store import StoreKey
 
-__all__ = ["SessionPlan", "SessionRequest", "VaultChoice", "plan_session", "read_profile_signature"]
+__all__ = [
+    "SessionPlan",
+    "SessionRequest",
+    "VaultChoice",
+    "parse_input",
+    "plan_session",
+    "read_profile_signature",
+]
 
 _PEM_LIMIT: Final = 1 << 20
 _LEASE_S: Final = 12 * 3600
@@ -145,6 +152,17 @@ class SessionPlan:
             return self.request.lease_s
         wall = self.profile.compiled.limits.wall
         return _LEASE_S if wall is None else wall + _ENDING_S
+
+
+def parse_input(value: str) -> tuple[Path, str | None, str | None]:
+    """``DIR[:PATH]`` or ``REPO@REF[:PATH]`` as folder, path and REF; a folder of exactly this name comes first."""
+    folder, mark, place = value.rpartition(":")
+    if not (mark and place.startswith("/") and not Path(value).exists()):
+        folder, place = value, ""
+    repository, mark, commit = folder.rpartition("@")
+    if mark and repository and commit and not Path(folder).exists():
+        return Path(repository), place or None, commit
+    return Path(folder), place or None, None
 
 
 def plan_session(

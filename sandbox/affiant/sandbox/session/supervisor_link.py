@@ -120,12 +120,12 @@ class Act:
             StateError: the supervisor rejected the act, or the session has ended; under the error's own code.
         """
         event = await self._events.get()
-        if isinstance(event, AffiantError):
-            self._events.put_nowait(event)  # whoever asks again hears it again
-            raise event
-        if event.get("event") == "rejected":
-            raise sent_error(event)
-        return event
+        if isinstance(event, Mapping):
+            if event.get("event") != "rejected":
+                return event
+            event = sent_error(event)
+        self._events.put_nowait(event)  # whoever asks again hears it again
+        raise event
 
     def put(self, event: Mapping[str, object] | AffiantError) -> None:
         """Take an event, or why there will be no more."""
@@ -149,8 +149,9 @@ class SupervisorLink:
         self._acts: dict[int, Act] = {}
         self._number = 0
         self._own = Act(self, -1)
-        self._reading: asyncio.Task[None] | None = None
         self._ended: AffiantError | None = None
+        """Why no act is answered any more; known first, kept."""
+        self._reading: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int:
@@ -169,13 +170,14 @@ class SupervisorLink:
 
     @contextmanager
     def act(self) -> Iterator[Act]:
-        """An act with a number of its own, for the length of the block."""
+        """An act with a number of its own, for the length of the block; one begun too late hears why."""
         act = Act(self, self._number)
         self._number += 1
         self._acts[act.number] = act
-        if self._ended is not None:
+        if self._ended is None:
+            self._listen()
+        else:
             act.put(self._ended)
-        self._listen()
         try:
             yield act
         finally:
@@ -194,9 +196,11 @@ class SupervisorLink:
             return await act.next()
 
     def abandon(self, reason: AffiantError) -> None:
-        """No act is answered any more."""
-        for act in self._acts.values():
-            act.put(reason)
+        """No act is answered any more, also none that is begun later. The first reason counts."""
+        if self._ended is None:
+            self._ended = reason
+            for act in self._acts.values():
+                act.put(reason)
 
     async def expect(self, events: Collection[str]) -> Mapping[str, object]:
         """The next event about the session itself of a kind in ``events``.
@@ -224,7 +228,6 @@ class SupervisorLink:
             ended: AffiantError = await self._lost()
         except AffiantError as error:
             ended = error
-        self._ended = ended
         self.abandon(ended)
         self._own.put(ended)
 
@@ -277,6 +280,7 @@ class SupervisorLink:
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait({self._reading})
+        self.abandon(StateError("the session is closed", code="session.not_open"))
         self._control.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVES_WITHIN_S):

@@ -42,7 +42,7 @@ class FileInfo:
     size: int
     """Bytes."""
     modified: datetime | None
-    """None: a time that no calendar has; whoever owns a file can set it to anything."""
+    """None: a time that no calendar has; the file's owner can set any time."""
     executable: bool
     target: str | None = None
     """Where a link points, as text."""
@@ -54,7 +54,8 @@ class Listing:
 
     entries: tuple[FileInfo, ...]
     left_out: tuple[Skipped, ...] = ()
-    """Pipes, sockets and devices, and names that are not printable Unicode: at most 1,000 are named."""
+    """Pipes, sockets and devices, and names that are not printable Unicode: at most 1,000 are named, fewer if the
+    names are long."""
 
     def __iter__(self) -> Iterator[FileInfo]:
         """The entries."""
@@ -75,12 +76,12 @@ class Moved:
     length: int
     """Bytes."""
     left_out: tuple[Skipped, ...] = ()
-    """What cannot be copied, or must not: at most 1,000 are named."""
+    """What cannot be copied, or must not: at most 1,000 are named, fewer if the names are long."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A difference between two looks."""
+    """A difference between two listings."""
 
     what: Literal["added", "changed", "removed"]
     path: str
@@ -186,7 +187,7 @@ class SandboxFiles:
     ) -> AsyncIterator[FileChange]:
         """Changes below a folder, for as long as they are asked for.
 
-        The folder is listed again and again: what comes and goes between two looks is not seen.
+        The folder is listed again and again: it does not see an entry that is created and removed between two listings.
         """
         before = {found.path: found for found in await self.list(path, recursive=recursive)}
         while True:

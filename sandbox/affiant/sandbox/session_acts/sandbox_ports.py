@@ -30,6 +30,7 @@ class Asked(Protocol):
 
     async def next(self) -> Mapping[str, object]:
         """The next event about it; raises the supervisor's error."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class PortUse:
     """What a port was used for."""
 
     why: str
-    """What closed it: ``asked``, ``bytes``, ``denied`` (a restriction took it away) or ``session`` (its end)."""
+    """What closed it: ``asked``, ``bytes``, ``denied`` (a restriction took it away), ``listener`` (the listening socket
+    failed) or ``session`` (its end)."""
     bytes_in: int
     """To the agent."""
     bytes_out: int
@@ -91,18 +93,20 @@ async def open_port(
     listener, address = _listening(path)
     try:
         with begin() as act:
-            with listener:
-                await act.tell(
-                    {"op": "port", "port": number, "bytes": most_bytes}, {"listener": listener.fileno()}
-                )
-            await act.next()
-            port = OpenPort(number, address)
+            port = None
             try:
+                with listener:
+                    await act.tell(
+                        {"op": "port", "port": number, "bytes": most_bytes}, {"listener": listener.fileno()}
+                    )
+                await act.next()
+                port = OpenPort(number, address)
                 yield port
-            finally:
+            finally:  # the supervisor may have opened it, whoever was told
                 await act.tell({"op": "port-close"})
-                with suppress(AffiantError):  # the session has ended, and the port with it
-                    port.use = _use(await act.next())
+                if port is not None:
+                    with suppress(AffiantError):  # the session has ended, and the port with it
+                        port.use = _use(await act.next())
     finally:
         if path is not None:
             with suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
 """Keeps the task label of a session in its folder, and shows it in each bundle that is gathered for its starter.
 
-The file holds the disclosures alone. The digests are in what the session's quote binds, so a file that somebody changed
-shows nothing: only what the start record commits to is put behind it.
+The file holds the disclosures alone. The digests are in what the session's quote binds, so a changed file discloses
+nothing: only what the start record commits to is put behind it.
 """
 
 from __future__ import annotations

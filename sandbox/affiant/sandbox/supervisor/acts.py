@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.errors import AffiantError, MalformedError, StateError
+from affiant.sandbox.isolation.plan.errors import SessionBusy
 from affiant.sandbox.supervisor.launch.control import Message, refusal_members
 
 __all__ = ["MOST_ACTS", "Act", "Acts", "Ending", "Handler", "act_number"]
@@ -99,7 +100,7 @@ class Acts:
             number = act_number(message.members)
             if number in self._tasks:
                 raise MalformedError(
-                    "the number of an act that is under way", where="id", code="session.control"
+                    "the id belongs to an act that has not ended", where="id", code="session.control"
                 )
         except MalformedError:
             message.close()
@@ -124,10 +125,9 @@ class Acts:
 
     async def _too_many(self, act: Act) -> None:
         act.message.close()
-        error = StateError(
-            "too many acts of the session at once",
+        error = SessionBusy(
+            "the session has too many concurrent acts",
             expected=f"at most {self._most}",
             hint="Wait until one has ended",
-            code="session.busy",
         )
         await act.tell("rejected", refusal_members(error))

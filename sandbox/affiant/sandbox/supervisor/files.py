@@ -26,13 +26,15 @@ from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.acts import Act
 from affiant.sandbox.supervisor.launch.control import sent_error
 from affiant.sandbox.workspace.tree import Kind, TreeTooLarge
-from affiant.sandbox.workspace.tree_stream import Summary, TreeReader, summarise
+from affiant.sandbox.workspace.tree_stream import Summary, TreeReader, require_size, summarise
 from affiant.sandbox.workspace.walk import Limits, escaped
 
 __all__ = ["SessionFiles"]
 
 _AT_ONCE: Final = 4
 _PIECE: Final = 1 << 20
+_HEADERS: Final = 256 << 20
+"""Bytes of a stream beside the content of its files, at most."""
 _MOST_BYTES: Final = 16 << 30
 """Of one call, whatever the launcher asks for; the profile's disk limit is lower or higher."""
 
@@ -89,6 +91,7 @@ class SessionFiles:
     async def _get(self, call: FileCall, stage: IO[bytes], content: int) -> Mapping[str, object]:
         await self._session.runner.files(call, output=stage.fileno())
         summary = await stoppable(lambda proceed: _summary(stage, call, proceed))
+        _require_file(content)
         moved = await self._recorded("out", call, summary)
         try:
             await stoppable(lambda proceed: _hand_over(stage, content, proceed))
@@ -148,9 +151,11 @@ class SessionFiles:
     async def _ended(
         self, error: BaseException, way: str, call: FileCall, record: str, result: Mapping[str, object]
     ) -> None:
-        """The second record of a call that did not move everything."""
+        """The second record of a call that did not move everything; how much it moved, where that is known."""
         phase = "aborted" if isinstance(error, asyncio.CancelledError) else "failed"
-        hidden = {"path": call.path, "n": _count(result, "files"), "len": _count(result, "length")}
+        counts = {"n": result.get("files"), "len": result.get("length")}
+        known = {name: count for name, count in counts.items() if isinstance(count, int)}
+        hidden = {"path": call.path, **known}
         members = {"mov": {"dir": way}, "ph": phase, "par": [record]}
         await self._session.records.record("file", members, {"mov": hidden})
 
@@ -204,10 +209,11 @@ def _raise_error(result: Mapping[str, object]) -> None:
 
 def _taken(content: int, stage: IO[bytes], call: FileCall, proceed: Proceed) -> Summary:
     """Copy what the launcher gives, which it could change later, and read it."""
-    _require_file(content)
+    facts = _require_file(content)
+    require_size(facts, call.length + _HEADERS)
     with open(content, "rb", closefd=False) as source:
         source.seek(0)
-        _copy(source, stage, proceed)
+        _copy(source, stage, facts.st_size, proceed)
     stage.flush()
     return summarise(stage, limits=_limits(call, proceed))
 
@@ -217,19 +223,23 @@ def _hand_over(stage: IO[bytes], content: int, proceed: Proceed) -> None:
     _require_file(content)
     stage.seek(0)
     with open(content, "wb", closefd=False) as target:
-        _copy(stage, target, proceed)
+        _copy(stage, target, os.fstat(stage.fileno()).st_size, proceed)
 
 
-def _copy(source: IO[bytes], target: IO[bytes], proceed: Proceed) -> None:
-    while piece := source.read(_PIECE):
+def _copy(source: IO[bytes], target: IO[bytes], size: int, proceed: Proceed) -> None:
+    """Copy ``size`` bytes, and none that were added meanwhile."""
+    while piece := source.read(min(_PIECE, size)):
         proceed()
         target.write(piece)
+        size -= len(piece)
 
 
-def _require_file(content: int) -> None:
+def _require_file(content: int) -> os.stat_result:
     """A pipe could make this process wait for ever."""
-    if not stat.S_ISREG(os.fstat(content).st_mode):
+    facts = os.fstat(content)
+    if not stat.S_ISREG(facts.st_mode):
         raise MalformedError("not a regular file", where="content", code="session.control")
+    return facts
 
 
 def _told(summary: Summary) -> Mapping[str, object]:
@@ -238,8 +248,3 @@ def _told(summary: Summary) -> Mapping[str, object]:
 
 def _left_out(result: Mapping[str, object]) -> Mapping[str, object]:
     return {"skipped": result.get("skipped"), "left_out": result.get("left_out")}
-
-
-def _count(result: Mapping[str, object], name: str) -> int:
-    value = result.get(name)
-    return value if isinstance(value, int) else 0

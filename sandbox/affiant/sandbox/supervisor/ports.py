@@ -15,9 +15,11 @@ import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError
+from affiant.sandbox.isolation.runner.network import PROXY_PORT
 from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.acts import Act
 
@@ -133,6 +135,13 @@ class SessionPorts:
                 hint="List it in `ports`",
                 code="ports.denied",
             )
+        if number == PROXY_PORT:
+            raise StateError(
+                "the proxy listens on that port in the sandbox, and no server of the agent's can",
+                found=number,
+                hint="Have the server listen on another port, and list that in `ports`",
+                code="ports.refused",
+            )
 
     async def _serve(self, port: _OpenPort) -> str:
         """Accept and relay until the port is closed; why it was."""
@@ -155,15 +164,16 @@ class SessionPorts:
             await changed.wait()
 
     async def _accept(self, port: _OpenPort) -> None:
-        loop, room = asyncio.get_running_loop(), asyncio.Semaphore(_CONNECTIONS)
+        room = asyncio.Semaphore(_CONNECTIONS)
         try:
             while True:
                 await room.acquire()
-                client, _ = await loop.sock_accept(port.listener)
+                client = await _accepted(port.listener)
                 port.connections += 1
                 task = asyncio.create_task(self._relay(port, client))
                 port.serving.add(task)
                 task.add_done_callback(port.serving.discard)
+                task.add_done_callback(partial(_close, client))  # also if it never began
                 task.add_done_callback(lambda _: room.release())
         except OSError:
             port.end("listener")
@@ -224,6 +234,26 @@ def _listener(descriptor: int) -> socket.socket:
         raise MalformedError("not a listening socket", where="listener", code="session.control")
     listener.setblocking(False)  # noqa: FBT003 - takes no keyword
     return listener
+
+
+async def _accepted(listener: socket.socket) -> socket.socket:
+    """The next connection. Once accepted it is returned: ``loop.sock_accept`` loses one if it is cancelled then."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(listener, ready.set)
+    try:
+        while True:
+            await ready.wait()
+            ready.clear()
+            with suppress(BlockingIOError):
+                client, _ = listener.accept()
+                client.setblocking(False)  # noqa: FBT003 - takes no keyword
+                return client
+    finally:
+        loop.remove_reader(listener)
+
+
+def _close(client: socket.socket, _: object) -> None:
+    client.close()
 
 
 async def _writable(connection: socket.socket) -> None:

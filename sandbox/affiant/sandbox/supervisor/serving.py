@@ -39,7 +39,7 @@ _RESTRICTIONS_AT_ONCE: Final = 4
 _RESTRICTED_WITHIN_S: Final = 10.0
 """So long a session that is being closed waits for a restriction that cannot be taken back any more."""
 _BEFORE_EXPIRY_S: Final = 5.0
-"""So long before the session's time is over the agent is stopped: its last records must still be taken."""
+"""The agent is stopped so many seconds before the session's time limit: its last records must still be taken."""
 
 
 class Serving:
@@ -115,8 +115,12 @@ class Serving:
                     return Ending(why if isinstance(why, str) and why in _WHY else "killed")
                 if asked in self._handlers:
                     self._acts.begin(message, self._handlers[asked])
+                    await asyncio.sleep(0)  # its handler takes the act up before a notice about it is read
                 elif asked in self._notices:
                     message.close()
+                    await asyncio.sleep(
+                        0
+                    )  # the act that it is about may have come with it: that begins first
                     self._notices[asked](message.members)
                 else:
                     message.close()
@@ -197,7 +201,7 @@ class Serving:
     async def _expiry(self) -> Ending:
         left = (self._session.expires - self._around.clock()).total_seconds() - _BEFORE_EXPIRY_S
         await asyncio.sleep(max(left, 0.0))
-        return Ending("killed", NotFreshError("the session's time is over", code="session.expired"))
+        return Ending("killed", NotFreshError("the session reached its time limit", code="session.expired"))
 
 
 async def _resolved(why: str, reason: Awaitable[AffiantError]) -> Ending:

@@ -40,6 +40,7 @@ _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_C
 _CHUNK: Final = 1 << 20
 _LINK_BYTES: Final = 4096
 _POINTER_BYTES: Final = 1 << 16
+_ALTERNATES: Final = 100
 _CONFIGURATION: Final = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 _ENVIRONMENT: Final = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -122,7 +123,7 @@ def _private_repository(repository: Path) -> Iterator[Path]:
         raise ConfigurationError("git is not installed", where="--input", code="session.input_commit")
     own, common = _folders_of(repository)
     if (common / "reftable").exists() or not (common / "objects").is_dir():
-        raise _no_repository(repository, "no folder of objects, or names in a reftable")
+        raise _no_repository(repository, "the repository lacks an objects folder, or uses reftable")
     with tempfile.TemporaryDirectory(prefix="affiant-git-") as made:
         git = Path(made)
         (git / "config").write_text(_CONFIGURATION)
@@ -131,10 +132,51 @@ def _private_repository(repository: Path) -> Iterator[Path]:
         for name in ("objects", "refs", "packed-refs", "shallow"):
             place = (common / name).resolve()
             if place.exists():
-                if place.stat().st_uid != repository.stat().st_uid:  # a link into another user's repository
-                    raise _no_repository(repository, f"{name} of another owner")
+                _require_own(repository, place)
                 (git / name).symlink_to(place)
+        _require_own_alternates(repository, (git / "objects").resolve())
         yield git
+
+
+def _require_own(repository: Path, place: Path) -> None:
+    """Return if ``place`` belongs to the folder's owner, and no link leads out of it."""
+    if place.stat().st_uid != repository.stat().st_uid:
+        raise _no_repository(repository, f"{place.name} of another owner")
+    waiting = [place] if place.is_dir() else []
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    raise _no_repository(
+                        repository, f"a link in {place.name}, perhaps to another owner's files"
+                    )
+                if entry.is_dir():
+                    waiting.append(Path(entry.path))
+
+
+def _require_own_alternates(repository: Path, objects: Path) -> None:
+    """Return if all folders that git would read objects from belong to the folder's owner."""
+    waiting, seen = [objects], {objects}
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with open(folder / "info" / "alternates", "rb") as file:
+                text = file.read(_POINTER_BYTES + 1)
+        except FileNotFoundError:
+            continue
+        if len(text) > _POINTER_BYTES:
+            raise _no_repository(repository, "too many alternates")
+        for line in text.split(b"\n"):
+            if line.startswith(b'"') or b"\0" in line:
+                raise _no_repository(repository, "an alternate whose path is quoted")
+            # As git does: ".." is taken from the text, before links are followed.
+            named = Path(os.path.realpath(os.path.normpath(folder / os.fsdecode(line))))
+            if line and not line.startswith(b"#") and named.exists() and named not in seen:
+                if len(seen) > _ALTERNATES:
+                    raise _no_repository(repository, "too many alternates")
+                _require_own(repository, named)
+                seen.add(named)
+                waiting.append(named)
 
 
 def _folders_of(repository: Path) -> tuple[Path, Path]:

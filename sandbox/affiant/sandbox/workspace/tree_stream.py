@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Final
 
@@ -42,7 +42,9 @@ _LENGTH: Final = struct.Struct(">I")
 _HEADER: Final = 256 * 1024
 _CHUNK: Final = 1 << 20
 _SKIPPED: Final = 1000
-"""So many entries that were left out are named; of the others, the number."""
+"""So many entries that were left out are named, if their names fit; of the others, the number."""
+_SKIPPED_BYTES: Final = 256 * 1024
+"""Of these names, as JSON: an agent chooses them, and the launcher gets them in one message."""
 _LARGEST: Final = (1 << 53) - 1
 
 
@@ -76,15 +78,27 @@ class TreeWriter:
 
     def end(self, result: Mapping[str, object]) -> None:
         """Write the result, and what was left out."""
-        named = [[each.path, each.reason] for each in self.skipped[:_SKIPPED]]
+        left_out = {"skipped": _named(self.skipped), "left_out": len(self.skipped)}
         self._file.write(_LENGTH.pack(0))
-        self._piece(canonical({**result, "skipped": named, "left_out": len(self.skipped)}))
+        self._piece(canonical({**result, **left_out}))
         self._file.flush()
 
     def _piece(self, data: bytes) -> None:
         if data:
             self._file.write(_LENGTH.pack(len(data)))
             self._file.write(data)
+
+
+def _named(skipped: Sequence[Skipped]) -> Sequence[Sequence[str]]:
+    """The first of ``skipped``: as many as one message has room for."""
+    left, named = _SKIPPED_BYTES, []
+    for each in skipped[:_SKIPPED]:
+        pair = [each.path, each.reason]
+        left -= len(canonical(pair)) + 1
+        if left < 0:
+            break
+        named.append(pair)
+    return named
 
 
 def _microseconds(facts: os.stat_result) -> int:

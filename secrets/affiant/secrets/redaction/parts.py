@@ -1,8 +1,8 @@
 """Finds parts of secrets: 12 bytes and more that a host cut out of its echo, which no whole encoding matches.
 
-Only what is secret of a value counts: not the prefix by which tokens are known, the header and the claims of a JOSE
-token, PEM's armour, or the scheme, user and host of a URL. Where fewer than 12 bytes would be left, all of the value
-counts. Looked for are the bytes as they are, and as URLs, JSON, HTML, hexadecimal digits and base64 spell them.
+Only what is secret of a value counts: not the prefix of a token, the header and claims of a JOSE token, PEM's armour,
+or the scheme, user and host of a URL. Where fewer than 12 bytes would be left, or a URL's password is shorter, all of
+it counts. Looked for are the bytes as they are, and as URLs, JSON, HTML, hexadecimal digits and base64 spell them.
 
 A part is never replaced, because a host that echoes what it is asked would then answer guesses: the agent appends one
 character after the other to what it knows, and sees when the echo is replaced. It ends the answer instead, and the
@@ -38,11 +38,11 @@ _STEP: Final = LEAST_PART - _GRAM + 1
 _PEM: Final = re.compile(rb"-----BEGIN [^\n]*-----\n(.*?)\n-----END [^\n]*-----\n?\Z", re.DOTALL)
 _HOST: Final = rb"(?:\[[0-9A-Fa-f:.]*\]|[^][/?#@:,]*)(?::[0-9]{0,5})?"
 _URL: Final = re.compile(
-    rb"[A-Za-z][A-Za-z0-9+.-]*://(?:([^/?#:]*?)(?::([^/?#]*))?@)?%b(?:,%b)*(?=[/?#]|\Z)(.*)\Z"
-    % (_HOST, _HOST),
+    rb"[A-Za-z][A-Za-z0-9+.-]*://(?:([^/?#:]*?)(?::(|[^/?#]{%d,}))?@)?%b(?:,%b)*(?=[/?#]|\Z)(.*)\Z"
+    % (LEAST_PART, _HOST, _HOST),
     re.DOTALL,
 )
-"""RFC 3986, section 3.2, with several hosts, as database drivers list them, and with ``@`` in the password."""
+"""RFC 3986, section 3.2, with several hosts, as database drivers list them. A password is long, and may hold ``@``."""
 _JOSE: Final = re.compile(rb"eyJ[A-Za-z0-9_-]*\.(?:eyJ[A-Za-z0-9_-]*\.)?")
 """RFC 7515, section 3.1: header and claims are JSON objects, and so begin with ``{\"``."""
 _PREFIX: Final = re.compile(rb"AKIA|ASIA|[A-Za-z]{2,10}[0-9]{0,2}[._-](?:[A-Za-z]{1,8}[0-9]{0,2}[._-]){0,2}")

@@ -106,7 +106,7 @@ def protect(*, passphrase: bool, keyring: bool, key_file: bool) -> None:
     store = _store()
     if not store.protect(kind):
         click.echo(
-            "warning: the store is encrypted anew; its former key is still in the keyring. Remove "
+            "warning: affiant re-encrypted the store, but the system keyring still holds its former key. Remove "
             '"Key of an affiant secret store" there',
             err=True,
         )

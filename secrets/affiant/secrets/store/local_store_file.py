@@ -39,11 +39,11 @@ __all__ = ["Keyring", "LocalStoreFile", "passphrase_in"]
 _MISSING: Final[Mapping[KeyKind, tuple[str, str]]] = {
     KeyKind.FILE: ("the store's key file is missing", "Restore it from a backup"),
     KeyKind.PASSPHRASE: (
-        "the store is opened by a passphrase, and none is given",
+        "the store is opened by a passphrase, and no passphrase was given",
         "Run the command at a terminal, or give --secret-passphrase-file",
     ),
     KeyKind.KEYRING: (
-        "the store is opened by a key in the system keyring, and none is given",
+        "the store is opened by a key in the system keyring, and the keyring returned no key",
         "Run the command in the desktop session of the user whose keyring holds the key",
     ),
 }

@@ -5,6 +5,7 @@ import pytest
 from affiant.attestation.verdict.trust_file import OLDEST_GVISOR
 from affiant.sandbox.isolation.backends.gvisor import (
     OLDEST_RELEASE,
+    PROGRAMS_AT,
     dated_release,
     exec_command,
     list_command,
@@ -28,14 +29,14 @@ SHOWN = (
     Shown("/usr", "/m/usr"),
     *(Shown(bind.target, f"/m{bind.target}", bind.writable) for bind in PLAN.binds),
 )
-CONFIG = oci_config(PLAN, SHOWN, root="/r", network="/n")
+CONFIG = oci_config(PLAN, SHOWN, root="/r", network="/n", programs="/run/p", first="first")
 
 
 def mounts():
     return {mount["destination"]: mount for mount in CONFIG["mounts"]}
 
 
-@pytest.mark.parametrize("made", [CONFIG["process"], process(AGENT_UID)], ids=["first", "command"])
+@pytest.mark.parametrize("made", [CONFIG["process"], process(AGENT_UID, "exec-1")], ids=["first", "command"])
 def test_no_process_starts_with_any_power(made):
     assert made["noNewPrivileges"] is True
     assert set(map(tuple, made["capabilities"].values())) == {()}
@@ -43,7 +44,7 @@ def test_no_process_starts_with_any_power(made):
 
 
 def test_the_agent_may_send_the_first_process_no_signal():
-    assert CONFIG["process"]["user"]["uid"] != AGENT_UID == process(AGENT_UID)["user"]["uid"]
+    assert CONFIG["process"]["user"]["uid"] != AGENT_UID == process(AGENT_UID, "exec-1")["user"]["uid"]
 
 
 def test_only_writable_entries_and_scratch_are_writable():
@@ -56,9 +57,11 @@ def test_only_writable_entries_and_scratch_are_writable():
     assert mounts()["/w/a/b"]["type"] == "tmpfs"
 
 
-def test_nothing_is_shown_that_is_not_in_the_plan():
-    sources = {mount["source"] for mount in CONFIG["mounts"] if mount["type"] == "bind"}
-    assert sources == {"/m/usr", "/m/w", "/m/w/a", "/m/var/log"}
+def test_nothing_is_shown_but_what_is_in_the_plan_and_the_runners_programs():
+    shown = {mount["source"]: mount for mount in CONFIG["mounts"] if mount["type"] == "bind"}
+    programs = shown.pop("/run/p")
+    assert (programs["destination"], "ro" in programs["options"]) == (PROGRAMS_AT, True)
+    assert set(shown) == {"/m/usr", "/m/w", "/m/w/a", "/m/var/log"}
 
 
 def test_inner_mounts_come_after_outer_ones():
@@ -74,8 +77,8 @@ def test_every_mount_is_without_setuid_and_devices_where_it_can_be():
 
 def test_every_runsc_command_has_the_same_isolation(tmp_path):
     commands = [
-        run_command("runsc", tmp_path, first=5),
-        exec_command("runsc", tmp_path, "one", executable=6, report=7),
+        run_command("runsc", tmp_path),
+        exec_command("runsc", tmp_path, "one", report=7),
         list_command("runsc", tmp_path),
     ]
     for flag in (

@@ -15,6 +15,7 @@ from tests.sandbox.supervisor.gateway.test_gateway_client import spki_of
 from tests.secrets.certificates import Authority
 
 from affiant.errors import AffiantError
+from affiant.gateway.admission import draining
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.gateway import gateway_watch
 from affiant.sandbox.supervisor.gateway.gateway_watch import GONE_HERE_AFTER_S, until_drained, until_gone
@@ -156,11 +157,14 @@ def test_a_way_that_is_silent_is_not(leaf: Path) -> None:
     asyncio.run(whole())
 
 
+def test_a_supervisor_whose_question_failed_asks_again_before_a_drain_gives_it_up() -> None:
+    assert gateway_watch._ASKED_AGAIN_S <= draining._ASKED_AGAIN_S / 2
+
+
 def test_a_supervisor_asks_on_through_failures_until_its_gateway_is_to_be_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gateway_watch, "_SHORT_S", 0.01)
-    monkeypatch.setattr(gateway_watch, "_ASK_S", 0.01)
+    monkeypatch.setattr(gateway_watch, "_ASKED_AGAIN_S", 0.01)
     unknown = AdmissionError("no such path", gateway_code="not_found")
     said: list[bool | AffiantError] = [False, GatewayUnreachable("gone"), unknown, False, True]
 

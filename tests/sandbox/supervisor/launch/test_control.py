@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.properties import thorough
 from tests.raising import raises_code
 
-from affiant.attestation.encoding.canonical import canonical
-from affiant.errors import AffiantError
-from affiant.sandbox.supervisor.launch.control import ControlChannel, Messages
+from affiant.attestation.encoding.canonical import canonical, parse_object
+from affiant.errors import AffiantError, StateError, UnreachableError
+from affiant.sandbox.supervisor.launch.control import ControlChannel, Messages, refusal_members, sent_error
 
 
 def framed(members: object) -> bytes:
@@ -114,6 +114,39 @@ def test_a_missing_member_is_refused_by_name() -> None:
     messages.feed(framed({"op": 1}), ())
     with raises_code("session.control", match="op"):
         messages.next().text("op")
+
+
+class Unknown(StateError):
+    """Whether to try again is not known."""
+
+    retryable = None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StateError("no", code="session.not_open"),
+        UnreachableError("no answer", hint="Ask again", code="service.silent"),
+        Unknown("no", found="x", code="tool.timeout"),
+    ],
+)
+def test_an_error_says_whether_to_try_again_at_the_other_end_and_at_the_one_after_that(error) -> None:
+    for _ in range(2):
+        sent = sent_error(dict(parse_object(canonical(refusal_members(error)))))
+        assert (sent.code, sent.retryable, sent.hint, str(sent)) == (
+            error.code,
+            error.retryable,
+            error.hint,
+            str(error),
+        )
+        assert sent.to_json().get("retryable", False) is error.retryable
+        error = sent
+    assert StateError("another").retryable is False
+
+
+def test_what_does_not_say_whether_to_try_again_is_not_tried_again() -> None:
+    assert sent_error({"code": "a.b", "message": "no"}).retryable is False
+    assert sent_error({"code": "a.b", "message": "no", "retryable": "yes"}).retryable is None
 
 
 def test_descriptors_that_no_message_names_are_closed() -> None:

@@ -137,7 +137,7 @@ def _lines(found: SignedVerdict, signer: str | None, *, compared: bool) -> Itera
     for label, member in _SHOWN.items():
         yield from wrapped(f"{label:<{_WIDTH}}", _stated(found.document, member))
     if found.document.get("simulated") is True:
-        yield f"{'SIMULATED':<{_WIDTH}}the evidence is of a platform in software"
+        yield f"{'SIMULATED':<{_WIDTH}}the evidence comes from a simulated platform"
     yield f"{'exit code':<{_WIDTH}}{found.exit_code}"
 
 

@@ -5,8 +5,6 @@ Each may be otherwise a moment later; after any other error of the area a mirror
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from affiant.errors import StateError
 
 __all__ = [
@@ -20,18 +18,18 @@ class StoreAhead(StateError):
     """The store's checkpoint is the larger one: an older state of the log is never put over a newer one."""
 
     code = "publish.ahead"
-    retryable: ClassVar[bool | None] = True
+    retryable: bool | None = True
 
 
 class NoteUncosigned(StateError):
     """Readers under a policy would lose what they have."""
 
     code = "publish.uncosigned"
-    retryable: ClassVar[bool | None] = True
+    retryable: bool | None = True
 
 
 class WriterRaced(StateError):
     """The checkpoint is not the one any more that was compared."""
 
     code = "publish.raced"
-    retryable: ClassVar[bool | None] = True
+    retryable: bool | None = True

@@ -5,8 +5,6 @@ What the documents themselves fail with (a signature, a window, an older number)
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from affiant.errors import (
     ConfigurationError,
     MalformedError,
@@ -57,7 +55,7 @@ class PlatformUnknown(UnreachableError):
     """The service has no document for this FMSPC, or none of this evaluation number (any more)."""
 
     code = "collateral.unknown"
-    retryable: ClassVar[bool | None] = False
+    retryable: bool | None = False
 
 
 class ResponseRefused(MalformedError):
@@ -88,7 +86,7 @@ class CacheBusy(StateError):
     """Another process holds the cache, for longer than storing takes."""
 
     code = "collateral.busy"
-    retryable: ClassVar[bool | None] = True
+    retryable: bool | None = True
 
 
 class SettingsInvalid(ConfigurationError):
@@ -107,7 +105,7 @@ class CollateralNotCached(UnreachableError):
     """The cache holds no collateral of this platform under the accepted roots; nothing is fetched instead."""
 
     code = "collateral.not_cached"
-    retryable: ClassVar[bool | None] = False
+    retryable: bool | None = False
 
 
 class ExtraMissing(ConfigurationError):

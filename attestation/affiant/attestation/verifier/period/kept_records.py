@@ -120,7 +120,7 @@ class KeptReceipt(VerifiedReceipt):
     _numbers: tuple[int, ...]
     _records: KeptRecords
 
-    def __init__(self, records: KeptRecords, at: int, record: VerifiedReceipt, *, prev: str) -> None:
+    def __init__(self, records: KeptRecords, at: int, record: VerifiedReceipt, *, prev: str | None) -> None:
         common, numbers = records.common(record.payload)
         facts = {
             **{name: getattr(record, name) for name in ("rh", "kind", "role", "cls", "chn", "seq")},
@@ -156,16 +156,16 @@ class KeptReceipt(VerifiedReceipt):
         return value
 
     @property
-    def payload(self) -> Mapping[str, object]:
+    def payload(self) -> Mapping[str, object]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """As of any record."""
         return self._records.payload(self._at)
 
     @property
-    def disclosed(self) -> Disclosed:
+    def disclosed(self) -> Disclosed:  # pyright: ignore[reportIncompatibleVariableOverride]
         """As of any record."""
         return _NOTHING if self._bare else self._records.whole(self._at).disclosed
 
     @property
-    def text(self) -> ReceiptText:
+    def text(self) -> ReceiptText:  # pyright: ignore[reportIncompatibleVariableOverride]
         """As of any record."""
         return self._records.whole(self._at).text

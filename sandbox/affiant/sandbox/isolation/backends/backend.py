@@ -19,7 +19,8 @@ from affiant.errors import ConfigurationError
 from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.isolation.backends.bubblewrap import bwrap_program
 from affiant.sandbox.isolation.backends.call_program import program_machines
-from affiant.sandbox.isolation.backends.entering import LEAST_LANDLOCK
+from affiant.sandbox.isolation.backends.entering import LEAST_LANDLOCK, ending
+from affiant.sandbox.isolation.backends.executing import sealed
 from affiant.sandbox.isolation.backends.gvisor import (
     OLDEST_RELEASE,
     release_year,
@@ -129,7 +130,7 @@ def _probe_bubblewrap() -> Availability:
     version = landlock_version()
     if version < LEAST_LANDLOCK:
         reasons.append(f"Landlock is too old or off (ABI {version}, needed {LEAST_LANDLOCK})")
-    reasons += _machine()
+    reasons += _machine() or _anonymous_executables()
     release = "" if program is None else f"bubblewrap, Landlock ABI {version}"
     return Availability(BackendName.BUBBLEWRAP, release, tuple(reasons))
 
@@ -137,6 +138,19 @@ def _probe_bubblewrap() -> Availability:
 def _machine() -> list[str]:
     known = platform.machine() in program_machines()
     return [] if known else [f"no static program for {platform.machine()}"]
+
+
+def _anonymous_executables() -> list[str]:
+    """What speaks against executing a sealed file, as each command is started; one that only ends is."""
+    try:
+        fd = sealed(ending(platform.machine()))
+    except OSError as error:
+        return [f"the kernel makes no anonymous executable: {error.strerror}"]
+    try:
+        works = _runs(f"/proc/self/fd/{fd}", passed=(fd,))
+    finally:
+        os.close(fd)
+    return [] if works else ["the kernel executes no anonymous file here"]
 
 
 def _trial(program: str) -> Sequence[str]:
@@ -147,10 +161,15 @@ def _trial(program: str) -> Sequence[str]:
     return (program, *namespaces, *shown, "--", "/usr/bin/true")
 
 
-def _runs(*argv: str) -> bool:
+def _runs(*argv: str, passed: Sequence[int] = ()) -> bool:
     try:
         done = subprocess.run(
-            argv, capture_output=True, check=False, timeout=_PROBE_SECONDS, env={"PATH": "/usr/bin:/bin"}
+            argv,
+            capture_output=True,
+            check=False,
+            timeout=_PROBE_SECONDS,
+            env={"PATH": "/usr/bin:/bin"},
+            pass_fds=passed,
         )
     except (OSError, subprocess.TimeoutExpired):
         return False

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +26,7 @@ from affiant.sandbox.isolation.backends.entering import (
 from affiant.sandbox.isolation.backends.executing import sealed
 from affiant.sandbox.isolation.backends.process_tree import children_of, descendants, machine_processes
 from affiant.sandbox.isolation.plan import linux
-from affiant.sandbox.isolation.plan.driver import FOR_ALL, Prepared, Started, Stdio
+from affiant.sandbox.isolation.plan.driver import FOR_ALL, START_SECONDS, Prepared, Started, Stdio
 from affiant.sandbox.isolation.plan.errors import SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.plan import Command
 
@@ -61,7 +63,10 @@ class BubblewrapDriver:
             close_all(launch.descriptors)
 
     def first(self) -> int:
-        if self._bwrap is None or not is_ready(os.read(self._report, 4096)):
+        poll = select.poll()
+        poll.register(self._report, select.POLLIN)
+        reported = poll.poll(1000 * START_SECONDS)
+        if self._bwrap is None or not reported or not is_ready(os.read(self._report, 4096)):
             raise SandboxFailed(
                 "bubblewrap did not start the sandbox",
                 expected="Landlock, limits and a first process confined by them",
@@ -78,19 +83,20 @@ class BubblewrapDriver:
             raise StepError("there is no sandbox")
         report, tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         at = time.monotonic()
-        executable = sealed(
-            command_program(
+        try:
+            program = command_program(
                 self.confinement, command, report=tell, namespaces=self._namespaces, terminal=terminal
             )
-        )
-        try:
-            passed = (executable, tell, *self._namespaces.descriptors)
-            child = self._child((f"/proc/self/fd/{executable}",), passed, stdio)
+            executable = sealed(program)
+            try:
+                passed = (executable, tell, *self._namespaces.descriptors)
+                child = self._child((f"/proc/self/fd/{executable}",), passed, stdio)
+            finally:
+                os.close(executable)
         except BaseException:
             os.close(report)
             raise
         finally:
-            os.close(executable)
             os.close(tell)
         child.returncode = 0  # the runner waits for the pid itself
         return Started(command, child.pid, report, at)
@@ -124,8 +130,7 @@ class BubblewrapDriver:
     def signal(self, started: Started, number: int) -> None:
         outer, begun = started.pid, read_reports(started.said(), started.command).pid != 0
         targets = descendants(outer, machine_processes())[1:] if begun else []
-        reached = [_send(outer, target, number) for target in (targets if number in FOR_ALL else targets[:1])]
-        if not any(reached):
+        if not _send(outer, targets if number in FOR_ALL else targets[:1], number):
             raise StepError(
                 "the signal found no process", expected="a command that has started and still runs"
             )
@@ -166,20 +171,24 @@ def _namespaces_of(init: int) -> Namespaces:
     )
 
 
-def _send(outer: int, target: int, number: int) -> bool:
-    """Send a signal to one of a command's processes; whether it was still there."""
-    try:
-        handle = os.pidfd_open(target)
-    except ProcessLookupError:
-        return False
-    try:
-        if target not in descendants(
-            outer, machine_processes()
-        ):  # the handle's process is the command's, not a later one
-            return False
-        signal.pidfd_send_signal(handle, number)
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(handle)
-    return True
+def _send(outer: int, targets: Sequence[int], number: int) -> bool:
+    """Send a signal to some of a command's processes; whether one was still there.
+
+    /proc is looked at once for all: what a signal orphans is still reached. A pid that is used again meanwhile is
+    another process, with another start time.
+    """
+    started = {target: linux.process_start_time(target) for target in targets}
+    left = set(descendants(outer, machine_processes()))
+    reached = False
+    for target in targets:
+        if target not in left or started[target] is None:
+            continue
+        with suppress(ProcessLookupError):
+            handle = os.pidfd_open(target)
+            try:
+                if linux.process_start_time(target) == started[target]:
+                    signal.pidfd_send_signal(handle, number)
+                    reached = True
+            finally:
+                os.close(handle)
+    return reached

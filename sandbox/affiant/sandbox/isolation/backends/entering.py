@@ -8,16 +8,21 @@ A command's program is two processes. The outer one waits for the inner one, whi
 how it ended and what it used. The inner one closes the report when it executes the command. What fails before that is
 reported with the kernel's error, and the command is not run.
 
-Attacks on entering, and what meets them. The program is a sealed, anonymous file, so nothing of the machine can be
-overwritten through ``/proc/PID/exe`` (CVE-2019-5736). It holds no descriptor but the streams, the namespaces' and the
-report's, and closes all but streams and report before it is confined. It is never dumpable, so ``/proc/PID/mem``,
-``fd`` and ``environ`` are closed to the agent, whose filter has neither ptrace nor process_vm_writev. Under bubblewrap
-it has given up root before it enters; the capabilities over the sandbox's user namespace that entering takes are
-dropped, bounding set and all, before it executes the command.
+Attacks on entering, and what meets them. The program is a sealed, anonymous file (under gVisor: a file that is mounted
+read-only), so nothing of the machine can be overwritten through ``/proc/PID/exe`` (CVE-2019-5736). It holds no
+descriptor but the streams, the namespaces' and the report's, and closes all but streams and report before it is
+confined. It is never dumpable, so ``/proc/PID/mem``, ``fd`` and ``environ`` are closed to the agent, whose filter has
+neither ptrace nor process_vm_writev (gVisor of 2024 shows ``environ`` all the same; it holds HOME alone). Under
+bubblewrap it has given up root before it enters; the capabilities over the sandbox's user namespace that entering
+takes are dropped, bounding set and all, before it executes the command.
 
 Landlock (Documentation/userspace-api/landlock.rst): every access right of the kernel's ABI is handled, so
-what no rule grants is denied. ABI 3 is the least that governs all ways of writing (truncate); from ABI 6 on,
-signals and abstract sockets are scoped as well, which process and network namespaces also do.
+what no rule grants is denied. ABI 3 is the least that governs all ways of writing (truncate). Each command has a domain
+of its own, so none can trace another. Signals and abstract sockets are not scoped (ABI 6): a later command ends what an
+earlier one left in the background, and process and network namespaces hold both within the sandbox.
+
+The agent has moved and linked files when a later command enters. So the places of the rules are opened without
+following a link: a directory that replaces a writable one has only the rights of what lies around it.
 """
 
 from __future__ import annotations
@@ -43,6 +48,7 @@ __all__ = [
     "Namespaces",
     "Report",
     "command_program",
+    "ending",
     "first_process",
     "is_ready",
     "read_reports",
@@ -56,9 +62,9 @@ REPORT_DESCRIPTOR: Final = 3
 """Where a program of gVisor's finds its report."""
 
 # System calls of x86-64 (arch/x86/entry/syscalls/syscall_64.tbl).
-_WRITE, _OPEN, _CLOSE, _RT_SIGACTION, _IOCTL, _PAUSE, _FORK, _EXECVE = 1, 2, 3, 13, 16, 34, 57, 59
+_WRITE, _CLOSE, _RT_SIGACTION, _IOCTL, _PAUSE, _FORK, _EXECVE = 1, 3, 13, 16, 34, 57, 59
 _WAIT4, _KILL, _FCNTL, _CHDIR, _SETSID, _CAPSET, _PRCTL, _SETRLIMIT = 61, 62, 72, 80, 112, 126, 157, 160
-_EXIT_GROUP, _SETNS, _SECCOMP, _CLOSE_RANGE = 231, 308, 317, 436
+_EXIT_GROUP, _SETNS, _SECCOMP, _CLOSE_RANGE, _OPENAT2 = 231, 308, 317, 436, 437
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
 
 _F_SETFD, _FD_CLOEXEC = 2, 1
@@ -83,10 +89,11 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = (
 )
 _RIGHTS_OF_ABI: Final = {3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _RIGHTS_SINCE_5: Final = (1 << 16) - 1
-_SCOPES: Final = 0b11  # abstract Unix sockets, signals (ABI 6)
 _READING: Final = _EXECUTE | _READ_FILE | _READ_DIR
 _ON_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _RULE_PATH_BENEATH: Final = 1
+_AT_FDCWD: Final = -100
+_RESOLVE_NO_SYMLINKS: Final = 0x04
 
 _FROM_TERMINAL: Final = (
     signal.SIGINT,
@@ -251,17 +258,16 @@ class _Steps:
         """Landlock's rules. Descriptors are given out from the lowest on: 0 to 2 and the report are open."""
         ruleset, place = (4, 5) if self.report == 3 else (3, 5 if self.report == 4 else 4)
         rights = _RIGHTS_OF_ABI.get(landlock.abi, _RIGHTS_SINCE_5)
-        scopes = _SCOPES if landlock.abi >= 6 else 0
-        attributes = self.program.data(struct.pack("<QQQ", rights, 0, scopes))
-        size = 24 if landlock.abi >= 6 else 8
-        self.must("landlock", _LANDLOCK_CREATE_RULESET, attributes, size, 0)
+        attributes = self.program.data(struct.pack("<Q", rights))
+        self.must("landlock", _LANDLOCK_CREATE_RULESET, attributes, 8, 0)
+        how = self.program.data(struct.pack("<QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS))
         rules = [
             ("/", rights & _READING),
             *((path, rights) for path in landlock.folders),
             *((path, rights & _ON_FILES) for path in landlock.files),
         ]
         for path, granted in rules:
-            self.must("landlock", _OPEN, self.program.text(path), os.O_PATH | os.O_CLOEXEC, 0)
+            self.must("landlock", _OPENAT2, _AT_FDCWD, self.program.text(path), how, 24)
             rule = self.program.data(struct.pack("<Qi", granted, place))  # packed: 12 bytes
             self.must("landlock", _LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0)
             self.must("landlock", _CLOSE, place)
@@ -377,11 +383,27 @@ def _places(order: Command) -> tuple[str, ...]:
     return tuple(os.path.join(folder, name) for folder in folders)[:_MOST_PLACES]
 
 
+def ending(machine: str) -> bytes:
+    """The executable that only ends."""
+    program = CallProgram(machine)
+    program.call(_EXIT_GROUP, 0)
+    return program.elf()
+
+
 def signalling(confinement: Confinement, targets: Sequence[int], number: int) -> bytes:
-    """The executable that sends a signal to ``targets``, pids inside, and ends."""
-    program = CallProgram(confinement.machine)
-    for target in targets:
+    """The executable that sends a signal to ``targets``, pids inside; it ends with 0 if it reached one of them."""
+    steps = _Steps(confinement, REPORT_DESCRIPTOR)
+    program = steps.program
+    program.call(_PRCTL, _PR_SET_DUMPABLE, 0, 0, 0, 0)
+    steps.close_others()
+    steps.confine()
+    for index, target in enumerate(targets):
+        program.call(_KILL, target, number, zero=f"reached {index + 1}")
+    steps.end()
+    for index, target in enumerate(targets):
+        program.label(f"reached {index}")
         program.call(_KILL, target, number)
+    program.label(f"reached {len(targets)}")
     program.call(_EXIT_GROUP, 0)
     return program.elf()
 

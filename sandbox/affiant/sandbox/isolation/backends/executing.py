@@ -1,4 +1,4 @@
-"""Executables that are bytes, and what became of a command that one of them started."""
+"""Starts executables from sealed bytes, and reads how their command ended."""
 
 from __future__ import annotations
 
@@ -15,13 +15,25 @@ from affiant.sandbox.isolation.plan.errors import CommandNotRun
 __all__ = ["judge", "sealed"]
 
 _NOT_FOUND: Final = (errno.ENOENT, errno.ENOTDIR)
+_MFD_EXEC: Final = 0x10
+"""Without it the file cannot be executed where ``vm.memfd_noexec`` is 1."""
 _LEAST_LOST: Final = 129
 """Exit status of a runsc whose process inside was ended by a signal; its own failures are 128."""
 
 
 def sealed(content: bytes) -> int:
-    """A descriptor, open for reading alone, of an anonymous file that no process can ever change."""
-    fd = os.memfd_create("affiant", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    """A descriptor, open for reading alone, of an anonymous executable that no process can ever change.
+
+    Raises:
+        OSError: the kernel makes no anonymous file that can be executed (vm.memfd_noexec=2).
+    """
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        fd = os.memfd_create("affiant", flags | _MFD_EXEC)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # only a kernel before 6.3 does not know the flag
+            raise
+        fd = os.memfd_create("affiant", flags)
     try:
         with open(fd, "wb", closefd=False) as file:
             file.write(content)
@@ -53,7 +65,9 @@ def judge(started: Started, status: int) -> Ended | None:
                 f"the command's working directory cannot be entered: {os.strerror(number)}", exit_code=126
             )
         case ("fork", number):
-            raise CommandNotRun(f"the sandbox takes no more processes: {os.strerror(number)}", exit_code=126)
+            raise CommandNotRun(
+                f"the sandbox reached its process limit: {os.strerror(number)}", exit_code=126
+            )
         case (step, number):
             raise CommandNotRun(
                 f"the command could not be confined, so it was not run ({step}: {os.strerror(number)})",

@@ -11,7 +11,9 @@ release 20240729):
 ``--ignore-cgroups``       runsc makes no cgroup: the runner puts it into the sandbox's own, where it can make one
 
 The container's first process is a program of the runner's that waits; a command is started beside it (``runsc exec``).
-Both are executed from a descriptor (``--exec-fd``), so neither depends on what the root file system holds.
+Both lie in a folder of the runner's that is mounted read-only (:data:`PROGRAMS_AT`), so neither depends on what the
+root file system holds. (A program that is executed from a descriptor, ``--exec-fd``, keeps ``runsc checkpoint`` from
+writing the sandbox's memory.)
 
 Three traps: container ids are matched by prefix, so all have one length; runsc writes to a standard stream
 that is a regular file from that file's start, so the runner refuses such streams; and ``--oci-seccomp`` holds the
@@ -35,6 +37,7 @@ from affiant.sandbox.isolation.plan.rootfs import Shown, mount_order
 __all__ = [
     "CONTAINER_ID",
     "OLDEST_RELEASE",
+    "PROGRAMS_AT",
     "STARTED",
     "dated_release",
     "exec_command",
@@ -58,24 +61,30 @@ _RELEASE: Final = re.compile(r"(20\d\d)[01]\d[0-3]\d")
 FIRST_UID: Final = 65534
 """Who the first process is inside: one that the agent may send no signal. It has no capability either."""
 
+PROGRAMS_AT: Final = "/dev/.affiant"
+"""The folder, inside, of the programs that the runner writes. Nothing in it is a secret."""
+
 STARTED: Final = "started"
 """The file with the pid of the sandbox's own process."""
 
 
-def oci_config(plan: SandboxPlan, shown: Sequence[Shown], *, root: str, network: str) -> Mapping[str, object]:
+def oci_config(
+    plan: SandboxPlan, shown: Sequence[Shown], *, root: str, network: str, programs: str, first: str
+) -> Mapping[str, object]:
     """The OCI configuration.
 
     Args:
+        programs: the folder of the runner's programs, as it lies on this machine. first: the one that waits.
         shown: the read-only root's and the session's directories, as they lie on this machine.
         root: the skeleton's directory.
         network: path of the network namespace, as the started runsc sees it.
     """
     return {
         "ociVersion": "1.0.2",
-        "process": {**process(FIRST_UID), "rlimits": _rlimits(plan.limits)},
+        "process": {**process(FIRST_UID, first), "rlimits": _rlimits(plan.limits)},
         "root": {"path": root, "readonly": True},
         "hostname": plan.hostname,
-        "mounts": _mounts(plan, shown),
+        "mounts": _mounts(plan, shown, programs),
         "linux": {
             "namespaces": [
                 {"type": "pid"},
@@ -88,16 +97,17 @@ def oci_config(plan: SandboxPlan, shown: Sequence[Shown], *, root: str, network:
     }
 
 
-def process(user: int, *, terminal: bool = False) -> Mapping[str, object]:
-    """An OCI process without capabilities; what it executes is a descriptor of the runner's.
+def process(user: int, program: str, *, terminal: bool = False) -> Mapping[str, object]:
+    """An OCI process without capabilities.
 
     Args:
+        program: its name among the runner's programs.
         terminal: its streams are a terminal.
     """
     return {
         "terminal": terminal,
         "user": {"uid": user, "gid": user},
-        "args": ["affiant"],
+        "args": [f"{PROGRAMS_AT}/{program}"],
         "env": [],
         "cwd": "/",
         "capabilities": {
@@ -120,13 +130,14 @@ def _rlimits(limits: Limits) -> list[Mapping[str, object]]:
     ]
 
 
-def _mounts(plan: SandboxPlan, shown: Sequence[Shown]) -> list[Mapping[str, object]]:
+def _mounts(plan: SandboxPlan, shown: Sequence[Shown], programs: str) -> list[Mapping[str, object]]:
     """System mounts, then everything else from the root outwards: an inner mount always comes later."""
     system: list[Mapping[str, object]] = [
         {"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "nodev", "noexec"]},
         {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid"]},
         _tmpfs("/dev/shm", plan.limits.tmp_bytes, "nodev", "mode=1777"),  # noqa: S108 - inside
         _tmpfs("/sys", 4096, "ro", "nodev", "mode=0555"),
+        _mount(Shown(PROGRAMS_AT, programs)),
     ]
     return system + [_mount(item) for item in mount_order(plan, shown)]
 
@@ -157,30 +168,23 @@ def write_bundle(config: Mapping[str, object], at: Path) -> None:
     (at / "config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-def run_command(program: str, folder: Path, *, first: int) -> tuple[str, ...]:
-    """Start the container, and return when its first process runs.
-
-    Args:
-        first: descriptor of the executable of the first process.
-    """
+def run_command(program: str, folder: Path) -> tuple[str, ...]:
+    """Start the container, and return when its first process runs."""
     return (
         *_global_flags(program, folder),
         "run",
         "--detach",
         f"--bundle={folder / 'bundle'}",
         f"--pid-file={folder / STARTED}",
-        f"--exec-fd={first}",
         CONTAINER_ID,
     )
 
 
-def exec_command(
-    program: str, folder: Path, name: str, *, executable: int, report: int | None = None
-) -> tuple[str, ...]:
+def exec_command(program: str, folder: Path, name: str, *, report: int | None = None) -> tuple[str, ...]:
     """Start a process beside the first one, and end with it.
 
     Args:
-        name: of the files of this process: its specification and its log. executable: descriptor of what it executes.
+        name: of the files of this process: its specification and its log.
         report: descriptor that becomes its report.
     """
     passed = () if report is None else (f"--pass-fd={report}:{REPORT_DESCRIPTOR}",)
@@ -188,7 +192,6 @@ def exec_command(
         *_global_flags(program, folder, log=f"{name}.log"),
         "exec",
         f"--process={folder / name}",
-        f"--exec-fd={executable}",
         *passed,
         CONTAINER_ID,
     )

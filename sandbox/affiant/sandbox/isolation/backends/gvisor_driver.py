@@ -22,7 +22,6 @@ from affiant.sandbox.isolation.backends.entering import (
     read_reports,
     signalling,
 )
-from affiant.sandbox.isolation.backends.executing import sealed
 from affiant.sandbox.isolation.backends.gvisor import (
     STARTED,
     exec_command,
@@ -33,15 +32,15 @@ from affiant.sandbox.isolation.backends.gvisor import (
     write_bundle,
 )
 from affiant.sandbox.isolation.backends.process_tree import descendants, own_pid
-from affiant.sandbox.isolation.plan.driver import FOR_ALL, Prepared, Started, Stdio
+from affiant.sandbox.isolation.plan.driver import FOR_ALL, START_SECONDS, Prepared, Started, Stdio
 from affiant.sandbox.isolation.plan.errors import SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.plan import AGENT_UID, Command
 
 __all__ = ["GVisorDriver"]
 
 _LOG_BYTES: Final = 65536
+_PROGRAMS: Final = "programs"
 _CONTROL_SECONDS: Final = 5
-_START_SECONDS: Final = 30
 
 
 @dataclass(slots=True)
@@ -54,20 +53,29 @@ class GVisorDriver:
     folder: Path = PRIVATE
     _starting: subprocess.Popen[bytes] | None = None
     _count: int = field(default=0)
+    _commands: dict[str, Started] = field(default_factory=dict)
+    """Those that run: a program that is mapped has to keep its name, or the sandbox has no checkpoint."""
 
     def begin(self, prepared: Prepared) -> None:
-        config = oci_config(prepared.plan, prepared.shown, root=str(prepared.root), network="/proc/1/ns/net")
+        programs, first = self.folder / _PROGRAMS, "first"
+        programs.mkdir()
+        programs.chmod(0o755)
+        self._write_program(first, first_process(self.confinement, report=None))
+        config = oci_config(
+            prepared.plan,
+            prepared.shown,
+            root=str(prepared.root),
+            network="/proc/1/ns/net",
+            programs=str(programs),
+            first=first,
+        )
         write_bundle(config, self.folder / "bundle")
-        first = sealed(first_process(self.confinement, report=None))
-        try:
-            argv = run_command(self.program, self.folder, first=first)
-            self._starting = self._runsc(argv, first, enter=self.enclosure.enter_counted)
-        finally:
-            os.close(first)
+        argv = run_command(self.program, self.folder)
+        self._starting = self._runsc(argv, enter=self.enclosure.enter_counted)
 
     def first(self) -> int:
         try:
-            if self._starting is None or self._starting.wait(_START_SECONDS) != 0:
+            if self._starting is None or self._starting.wait(START_SECONDS) != 0:
                 raise SandboxFailed(
                     "gVisor did not start the sandbox",
                     hint="The session's isolation/runsc.log says why; nothing was run.",
@@ -80,25 +88,40 @@ class GVisorDriver:
     def start(self, command: Command, stdio: Stdio, *, terminal: bool) -> Started:
         self._count += 1
         name, at = f"exec-{self._count}", time.monotonic()
-        (self.folder / name).write_text(json.dumps(process(AGENT_UID, terminal=terminal)), encoding="utf-8")
-        executable = sealed(
-            command_program(
-                self.confinement, command, report=REPORT_DESCRIPTOR, namespaces=None, terminal=terminal
-            )
+        for ended in [name for name, each in self._commands.items() if each.report < 0]:
+            self._forget(ended)
+            del self._commands[ended]
+        program = command_program(
+            self.confinement, command, report=REPORT_DESCRIPTOR, namespaces=None, terminal=terminal
         )
+        self._write_program(name, program, terminal=terminal)
         report, tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            argv = exec_command(self.program, self.folder, name, executable=executable, report=tell)
+            argv = exec_command(self.program, self.folder, name, report=tell)
             enter = self._enter_on_terminal if terminal else self.enclosure.enter
-            child = self._runsc(argv, executable, tell, stdio=stdio, enter=enter)
+            child = self._runsc(argv, tell, stdio=stdio, enter=enter)
         except BaseException:
             os.close(report)
+            self._forget(name)
             raise
         finally:
-            os.close(executable)
             os.close(tell)
         child.returncode = 0  # the runner waits for the pid itself
-        return Started(command, child.pid, report, at)
+        started = self._commands[name] = Started(command, child.pid, report, at)
+        return started
+
+    def _write_program(self, name: str, program: bytes, *, terminal: bool = False) -> None:
+        """Write one for the sandbox and the specification of its process."""
+        path = self.folder / _PROGRAMS / name
+        path.write_bytes(program)
+        path.chmod(0o555)
+        spec = process(AGENT_UID, name, terminal=terminal)
+        (self.folder / name).write_text(json.dumps(spec), encoding="utf-8")
+
+    def _forget(self, name: str) -> None:
+        """Remove what belongs to a process that has ended."""
+        for path in (self.folder / _PROGRAMS / name, self.folder / name, self.folder / f"{name}.log"):
+            path.unlink(missing_ok=True)
 
     def signal(self, started: Started, number: int) -> None:
         first = read_reports(started.said(), started.command).pid
@@ -107,32 +130,46 @@ class GVisorDriver:
                 "the signal found no process", expected="a command that has started and still runs"
             )
         targets = descendants(first, self._processes()) if number in FOR_ALL else [first]
-        program = sealed(signalling(self.confinement, targets, number))
-        name = "signal"
-        (self.folder / name).write_text(json.dumps(process(AGENT_UID)), encoding="utf-8")
+        if not targets:
+            raise StepError("the signal found no process", expected="a command that still runs")
+        self._count += 1
+        name = f"signal-{self._count}"
+        self._write_program(name, signalling(self.confinement, targets, number))
         try:
-            self._control(exec_command(self.program, self.folder, name, executable=program), program)
+            self._control(exec_command(self.program, self.folder, name))
         finally:
-            os.close(program)
+            self._forget(name)
 
     def _processes(self) -> list[tuple[int, int]]:
         """Pid and parent of the container's processes, as its kernel counts them."""
-        listed = self._control(list_command(self.program, self.folder)).decode("utf-8", "replace")
-        rows = (line.split() for line in listed.splitlines()[1:])
+        listed = self._control(list_command(self.program, self.folder), output=subprocess.PIPE)
+        rows = (line.split() for line in listed.decode("utf-8", "replace").splitlines()[1:])
         return [
             (int(row[1]), int(row[2]))
             for row in rows
             if len(row) > 3 and row[1].isdecimal() and row[2].isdecimal()
         ]
 
-    def _control(self, argv: tuple[str, ...], *descriptors: int) -> bytes:
-        child = self._runsc(argv, *descriptors, output=subprocess.PIPE)
+    def _control(self, argv: tuple[str, ...], *, output: int = subprocess.DEVNULL) -> bytes:
+        """Run a short ``runsc`` to its end; what it wrote, if ``output`` is a pipe.
+
+        A program that it starts inside gets ``output`` too, where the agent may hold it open: it gets no pipe.
+
+        Raises:
+            StepError: it failed, or did not end in time.
+        """
+        child = self._runsc(argv, output=output)
         try:
-            return child.communicate(timeout=_CONTROL_SECONDS)[0]
+            written, _ = child.communicate(timeout=_CONTROL_SECONDS)
         except subprocess.TimeoutExpired as error:
             child.kill()
-            child.communicate()
+            child.wait()
+            if child.stdout is not None:
+                child.stdout.close()
             raise StepError("gVisor did not answer in time") from error
+        if child.returncode != 0:
+            raise StepError("gVisor did not carry out the step", found=f"exit status {child.returncode}")
+        return written or b""
 
     def _runsc(
         self,

@@ -17,9 +17,11 @@ def descendants(first: int, processes: Iterable[tuple[int, int]]) -> list[int]:
         below.setdefault(parent, []).append(pid)
     if first not in known:
         return []
-    found = [first]
+    found, seen = [first], {first}
     for pid in found:
-        found.extend(each for each in below.get(pid, ()) if each not in found)
+        new = [each for each in below.get(pid, ()) if each not in seen]
+        seen.update(new)
+        found += new
     return found
 
 

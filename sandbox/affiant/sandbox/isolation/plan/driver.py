@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from affiant.sandbox.isolation.plan.plan import Command, SandboxPlan
 from affiant.sandbox.isolation.plan.rootfs import Shown
 
-__all__ = ["ENDING", "FOR_ALL", "Driver", "Ended", "Prepared", "Started", "Stdio"]
+__all__ = ["ENDING", "FOR_ALL", "START_SECONDS", "Driver", "Ended", "Prepared", "Started", "Stdio"]
 
 ENDING: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGQUIT, signal.SIGTERM})
 """Signals that every process of the command gets: as from a terminal's keys, and as a service manager ends a service.
@@ -22,6 +22,8 @@ FOR_ALL: Final = ENDING | {signal.SIGSTOP, signal.SIGCONT}
 """Those that go to every process: what ends a command, and what stops and continues it as a whole. A command's
 processes are those that descend from its first one; what outlives its parent is the session's, and lives on."""
 
+START_SECONDS: Final = 30
+"""So long may a sandbox take until its first process is there."""
 
 _LONGEST_REPORT: Final = 1 << 14
 """Bytes: more than a report has, however a hostile agent might add to it."""

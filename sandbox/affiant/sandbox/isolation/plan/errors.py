@@ -20,6 +20,7 @@ __all__ = [
     "LimitExceeded",
     "RunnerLost",
     "SandboxFailed",
+    "SessionBusy",
     "StepError",
     "error_from_json",
 ]
@@ -56,6 +57,13 @@ class LimitExceeded(StateError):
     code = "isolation.limit"
 
 
+class SessionBusy(StateError):
+    """The session carries out as many acts as it may at once."""
+
+    code = "session.busy"
+    retryable = True
+
+
 class RunnerLost(UnreachableError):
     """The runner process does not answer any more, and its sandbox has ended."""
 
@@ -70,14 +78,13 @@ class FrameError(MalformedError):
 
 
 _KINDS: Final[Mapping[str, type[AffiantError]]] = {
-    **{kind.code: kind for kind in (FrameError, LimitExceeded, SandboxFailed, StepError)},
+    **{kind.code: kind for kind in (FrameError, LimitExceeded, SandboxFailed, SessionBusy, StepError)},
     "files.disk": NotAllowedError,
     "files.path": NotAllowedError,
     "files.read_only": NotAllowedError,
     "isolation.plan": ConfigurationError,
     "isolation.unavailable": ConfigurationError,
     "ports.refused": StateError,
-    "session.busy": StateError,
 }
 
 

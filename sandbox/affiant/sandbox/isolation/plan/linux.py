@@ -220,8 +220,9 @@ def open_beneath(directory: int, path: str, flags: int) -> int:
     """
     resolve = _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_XDEV
     how = struct.pack("<QQQ", flags | os.O_CLOEXEC, 0, resolve)
+    fd = -1
     for _ in range(_RESOLVED_AGAIN):
-        fd: int = _libc.syscall(
+        fd = _libc.syscall(
             ctypes.c_long(_SYS_OPENAT2),
             ctypes.c_int(directory),
             os.fsencode(path),

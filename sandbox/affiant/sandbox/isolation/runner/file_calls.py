@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.errors import AffiantError, StateError
-from affiant.sandbox.isolation.plan.errors import FrameError, SandboxFailed
+from affiant.errors import AffiantError
+from affiant.sandbox.isolation.plan.errors import FrameError, SandboxFailed, SessionBusy
 from affiant.sandbox.isolation.plan.file_access import FileAct, FileCall
 from affiant.sandbox.isolation.runner.file_child import FilePlace, be_file_child
 
@@ -35,22 +35,25 @@ class FileCalls:
         """Start a call. ``descriptors``: for what comes of it; and of a call that writes, with what it writes.
 
         Raises:
-            FrameError: another number of descriptors. ``session.busy``: too many calls at once.
+            FrameError: another number of descriptors. SessionBusy: too many calls at once.
             OSError: the sandbox has ended, or the machine has no process left.
         """
         with_content = call.act in {FileAct.PUT, FileAct.REMOVE}
         if len(descriptors) != 1 + with_content:
             raise FrameError("a call on files with another number of descriptors")
         if len(self._under_way) >= _MOST:
-            raise StateError(
-                "too many calls on files at once", expected=f"at most {_MOST}", code="session.busy"
-            )
+            raise SessionBusy("too many calls on files at once", expected=f"at most {_MOST}")
         pid = os.fork()
         if pid == 0:
             be_file_child(
                 call, place, output=descriptors[0], content=descriptors[1] if with_content else None
             )
-        self._under_way[os.pidfd_open(pid)] = (pid, request)
+        try:
+            self._under_way[os.pidfd_open(pid)] = (pid, request)
+        except OSError:  # a call that is rejected must not go on
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
 
     def ended(self, ready: Collection[int]) -> Iterator[tuple[int, AffiantError | None]]:
         """Reap the children whose descriptors are ``ready``: the request of each, and what went wrong."""

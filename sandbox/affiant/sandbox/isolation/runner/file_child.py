@@ -42,6 +42,7 @@ from affiant.sandbox.workspace.walk import (
     chunks_of,
     descended,
     escaped,
+    link_target,
     look_at,
     open_directory,
     read_chunks,
@@ -152,7 +153,7 @@ def _meaning(error: OSError, call: FileCall) -> AffiantError:
                 "a link on the way leads out of the profile's entry", where=where, code="files.path"
             )
         case errno.ENXIO | errno.ENODEV:
-            return SpecialFile("a device, pipe or socket", where=where)
+            return SpecialFile("the path names a device, pipe or socket", where=where)
         case errno.ENOTEMPTY | errno.EEXIST:
             return StateError(
                 "a program in the sandbox changed it meanwhile", where=where, code="files.changed"
@@ -207,12 +208,12 @@ def _get(root: int, call: FileCall, place: FilePlace, writer: TreeWriter) -> Map
 def _other_kind(facts: os.stat_result, call: FileCall) -> AffiantError:
     if stat.S_ISDIR(facts.st_mode):
         return StateError(
-            "a folder, where a file is expected",
+            "the path names a folder; a file is expected",
             where=escaped(call.path),
             hint="Download it",
             code="files.kind",
         )
-    return SpecialFile("a device, pipe or socket", where=escaped(call.path))
+    return SpecialFile("the path names a device, pipe or socket", where=escaped(call.path))
 
 
 def _name(path: str) -> str:
@@ -271,7 +272,11 @@ def _stat(root: int, call: FileCall, relative: str, writer: TreeWriter) -> Mappi
 def _digest(root: int, call: FileCall, place: FilePlace, writer: TreeWriter) -> Mapping[str, object]:
     """Headers with digests of all that would be removed; a link is removed itself."""
     if place.carved_out:
-        raise NotAllowedError("a carve-out lies in there", where=escaped(call.path), code="files.read_only")
+        raise NotAllowedError(
+            "the folder contains a path that the profile denies",
+            where=escaped(call.path),
+            code="files.read_only",
+        )
     parent, name = _parent(root, place.relative)
     found = look_at(parent, name)
     left = call.length
@@ -288,7 +293,7 @@ def _digested(found: Found, writer: TreeWriter, left: int) -> int:
     facts = os.stat(found.name, dir_fd=found.parent, follow_symlinks=False)
     content = ""
     if found.kind is Kind.LINK:
-        content = os.readlink(found.name, dir_fd=found.parent)
+        content = link_target(found)
     elif found.kind is Kind.FILE:
         require_size(facts, left)
         digest = hashlib.sha256()

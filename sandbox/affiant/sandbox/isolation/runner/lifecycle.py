@@ -50,7 +50,7 @@ from affiant.sandbox.isolation.backends.mounts import (
 )
 from affiant.sandbox.isolation.backends.seccomp import seccomp_program
 from affiant.sandbox.isolation.plan.driver import Driver, Ended, Prepared, Started, Stdio
-from affiant.sandbox.isolation.plan.errors import LimitExceeded, SandboxFailed, StepError
+from affiant.sandbox.isolation.plan.errors import CommandNotRun, LimitExceeded, SandboxFailed, StepError
 from affiant.sandbox.isolation.plan.file_access import FileAct, FileCall, place_of
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import write_file
@@ -385,7 +385,7 @@ class Sandbox:
             self._watch_files(self._prepared.plan.limits)
 
     def _require_limits(self) -> None:
-        """What was beyond a limit when the sandbox ended, and between two looks."""
+        """What was beyond a limit when the sandbox ended, and between two measurements."""
         if self._prepared is not None:
             limits = self._prepared.plan.limits
             self._require_memory(limits)
@@ -402,12 +402,14 @@ class Sandbox:
                 self.ended(number)  # it did not end by itself
                 return
             self._look_at_limits()
-            self.outcomes[number] = outcome or SandboxFailed("the command was lost in its sandbox")
+            self.outcomes[number] = outcome or SandboxFailed(
+                "the command ended without a report of its exit status"
+            )
         except LimitExceeded as error:
             self._end_by(error)
             self.outcomes[number] = error
         except AffiantError as error:
-            self.outcomes[number] = error
+            self.outcomes[number] = self._ended_by or error
         del self.running[number]
         started.close()
 
@@ -438,9 +440,10 @@ class Sandbox:
                 outcome = error
             wall = round(1e6 * (time.monotonic() - started.at))
             killed = Ended(_KILLED, wall) if self._killed else None
-            if _is_unreported(outcome):  # the limit is why it ended, if one was reached
+            # the limit is why it ended, or could not start any more, if one was reached
+            if _is_unreported(outcome) or isinstance(outcome, CommandNotRun):
                 outcome = reason or outcome or killed
-            self.outcomes[number] = outcome or SandboxFailed("the sandbox was lost")
+            self.outcomes[number] = outcome or SandboxFailed("the sandbox ended unexpectedly")
             started.close()
         self.running.clear()
         self._keep_log()

@@ -73,7 +73,7 @@ def join_namespaces(near: int, *, enter_near: Callable[[], None]) -> tuple[Endpo
 def begin_connection(address: str, port: int) -> socket.socket:
     """A socket on its way to a server of the agent's, from the network namespace that this process is in.
 
-    Whoever gets it waits for the end of its connecting: this process waits for nothing of the agent's.
+    The receiver waits until the socket is connected: this process waits for nothing of the agent's.
 
     Raises:
         ``ports.refused``: nothing listens there.

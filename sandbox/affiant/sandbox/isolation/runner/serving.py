@@ -190,7 +190,13 @@ class Runner:
             raise FrameError("a command without saying whether it has a terminal")
         command = command_from_json(members.get("command"))
         number = self.sandbox.start(command, Stdio(stdin, stdout, stderr), terminal=terminal)
-        self._ends[os.pidfd_open(self.sandbox.running[number].pid)] = number
+        try:
+            self._ends[os.pidfd_open(self.sandbox.running[number].pid)] = number
+        except (
+            OSError
+        ):  # a command that is rejected must not go on; what it has started by now ends with the sandbox
+            self.sandbox.kill()
+            raise
         return Reply({"command": number})
 
     def _signal(self, members: Mapping[str, object]) -> Reply:

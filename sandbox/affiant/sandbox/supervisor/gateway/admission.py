@@ -154,7 +154,9 @@ async def admit(
     record = verify_receipt(parse_receipt(start), gateway.statement)
     _check_start(record, launch, identity)
     if not isinstance(expires, int) or expires <= record.iat:
-        raise NotAuthenticError("the admission names no end", code="session.admission_mismatch")
+        raise NotAuthenticError(
+            "the admission lacks the session's end time", code="session.admission_mismatch"
+        )
     return Granted(Head(record.chn, record.seq, record.rh), min(expires, launch.activation.expires))
 
 
@@ -195,7 +197,7 @@ def _members(reply: GatewayReply, data: bytes) -> Mapping[str, object]:
     if refusal.gateway_code == "gateway.draining":
         raise UnreachableError(
             "the gateway takes no new sessions: it is about to be stopped",
-            hint="Run it again once the gateway was started anew, or with another one: --gateway",
+            hint="Run the command again after the gateway has restarted, or name another one with --gateway",
             code="gateway.draining",
         )
     raise refusal

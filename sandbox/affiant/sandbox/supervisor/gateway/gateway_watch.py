@@ -38,7 +38,11 @@ _REPLACED: Final = "another gateway took the place of this session's, so this se
 _STEP_S: Final = 0.1
 _SHORT_S: Final = 1.0
 """Seconds; a connection that ended sooner, or could not be made, is not made again at once."""
-_ASK_S: Final = 5.0
+_ASKED_AGAIN_S: Final = 1.0
+"""Seconds after which a gateway that gave no answer is asked again. A gateway that is drained waits 2 s for supervisors
+that do not ask just then (``_ASKED_AGAIN_S`` in its ``draining``)."""
+_PROBE_S: Final = 5.0
+"""Seconds that the name server and the addresses of a gateway have to answer."""
 
 
 async def until_drained(is_to_close: Callable[[], Awaitable[bool]]) -> GatewayDrained:
@@ -52,12 +56,12 @@ async def until_drained(is_to_close: Callable[[], Awaitable[bool]]) -> GatewayDr
             if await is_to_close():
                 return GatewayDrained(
                     "the gateway is being stopped, so this session was closed",
-                    hint="Run it again once the gateway was started anew, or with another one: --gateway",
+                    hint="Run the command again after the gateway has restarted, or name another one with --gateway",
                 )
-        except GatewayUnreachable:
-            await asyncio.sleep(_SHORT_S)
-        except AffiantError:  # a gateway that does not know the question, or another one than ours
-            await asyncio.sleep(_ASK_S)
+        except (
+            AffiantError
+        ):  # no gateway for a moment, one that does not know the question, or another one than ours
+            await asyncio.sleep(_ASKED_AGAIN_S)
 
 
 async def until_gone(url: str, *, spki: str) -> GatewayLost:
@@ -111,7 +115,7 @@ async def _nobody_listens(host: str, port: int) -> bool:
     """Whether every address of ``host`` refuses a connection; silence, or no answer of a name server, is not that."""
     loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(_ASK_S):
+        async with asyncio.timeout(_PROBE_S):
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             return bool(found) and all(
                 [await _refuses(family, address) for family, _, _, _, address in found]

@@ -65,19 +65,25 @@ def text_member(value: object, where: str) -> str:
 
 
 def refusal_members(refusal: AffiantError) -> Mapping[str, object]:
-    """``code``, ``message`` and ``hint`` of a refusal: its text without the hint, which has a member of its own."""
+    """``code``, ``message`` and ``hint`` of a refusal: its text without the hint, which has a member of its own.
+
+    ``retryable`` where the same call may succeed later, or where that is not known.
+    """
     message, hint = str(refusal), refusal.hint
     if hint is not None:
         message = message.removesuffix(f". {hint}")
-    return {"code": refusal.code, "message": message, "hint": hint}
+    members = {"code": refusal.code, "message": message, "hint": hint}
+    return members if refusal.retryable is False else {**members, "retryable": refusal.retryable}
 
 
 def sent_error(members: Mapping[str, object]) -> StateError:
     """The error whose :func:`refusal_members` the other end sent, under the code that it has there."""
-    hint = members.get("hint")
-    return StateError(
+    hint, retryable = members.get("hint"), members.get("retryable", False)
+    error = StateError(
         str(members.get("message")), code=str(members.get("code")), hint=None if hint is None else str(hint)
     )
+    error.retryable = retryable if isinstance(retryable, bool) else None
+    return error
 
 
 class Messages:
@@ -179,6 +185,8 @@ class ControlChannel:
         Raises:
             OSError: the other end is gone, or this one was closed.
         """
+        if self._control.fileno() < 0:
+            raise ConnectionAbortedError("the channel was closed")
         named = dict(descriptors or {})
         content = canonical({**members, "fds": list(named)} if named else members)
         await self._sender.send(_LENGTH.pack(len(content)) + content, tuple(named.values()))

@@ -132,7 +132,7 @@ def session_sandbox(
 
     Raises:
         ``isolation.plan``: a path or a limit that no sandbox may have.
-        ``session.resources``: more is asked for than the profile gives.
+        ``session.resources``: the requested resources exceed the profile's.
     """
     default, profile = Limits(), policy.resources
     given = Resources(
@@ -168,7 +168,7 @@ def _restricted(given: Resources, asked: Resources, *, disk: int) -> Resources:
         value = getattr(asked, name)
         if value is not None and most is not None and value > most:
             raise ConfigurationError(
-                "more is asked for than the profile gives",
+                "the requested resources exceed the profile's",
                 where=f"resources.{name}",
                 expected=f"at most {most}",
                 found=value,

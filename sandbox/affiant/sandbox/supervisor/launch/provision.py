@@ -127,7 +127,7 @@ def _resources(value: object) -> Resources | None:
         or set(value) != names
         or any(not isinstance(each, (int, type(None))) or isinstance(each, bool) for each in value.values())
     ):
-        raise MalformedError("not bounds of a session", where="resources", code="session.control")
+        raise MalformedError("`resources` is malformed", where="resources", code="session.control")
     return Resources(**value)
 
 

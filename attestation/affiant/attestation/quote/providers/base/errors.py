@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from affiant.errors import (
     ConfigurationError,
     MalformedError,
@@ -30,7 +28,7 @@ class ProviderAbsent(UnreachableError):
     """There is no such interface on this machine."""
 
     code = "source.absent"
-    retryable: ClassVar[bool | None] = False
+    retryable: bool | None = False
 
 
 class ProviderBusy(UnreachableError):

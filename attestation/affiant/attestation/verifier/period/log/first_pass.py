@@ -87,7 +87,7 @@ class FirstPass:
 
     Args:
         judged: session id -> the key of its supervisor. only: the session that the reader asks for.
-        time_bounds: None without witnesses. traced: None: nobody holds other bundles against this one.
+        time_bounds: None without witnesses. traced: None: no other bundles are compared with this one.
         times: None: what was then is not asked.
         split: takes what contradicts the log.
     """
