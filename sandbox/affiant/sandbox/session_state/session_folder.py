@@ -18,6 +18,7 @@ from affiant.sandbox.isolation.plan.leftover_record import FOLDER
 from affiant.sandbox.processes.home import Home
 
 __all__ = [
+    "BASE",
     "BUNDLE",
     "HOST_SOCKET",
     "KEPT",
@@ -40,6 +41,8 @@ RESTRICTION_SOCKET: Final = "narrow.sock"
 """Where a session whose command runs takes requests to restrict its profile."""
 HOST_SOCKET: Final = "session.sock"
 """Where a session host takes its session's commands."""
+BASE: Final = "base"
+"""The input once more, for a diff; the agent never has it."""
 KEPT: Final = "files.kept"
 """The agent's files, if they could not be copied out."""
 
@@ -62,7 +65,9 @@ def remove_files(home: Home, session: str) -> None:
     with suppress(FileNotFoundError):
         reclaim_folder(home.session(session))
     folder = home.session(session)
-    _remove(folder / "files", folder / "rootfs", folder / RESTRICTION_SOCKET, folder / HOST_SOCKET)
+    _remove(
+        folder / "files", folder / BASE, folder / "rootfs", folder / RESTRICTION_SOCKET, folder / HOST_SOCKET
+    )
     for empty in (folder / FOLDER, folder):  # a session that never came to be leaves nothing in them
         with suppress(OSError):
             empty.rmdir()
