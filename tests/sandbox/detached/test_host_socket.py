@@ -26,11 +26,11 @@ from affiant.sandbox.supervisor.launch.control import refusal_members, sent_erro
 def test_a_client_hears_whether_to_try_again_as_the_supervisor_said_it(
     tmp_path: Path, error: AffiantError, *, retryable: bool
 ) -> None:
-    async def metrics() -> None:
+    async def ask(*_: object) -> None:
         raise sent_error(refusal_members(error))
 
     async def scenario() -> None:
-        server = HostServer(SimpleNamespace(metrics=metrics), tmp_path, lambda: 0, {})  # type: ignore[arg-type]
+        server = HostServer(SimpleNamespace(ask=ask), tmp_path, lambda: 0, {})  # type: ignore[arg-type]
         client = DetachedSession(SimpleNamespace(session=lambda _: tmp_path), "s")  # type: ignore[arg-type]
         async with asyncio.timeout(10), server.listening(tmp_path / HOST_SOCKET):
             with raises_code(error.code) as raised:

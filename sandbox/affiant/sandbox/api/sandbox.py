@@ -381,9 +381,13 @@ class Sandbox:
             pipes = {name: os.pipe2(os.O_CLOEXEC) for name in ("stdout", "stderr")}
             pieces: asyncio.Queue[Output | None] = asyncio.Queue(maxsize=4)
             streams = {"stdin": reading, **{name: ends[1] for name, ends in pipes.items()}}
-            readers = [asyncio.create_task(_read(name, ends[0], pieces)) for name, ends in pipes.items()]
-            stack.push_async_callback(_stop, readers)
             try:
+                readers = []
+                for name, (reading_end, _) in pipes.items():
+                    reader, transport = await _reader(reading_end)
+                    stack.callback(transport.close)
+                    readers.append(asyncio.create_task(_read(name, reader, pieces)))
+                stack.push_async_callback(_stop, readers)
                 running = await stack.enter_async_context(self._held.begin(argv, streams, env=env, cwd=cwd))
             finally:
                 for _, writing in pipes.values():
@@ -474,6 +478,7 @@ class Sandbox:
             try:
                 yield Terminal(running, shown, typing)
             finally:
+                transport.close()  # the command's end passes on what it wrote: nobody reads that now
                 if running.exit_code is None:
                     await running.signal(signal.SIGKILL)
                     await running.wait()
@@ -574,14 +579,11 @@ async def _reader(reading: int) -> tuple[asyncio.StreamReader, asyncio.ReadTrans
     return reader, transport
 
 
-async def _read(name: Any, reading: int, pieces: asyncio.Queue[Output | None]) -> None:
+async def _read(name: Any, reader: asyncio.StreamReader, pieces: asyncio.Queue[Output | None]) -> None:
     """Hand on what a pipe gives, until its end."""
-    reader, transport = await _reader(reading)
-    try:
+    with suppress(OSError):  # nothing more can be read
         while data := await reader.read(_PIECE):
             await pieces.put(Output(name, data))
-    finally:
-        transport.close()
     await pieces.put(None)
 
 

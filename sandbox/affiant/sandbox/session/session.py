@@ -66,6 +66,7 @@ from affiant.sandbox.session_state.session_folder import (
     reclaim_folder,
 )
 from affiant.sandbox.supervisor.launch.control import sent_error
+from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 from affiant.sandbox.supervisor.launch.user_streams import MOST_CELLS
 from affiant.sandbox.workspace.copy_out import Taken, changes_left, copy_out
 from affiant.sandbox.workspace.git_changes import (
@@ -498,6 +499,8 @@ class Session(SessionCalls):
             "agent": self.plan.request.agent,
             "isolation": self.isolation,
             "started_by": self.started_by,
+            "files": [bind.target for bind in self.plan.sandbox.workspaces],
+            "secrets": list(self.secrets),
             "limits": limits_and_mechanisms(self.plan, memory=self.memory),
         }
 
@@ -608,12 +611,13 @@ class Session(SessionCalls):
             raise wrong[0]
 
     def _leave_note(self, code: str | None) -> None:
-        in_order = self._gathered is not None and self._gathered.in_order
+        in_order, now = self._gathered is not None and self._gathered.in_order, datetime.now(UTC)
+        note_killed(self._opened.home.session(self.id), at=now)
         note = SessionNote(
             session=self.id,
             state=SessionState.CLOSED if in_order else SessionState.LOST,
             asked=self._opened.launch.asked,
-            ended=int(datetime.now(UTC).timestamp()),
+            ended=int(now.timestamp()),
             exit_code=self._exit_code_told,
             code=code,
             kept=self._kept,

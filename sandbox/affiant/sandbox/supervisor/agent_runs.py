@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 
 from affiant.errors import AffiantError, ConfigurationError, MalformedError
 from affiant.sandbox.isolation.plan.plan import Command
 from affiant.sandbox.supervisor.activating import OpenSession
-from affiant.sandbox.supervisor.acts import Act, Ending
-from affiant.sandbox.supervisor.command_execution import AgentRun, RunServices
+from affiant.sandbox.supervisor.acts import MOST_ACTS, Act, Ending
+from affiant.sandbox.supervisor.command_execution import WRITES, AgentRun, RunServices
 from affiant.sandbox.supervisor.launch.control import Message, refusal_members
 from affiant.sandbox.supervisor.launch.environment import agent_environment
 from affiant.sandbox.supervisor.launch.user_streams import MOST_CELLS, UserStreams
@@ -34,7 +35,11 @@ class Commands:
         self._session = session
         self._random_bytes = random_bytes
         self._services = RunServices(
-            session.runner, session.broker, session.records, session.provision.backend.value
+            session.runner,
+            session.broker,
+            session.records,
+            session.provision.backend.value,
+            ThreadPoolExecutor(WRITES * MOST_ACTS, "output"),
         )
         self._runs: dict[int, AgentRun] = {}
         self._early: dict[int, list[Callable[[AgentRun], None]]] = {}
