@@ -54,7 +54,7 @@ def _created(**given: Any) -> None:
         upstream=given["upstream"],
         quiet=quiet,
         verbose=False,
-        files={"--decisions": given["decisions"]},
+        files={"--decisions": given["decisions"], "--output-diff": given["output_diff"]},
     )
     asked = session_request(**given)
     request = replace(
