@@ -86,6 +86,8 @@ def session_request(
     agent: str,
     input_: str | None,
     output: Path | None,
+    output_diff: Path | None,
+    output_branch: str | None,
     runtime: Path | None,
     rootfs: Path | None,
     platform: str,
@@ -125,6 +127,8 @@ def session_request(
         input_at=place,
         input_commit=commit,
         output=output,
+        output_diff=output_diff,
+        output_branch=output_branch,
         runtime=runtime,
         rootfs=rootfs,
         min_isolation=IsolationClass(min_isolation),
@@ -231,6 +235,16 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     help="Copy what the agent changed to this folder.",
+)
+@click.option(
+    "--output-diff",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what the agent changed to this file, as a diff for git apply.",
+)
+@click.option(
+    "--output-branch",
+    metavar="NAME",
+    help="Commit what the agent changed to this new branch of REPO, on top of REF. REPO's work tree stays as it is.",
 )
 @click.option(
     "--runtime",
@@ -364,7 +378,8 @@ def run(
         )
 
     open_standard_streams()
-    files = {"--bundle": bundle, "--json": json_path, "--decisions": asked["decisions"]}
+    files = {"--bundle": bundle, "--json": json_path}
+    files |= {"--decisions": asked["decisions"], "--output-diff": asked["output_diff"]}
     require_compatible(quiet=quiet, verbose=verbose, files=files)
     request = session_request(**asked)
     options = RunOptions(
