@@ -363,6 +363,17 @@ def test_sessions_and_what_runs_in_them_outlive_the_server(
         piece = ok(alice.get(place, params={"stdout_at": at, "wait": True}))
         at, out = piece["stdout_at"], out + base64.b64decode(piece["stdout_base64"])
     assert (out, piece["exit_code"]) == (b"one\ntwo\n", 4)
+    other = create(alice)
+    ok(alice.post(f"/v1/sessions/{other}/commands", json={"argv": ["sh", "-c", "echo kept; sleep 500"]}), 201)
+    shown = f"/v1/sessions/{other}/commands/1/output"
+    assert until(lambda: ok(alice.get(shown))["stdout_base64"] != "")
+    ok(alice.post(f"/v1/sessions/{other}/stop"))
+    kept = ok(alice.get(shown))
+    assert (base64.b64decode(kept["stdout_base64"]), kept["stdout_at"], kept["ended"]) == (b"kept\n", 5, True)
+    assert (
+        ok(alice.get(shown, params={"stdout_at": 2}))["stdout_base64"] == base64.b64encode(b"pt\n").decode()
+    )
+    assert code(alice.get(f"/v1/sessions/{other}/commands/2/output")) == (404, "session.no_output")
     assert until(
         lambda: alice.post(f"/v1/sessions/{session}/ports", json={"port": 8080}).status_code == 201
     ), "the port was closed with the server"
