@@ -148,6 +148,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "StateError",
         "What was to be removed may be the only copy of a session's records or files.",
     ),
+    "session.output_branch": ("ConfigurationError", "The branch for the changes exists, or cannot be one."),
     "session.platform": ("ConfigurationError", "This machine's TD cannot run this session."),
     "session.profile_mismatch": (
         "NotAuthenticError",

@@ -21,7 +21,7 @@ from affiant.sandbox.session.session_plan import SessionRequest
 class OpenedSession:
     """A session that ends at once."""
 
-    id, isolation, bundle_path, output = "A" * 22, "bwrap-landlock", Path("/b.json"), None
+    id, isolation, bundle_path, output, changes = "A" * 22, "bwrap-landlock", Path("/b.json"), None, None
 
     async def run(self, _command, **_options) -> CommandResult:
         return CommandResult(exit_code=0)

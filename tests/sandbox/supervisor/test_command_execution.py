@@ -37,7 +37,8 @@ def test_an_output_is_watched_only_while_it_is_waited_for() -> None:
 
     async def scenario() -> tuple[list[bool], bytes]:
         reading, writing = os.pipe()
-        services = RunServices(None, Plain(), None, "", ThreadPoolExecutor(1))  # type: ignore[arg-type]
+        unused: Any = None
+        services = RunServices(unused, Plain(), unused, "gvisor", ThreadPoolExecutor(2))  # type: ignore[arg-type]
         output = _Output(services, UserOutput(writing), threading.Event())
         loop = asyncio.get_running_loop()
         watched = [loop.remove_reader(output._reading)]

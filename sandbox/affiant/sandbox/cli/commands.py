@@ -96,6 +96,8 @@ def session_request(
     agent: str,
     input_: str | None,
     output: Path | None,
+    output_diff: Path | None,
+    output_branch: str | None,
     runtime: Path | None,
     rootfs: Path | None,
     platform: str,
@@ -129,6 +131,8 @@ def session_request(
         input_at=place,
         input_commit=commit,
         output=output,
+        output_diff=output_diff,
+        output_branch=output_branch,
         runtime=runtime,
         rootfs=rootfs,
         min_isolation=IsolationClass(min_isolation),
@@ -237,6 +241,16 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     help="Copy what the agent changed to this folder.",
 )
 @click.option(
+    "--output-diff",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what the agent changed to this file, as a diff for git apply.",
+)
+@click.option(
+    "--output-branch",
+    metavar="NAME",
+    help="Commit what the agent changed to this new branch of REPO, on top of REF. REPO's work tree stays as it is.",
+)
+@click.option(
     "--runtime",
     type=_FOLDER,
     metavar="DIR",
@@ -337,6 +351,8 @@ def run(
     agent: str,
     input_: str | None,
     output: Path | None,
+    output_diff: Path | None,
+    output_branch: str | None,
     runtime: Path | None,
     rootfs: Path | None,
     bundle: Path | None,
@@ -394,7 +410,12 @@ def run(
         upstream=upstream,
         quiet=quiet,
         verbose=verbose,
-        files={"--bundle": bundle, "--json": json_path, "--decisions": decisions},
+        files={
+            "--bundle": bundle,
+            "--json": json_path,
+            "--decisions": decisions,
+            "--output-diff": output_diff,
+        },
     )
     request = session_request(
         profile=profile,
@@ -403,6 +424,8 @@ def run(
         agent=agent,
         input_=input_,
         output=output,
+        output_diff=output_diff,
+        output_branch=output_branch,
         runtime=runtime,
         rootfs=rootfs,
         platform=platform,

@@ -12,6 +12,8 @@ import click
 from affiant.attestation.bundle.bundle import MAX_BUNDLE
 from affiant.command_line import print_json
 from affiant.errors import StateError
+from affiant.files import sync_folder
+from affiant.sandbox.base.errors import OutputPlaceError
 from affiant.sandbox.base.user_files import write_user_file
 from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
@@ -60,34 +62,48 @@ def remove(*, home: Path, name: str, bundle: Path, as_json: bool) -> None:
 
 
 def _copied_to(path: Path, home: Home, session: str) -> None:
-    """Have the receipts at ``path``, outside of the session's folder.
+    """Have the receipts at ``path``, durably, where no session's removal takes them.
 
     Raises:
-        ``session.only_copy``: another file exists at that path, or the place goes with the session.
+        ``session.only_copy``: something else exists at that path, or it goes with this session or another one.
     """
     receipts = (home.session(session) / BUNDLE).read_bytes()
-    if path.resolve().is_relative_to(home.session(session).resolve()):
-        raise StateError(
-            "--bundle is inside the session's folder, which would be removed",
-            where=str(path),
-            code="session.only_copy",
-        )
-    if path.exists():
-        with path.open("rb") as file:
-            if file.read(2 * MAX_BUNDLE) == receipts:
-                return
+    for folder in (home.sessions, home.path / "output"):
+        if path.resolve().is_relative_to(folder.resolve()):
+            raise StateError(
+                "--bundle is inside a session's folder, which would be removed",
+                where=str(path),
+                code="session.only_copy",
+            )
+    if not path.exists():
+        write_user_file(path, receipts, mode=0o600)
+    elif not path.is_file() or _content(path) != receipts:  # a pipe has no end, and keeps nothing
         raise StateError(
             "another file exists at that path",
             where=str(path),
             expected="this session's receipts",
             code="session.only_copy",
         )
-    write_user_file(path, receipts, mode=0o600)
+    try:
+        _make_durable(path)
+    except OSError as error:
+        raise OutputPlaceError(
+            "the copy cannot be made durable", where=str(path), found=error.strerror
+        ) from error
+
+
+def _make_durable(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+    sync_folder(path.absolute().parent)
+
+
+def _content(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(2 * MAX_BUNDLE)
 
 
 @click.command()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from affiant.attestation.encoding.binary_text import from_b64u
-from affiant.errors import AffiantError, StateError
+from affiant.errors import StateError
 from affiant.folders import default_home
 from affiant.sandbox.base.user_socket import connect_user_socket
 from affiant.sandbox.detached.names import running_session
@@ -33,13 +33,20 @@ __all__ = ["DetachedSession", "HostAct", "KeptPiece"]
 
 @dataclass(frozen=True, slots=True)
 class KeptPiece:
-    """A piece of the kept output of a command, and where the next one begins."""
+    """A piece of the kept output of a command, and where the next one begins.
+
+    Args:
+        missing: bytes between the position that was asked for and this piece that are not kept any more.
+        failed: why what came later is not kept; None: it is.
+    """
 
     stdout: bytes
     stderr: bytes
     at: tuple[int, int]
     ended: bool
     exit_code: int | None
+    missing: int = 0
+    failed: str | None = None
 
 
 class HostAct:
@@ -47,13 +54,11 @@ class HostAct:
 
     def __init__(self, channel: ControlChannel) -> None:
         self._channel = channel
-        self._ended: AffiantError | None = None
 
     async def tell(self, message: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
         """Send a message about this act; a host that is gone is noticed where its answer is awaited."""
-        if self._ended is None:  # after an error the host takes what comes for another request
-            with suppress(OSError):
-                await self._channel.send(message, descriptors)
+        with suppress(OSError):
+            await self._channel.send(message, descriptors)
 
     async def next(self) -> Mapping[str, object]:
         """The next event.
@@ -61,18 +66,14 @@ class HostAct:
         Raises:
             AffiantError: the act was rejected, or the session has ended; under the error's own code.
         """
-        if self._ended is not None:
-            raise self._ended
         message = await self._channel.receive()
         if message is None:
-            self._ended = StateError(
+            raise StateError(
                 "the session ended meanwhile", hint="See: affiant session ls", code="session.not_open"
             )
-            raise self._ended
         message.close()
         if message.members.get("event") == "refused":
-            self._ended = sent_error(message.members)
-            raise self._ended
+            raise sent_error(message.members)
         return message.members
 
 
@@ -197,7 +198,7 @@ class DetachedSession(SessionCalls):
         """
         asked = {"op": "logs", "number": number, "stdout": at[0], "stderr": at[1], "wait": wait}
         event = await self._asked(asked, "logs")
-        code = event.get("code")
+        code, missing, failed = (event.get(name) for name in ("code", "missing", "failed"))
         (stdout, out_at), (stderr, err_at) = (_piece(event.get(name)) for name in ("stdout", "stderr"))
         return KeptPiece(
             stdout=stdout,
@@ -205,6 +206,8 @@ class DetachedSession(SessionCalls):
             at=(out_at, err_at),
             ended=event.get("ended") is True,
             exit_code=code if isinstance(code, int) else None,
+            missing=missing if isinstance(missing, int) else 0,
+            failed=failed if isinstance(failed, str) else None,
         )
 
     async def kill(self, number: int, sent: int) -> None:
