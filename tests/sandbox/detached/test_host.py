@@ -256,7 +256,10 @@ def test_a_killed_host_leaves_nothing_and_the_next_command_says_so(place: Machin
     os.kill(int(str(asyncio.run(session.info())["pid"])), signal.SIGKILL)
     done = affiant(place, "ls", "--json")
     assert f"session {session.id}".encode() in done.stderr
-    assert entry(place, "killed")["state"] == "cut-off"
+    found = entry(place, "killed")
+    assert (found["state"], found["steps"][-1]["state"]) == ("cut-off", "terminated"), (
+        "its supervisor closed it"
+    )
     assert place.quiet_within(10)
     assert not (place.home / "sessions" / session.id / "session.sock").exists()
     assert create(place, "--name", "killed", "--ttl", "300").returncode == 0, "the name is free again"

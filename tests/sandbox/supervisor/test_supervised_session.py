@@ -11,6 +11,7 @@ import signal
 import socket
 import ssl
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.records.receipt import parse_receipt
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
+from affiant.sandbox.supervisor.launch.lifecycle import Event, note_killed, read_steps
 from affiant.sandbox.supervisor.records.spool import read_unacknowledged
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.store.local_store_file import LocalStoreFile
@@ -89,6 +91,8 @@ def test_an_agent_asks_the_gateway_and_everything_is_in_the_chains(launcher: Lau
     assert {"provisioned", "attested-gateway", "attested", "admitted", "sandbox-prepared"} <= set(
         link.progress
     )
+    opened = ["provisioning", "attesting", "activating", "running"]
+    assert states_of(link.folder) == [*opened, "stopping", "terminated"]
     outcome = story.own[2]
     assert outcome.disclosed.text("act.name") == "python3"
     assert outcome.disclosed.text("act.tgt") == "exit 0"
@@ -483,6 +487,7 @@ def test_a_session_that_fails_after_admission_is_closed_at_the_gateway(launcher:
     async def scenario():
         async with launcher.session(DENIED) as link:
             ids.append(link.session)
+            folders.append(link.folder)
             await link.expect_progress("provisioned")
             (runner,) = (
                 pid for pid in children_of(link.service.pid) if b"isolation.runner" in command_of(pid)
@@ -490,7 +495,7 @@ def test_a_session_that_fails_after_admission_is_closed_at_the_gateway(launcher:
             os.kill(runner, signal.SIGKILL)
             await link.expect("ready")
 
-    ids = []
+    ids, folders = [], []
     with pytest.raises(Refused) as refused:
         run(scenario())
     assert refused.value.code == "isolation.runner_lost"
@@ -501,6 +506,13 @@ def test_a_session_that_fails_after_admission_is_closed_at_the_gateway(launcher:
     own = [record["kind"] for record in payloads if record["role"] == "session"]
     closes = [r["why"] for r in payloads if r["kind"] == "session-close" and r["agt"]["ses"] == ids[0]]
     assert (own, closes) == (["boot", "end"], ["killed"])
+    (failed,) = (step for step in read_steps(folders[0]) if step.code is not None)
+    assert (failed.event, failed.code) == (Event.REJECTED, "isolation.runner_lost")
+    assert states_of(folders[0])[-2:] == ["activating", "failed"]
+
+
+def states_of(folder: Path) -> list[str]:
+    return [step.state.value for step in read_steps(folder)]
 
 
 def asked_of_operator(path: Path, target: str) -> dict:
@@ -563,6 +575,9 @@ def test_kill_9_of_the_supervisor_ends_everything_and_leaves_a_contiguous_chain(
             assert await gone(below, 5)
             os.close(stdout)
             os.close(stderr)
+            assert states_of(link.folder)[-1] == "running"
+            note_killed(link.folder, at=datetime.now(UTC))
+            assert states_of(link.folder)[-2:] == ["running", "lost"]
             return (link.folder / "records.ndjson").read_bytes()
 
     data = run(scenario())

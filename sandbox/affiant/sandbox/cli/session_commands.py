@@ -41,7 +41,7 @@ _SHOWN = (
         "gateway",
         "output",
     ),
-    *("bundle", "records", "kept"),
+    *("bundle", "records", "kept", "steps"),
 )
 _COLUMNS = ("SESSION", "STATE", "STARTED", "AGENT", "EXIT", "BUNDLE")
 
@@ -214,9 +214,10 @@ def _row(entry: SessionEntry) -> tuple[str, ...]:
 
 
 def _shown(entry: SessionEntry) -> Mapping[str, object]:
-    """The entry's members, times as text."""
+    """The entry's members, times and steps as text."""
     members = entry.to_json()
-    return {**members, "started": _time(members["started"]), "ended": _time(members["ended"])}
+    times = {name: _time(members[name]) for name in ("started", "ended")}
+    return {**members, **times, "steps": ", ".join(step.state.value for step in entry.steps) or None}
 
 
 def _time(seconds: object) -> str | None:

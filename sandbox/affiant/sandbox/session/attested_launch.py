@@ -45,6 +45,7 @@ from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink, start_supervisor
 from affiant.sandbox.session_state.recovery import gather_now
 from affiant.sandbox.session_state.session_folder import RECORDS, SEALED, reclaim_folder, remove_files
+from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 from affiant.sandbox.workspace.copy_in import Copied, copy_in
 from affiant.sandbox.workspace.git_commit import copy_commit
 from affiant.sandbox.workspace.image import IMAGE_LIMITS, unpack_image
@@ -212,12 +213,13 @@ async def _settle_unopened(home: Home, launch: Launch, progress: Progress, *, wi
     with suppress(TimeoutError):
         async with asyncio.timeout(None if (folder / SEALED).exists() else within_s):
             gathered = await abandonable(lambda: gather_now(home, launch.session))
-    closed = gathered is not None and gathered.in_order
+    closed, now = gathered is not None and gathered.in_order, datetime.now(UTC)
+    note_killed(folder, at=now)
     note = SessionNote(
         session=launch.session,
         state=SessionState.CLOSED if closed else SessionState.LOST,
         asked=launch.asked,
-        ended=int(datetime.now(UTC).timestamp()),
+        ended=int(now.timestamp()),
     )
     write_note(home, note)
     if gathered is not None:

@@ -54,6 +54,7 @@ from affiant.sandbox.session_state.session_folder import (
     reclaim_folder,
 )
 from affiant.sandbox.supervisor.launch.control import sent_error
+from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 from affiant.sandbox.workspace.copy_out import Taken, copy_out
 
 __all__ = ["CommandResult", "Metrics", "Running", "Session", "Usage"]
@@ -486,12 +487,13 @@ class Session:
             raise wrong[0]
 
     def _leave_note(self, code: str | None) -> None:
-        in_order = self._gathered is not None and self._gathered.in_order
+        in_order, now = self._gathered is not None and self._gathered.in_order, datetime.now(UTC)
+        note_killed(self._opened.home.session(self.id), at=now)
         note = SessionNote(
             session=self.id,
             state=SessionState.CLOSED if in_order else SessionState.LOST,
             asked=self._opened.launch.asked,
-            ended=int(datetime.now(UTC).timestamp()),
+            ended=int(now.timestamp()),
             exit_code=self._exit_code_told,
             code=code,
             kept=self._kept,

@@ -16,6 +16,7 @@ from typing import Final
 from affiant.sandbox.base.privileges import is_root
 from affiant.sandbox.isolation.plan.leftover_record import FOLDER
 from affiant.sandbox.processes.home import Home
+from affiant.sandbox.supervisor.launch.lifecycle import STATES
 
 __all__ = [
     "BUNDLE",
@@ -63,6 +64,8 @@ def remove_files(home: Home, session: str) -> None:
         reclaim_folder(home.session(session))
     folder = home.session(session)
     _remove(folder / "files", folder / "rootfs", folder / RESTRICTION_SOCKET, folder / HOST_SOCKET)
+    if not (folder / RECORDS).exists():
+        _remove(folder / STATES)
     for empty in (folder / FOLDER, folder):  # a session that never came to be leaves nothing in them
         with suppress(OSError):
             empty.rmdir()

@@ -17,6 +17,7 @@ from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import Launch, live_launches
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, read_note
 from affiant.sandbox.session_state.session_folder import BUNDLE, KEPT, RECORDS
+from affiant.sandbox.supervisor.launch.lifecycle import Step, read_steps
 
 __all__ = ["SessionEntry", "find_session", "list_sessions"]
 
@@ -34,6 +35,8 @@ class SessionEntry:
     kept: Path | None
     noted: bool = True
     """Whether there is a note; else the state is a guess."""
+    steps: tuple[Step, ...] = ()
+    """The transitions of its life cycle, as far as they were recorded."""
 
     def to_json(self) -> Mapping[str, object]:
         """The entry's members."""
@@ -46,6 +49,7 @@ class SessionEntry:
             "exit_code": self.note.exit_code,
             "session": self.note.session,
             "state": self.note.state.value,
+            "steps": [step.to_json() for step in self.steps],
         }
 
 
@@ -87,16 +91,18 @@ def _named(home: Home, name: str) -> SessionEntry | None:
 def _entry(home: Home, session: str, running: Mapping[str, Launch]) -> SessionEntry | None:
     folder = home.session(session)
     bundle, records, kept = (_existing(folder / name) for name in (BUNDLE, RECORDS, KEPT))
+    steps = read_steps(folder)
     if session in running:
         note = SessionNote(session=session, state=SessionState.RUNNING, asked=running[session].asked)
-        return SessionEntry(note, bundle, records, kept)
+        return SessionEntry(note, bundle, records, kept, steps=steps)
     found = read_note(folder)
     if found is not None:
-        return SessionEntry(found, bundle, records, kept)
+        return SessionEntry(found, bundle, records, kept, steps=steps)
     if bundle is None and records is None:  # it never came to be
         return None
     state = SessionState.LOST if bundle is None else SessionState.CLOSED
-    return SessionEntry(SessionNote(session=session, state=state), bundle, records, kept, noted=False)
+    note = SessionNote(session=session, state=state)
+    return SessionEntry(note, bundle, records, kept, noted=False, steps=steps)
 
 
 def _order(entry: SessionEntry) -> tuple[int, str]:
