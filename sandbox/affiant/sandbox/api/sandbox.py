@@ -28,7 +28,7 @@ from typing import Any, Final, Literal
 from affiant.policy.model.profile import Resources
 from affiant.sandbox.api.limits import limits_and_mechanisms
 from affiant.sandbox.detached.client import DetachedSession
-from affiant.sandbox.session.session import CommandResult, Metrics, Running, Session
+from affiant.sandbox.session.session import CAPTURE_LIMIT, CommandResult, Metrics, Running, Session
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.session_acts.sandbox_ports import OpenPort
@@ -36,7 +36,6 @@ from affiant.sandbox.session_acts.sandbox_ports import OpenPort
 __all__ = ["Exited", "Opening", "Output", "Sandbox", "Terminal"]
 
 _PIECE: Final = 1 << 16
-_CAPTURE_LIMIT: Final = 1 << 20
 _LEASE_MARGIN_S: Final = 60
 """So much longer than ``ttl`` the session's lease is: it is closed in order before."""
 
@@ -277,7 +276,7 @@ class Sandbox:
         cwd: str | None = None,
         timeout: float | None = None,
         stdin: Input = None,
-        capture_limit: int = _CAPTURE_LIMIT,
+        capture_limit: int = CAPTURE_LIMIT,
     ) -> CommandResult:
         """Run a command to its end. Several may run at once.
 

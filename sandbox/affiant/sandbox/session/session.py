@@ -57,9 +57,10 @@ from affiant.sandbox.supervisor.launch.control import sent_error
 from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 from affiant.sandbox.workspace.copy_out import Taken, copy_out
 
-__all__ = ["CommandResult", "Metrics", "Running", "Session", "Usage"]
+__all__ = ["CAPTURE_LIMIT", "CommandResult", "Metrics", "Running", "Session", "Usage"]
 
-_CAPTURE_LIMIT: Final = 1 << 20
+CAPTURE_LIMIT: Final = 1 << 20
+"""Bytes of each stream of a command that are kept, where its caller does not say another number."""
 _FINISHED_WITHIN_S: Final = 60.0
 _TERM_GRACE_S: Final = 5.0
 
@@ -355,7 +356,7 @@ class Session:
         stdout: int | None = None,
         stderr: int | None = None,
         timeout_s: float | None = None,
-        capture_limit: int = _CAPTURE_LIMIT,
+        capture_limit: int = CAPTURE_LIMIT,
     ) -> CommandResult:
         """Run a command in the sandbox and wait for its end. Several may run at once.
 
