@@ -19,9 +19,10 @@ import sys
 import termios
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVarTuple, Unpack
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import canonical
@@ -36,6 +37,10 @@ from affiant.secrets.broker.client.client import BrokerClient
 
 __all__ = ["AgentRun", "RunResult", "RunServices"]
 
+_Arguments = TypeVarTuple("_Arguments")
+
+_WRITERS: Final = ThreadPoolExecutor(256, thread_name_prefix="output")
+"""Threads for users' outputs, started as they are needed: two for each act, and some more for those that close."""
 _PIECE: Final = 64 * 1024
 _QUIET_S: Final = 0.2
 """Without output, after which a short line is given out that redaction held back."""
@@ -108,7 +113,7 @@ class AgentRun:
             self._over.set()
             for delivery in self._deliveries:
                 delivery.cancel()
-            await asyncio.to_thread(self.user.close)
+            await _in_writer(self.user.close)
             out = sha256_name(canonical({"exit": result.code, **digests}))
             await self._record("outcome", {"out": out, "tgt": f"exit {result.code}"}, par=intent, end=end)
         return result
@@ -139,7 +144,7 @@ class AgentRun:
 
     async def _say(self, text: str) -> None:
         """A line of ours among the command's errors."""
-        await asyncio.to_thread(self.user.stderr.write, f"affiant: {text}\n".encode(), self._over)
+        await _in_writer(self.user.stderr.write, f"affiant: {text}\n".encode(), self._over)
 
     async def _record(
         self,
@@ -324,7 +329,7 @@ class _Output:
 
     async def _pass_on(self, data: bytes) -> None:
         self._hash.update(data)
-        await asyncio.to_thread(self._user.write, data, self._over)
+        await _in_writer(self._user.write, data, self._over)
 
     def close(self) -> None:
         """Give the descriptors back. Idempotent."""
@@ -333,6 +338,12 @@ class _Output:
             asyncio.get_running_loop().remove_reader(self._reading)
             os.close(self._reading)
             self._reading = -1
+
+
+async def _in_writer(act: Callable[[Unpack[_Arguments]], None], *arguments: *_Arguments) -> None:
+    """``act`` in a thread for users' outputs: one that waits for its reader keeps none from asyncio's few threads,
+    which records need."""
+    await asyncio.get_running_loop().run_in_executor(_WRITERS, act, *arguments)
 
 
 async def _end_all(tasks: list[asyncio.Task[None]]) -> None:
