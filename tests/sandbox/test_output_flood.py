@@ -112,7 +112,7 @@ def test_detached_floods_are_kept_within_their_bound_and_two_sessions_go_on(plac
     flooded, neighbour = (DetachedSession.connect(name, home=place.home) for name in ("flooded", "neighbour"))
 
     async def scenario() -> None:
-        host = int(str((await flooded.info())["pid"]))
+        host = int(str((await flooded.status())["pid"]))
         numbers = [await flooded.detach(flood(12)) for _ in range(4)]
         endless_ones = [await flooded.detach(endless()) for _ in range(16)]
         for number in range(5):
@@ -138,7 +138,7 @@ def test_detached_floods_are_kept_within_their_bound_and_two_sessions_go_on(plac
 
 async def ended(session: DetachedSession, number: int, *, code: int) -> None:
     for _ in range(1200):
-        commands = (await session.info())["commands"]
+        commands = (await session.status())["commands"]
         assert isinstance(commands, list)
         (found,) = (each for each in commands if each["number"] == number)
         if found["ended"] is not None:

@@ -135,6 +135,19 @@ class MeasuredImage(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         assert isinstance(code, CodeType)
         return code
 
+    def keep_code(self) -> None:
+        """Read and compile every file that is not loaded yet: from now on no module is read from a file.
+
+        Raises:
+            NotMeasured: a file is another than the listed one.
+        """
+        if self._code is None:
+            left = [path for path in self.image_files if path[:-3].replace("/", ".") not in sys.modules]
+            compiled = {
+                path: compile(self._bytes_of(path), _PLACE + path, "exec", dont_inherit=True) for path in left
+            }
+            self._code = {path: marshal.dumps(code) for path, code in compiled.items()}
+
     def get_source(self, fullname: str) -> str | None:
         """The source, where the image has it as a file to be read."""
         try:

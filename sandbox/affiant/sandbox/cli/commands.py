@@ -88,19 +88,6 @@ def require_compatible(
                 raise click.UsageError(f"{other} and {option} name the same file, {path}")
 
 
-def _input(value: str | None) -> tuple[Path | None, str | None, str | None]:
-    """``DIR[:PATH]`` or ``REPO@REF[:PATH]`` as folder, path and REF; a folder of exactly this name comes first."""
-    if value is None:
-        return None, None, None
-    folder, mark, place = value.rpartition(":")
-    if not (mark and place.startswith("/") and not Path(value).exists()):
-        folder, place = value, ""
-    repository, mark, commit = folder.rpartition("@")
-    if mark and repository and commit and not Path(folder).exists():
-        return Path(repository), place or None, commit
-    return Path(folder), place or None, None
-
-
 def session_request(
     *,
     profile: Path,
@@ -109,6 +96,8 @@ def session_request(
     agent: str,
     input_: str | None,
     output: Path | None,
+    output_diff: Path | None,
+    output_branch: str | None,
     runtime: Path | None,
     rootfs: Path | None,
     platform: str,
@@ -132,9 +121,9 @@ def session_request(
     """
     from affiant.attestation.quote.providers.own_platform import PlatformName  # noqa: PLC0415 - help must stay cheap
     from affiant.sandbox.processes.services import GatewayChoice  # noqa: PLC0415 - as above
-    from affiant.sandbox.session.session_plan import SessionRequest  # noqa: PLC0415 - as above
+    from affiant.sandbox.session.session_plan import SessionRequest, parse_input  # noqa: PLC0415 - as above
 
-    folder, place, commit = _input(input_)
+    folder, place, commit = (None, None, None) if input_ is None else parse_input(input_)
     return SessionRequest(
         profile=profile,
         agent=agent,
@@ -142,6 +131,8 @@ def session_request(
         input_at=place,
         input_commit=commit,
         output=output,
+        output_diff=output_diff,
+        output_branch=output_branch,
         runtime=runtime,
         rootfs=rootfs,
         min_isolation=IsolationClass(min_isolation),
@@ -250,6 +241,16 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     help="Copy what the agent changed to this folder.",
 )
 @click.option(
+    "--output-diff",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what the agent changed to this file, as a diff for git apply.",
+)
+@click.option(
+    "--output-branch",
+    metavar="NAME",
+    help="Commit what the agent changed to this new branch of REPO, on top of REF. REPO's work tree stays as it is.",
+)
+@click.option(
     "--runtime",
     type=_FOLDER,
     metavar="DIR",
@@ -350,6 +351,8 @@ def run(
     agent: str,
     input_: str | None,
     output: Path | None,
+    output_diff: Path | None,
+    output_branch: str | None,
     runtime: Path | None,
     rootfs: Path | None,
     bundle: Path | None,
@@ -407,7 +410,12 @@ def run(
         upstream=upstream,
         quiet=quiet,
         verbose=verbose,
-        files={"--bundle": bundle, "--json": json_path, "--decisions": decisions},
+        files={
+            "--bundle": bundle,
+            "--json": json_path,
+            "--decisions": decisions,
+            "--output-diff": output_diff,
+        },
     )
     request = session_request(
         profile=profile,
@@ -416,6 +424,8 @@ def run(
         agent=agent,
         input_=input_,
         output=output,
+        output_diff=output_diff,
+        output_branch=output_branch,
         runtime=runtime,
         rootfs=rootfs,
         platform=platform,

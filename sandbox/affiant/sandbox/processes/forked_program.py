@@ -67,6 +67,9 @@ class LoadedImage(MeasuredProcess, Protocol):
 
     image_files: Mapping[str, str]
 
+    def keep_code(self) -> None:
+        """Read every other file of it, so that none is read later."""
+
 
 class Template:
     """What a template knows of itself, computed once.

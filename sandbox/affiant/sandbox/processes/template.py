@@ -1,4 +1,4 @@
-"""A template process: loads the modules of the session image once, and forks programs of it on order.
+"""A template process: loads what the programs of the session image need once, and forks programs of it on order.
 
 ``python -I .../start.py --files session affiant.sandbox.processes.service_stage --plan-fd P
 affiant.sandbox.processes.template --socket-fd N --ready-fd M``, started as root by the service supervisor or by
@@ -33,7 +33,7 @@ from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.release.running import measured_process
 from affiant.errors import StateError
 from affiant.sandbox.base.template_order import peer_process, send_packet
-from affiant.sandbox.processes.forked_program import LoadedImage, Template, run_order
+from affiant.sandbox.processes.forked_program import PROGRAMS, LoadedImage, Template, run_order
 
 __all__ = ["main"]
 
@@ -42,6 +42,13 @@ _PR_SET_DUMPABLE: Final = 4
 _BEHIND: Final = 10
 """How much lower its priority is while it loads: a session that starts meanwhile comes first."""
 _NO_FORK_S: Final = 0.05
+_SUPERVISOR: Final = "affiant.sandbox.supervisor"
+_LATER: Final = tuple(
+    f"{_SUPERVISOR}.{name}"
+    for name in ("gateway.appraise_gateway", "attesting", "activating", "serving", "closing")
+)
+"""What every supervisor imports after its first steps. What only some programs need is kept as code: a smaller process
+is forked faster."""
 
 
 @dataclass(slots=True)
@@ -120,7 +127,7 @@ class _Forking:
 
 
 def _loaded() -> Template:
-    """Load every module of this process's image.
+    """Load what every program of this process's image needs.
 
     Raises:
         ``service.failed``: it has no image, or loading has started a thread.
@@ -129,17 +136,14 @@ def _loaded() -> Template:
     if not isinstance(image, LoadedImage):
         raise StateError("a template process needs a measured image", code="service.failed")
     gc.disable()
-    for path in sorted(image.image_files):
-        importlib.import_module(_module(path))
+    for module in (*PROGRAMS.values(), *_LATER):
+        importlib.import_module(module)
+    image.keep_code()
     if len(os.listdir("/proc/self/task")) != 1:
         raise StateError("a template process must have one thread", code="service.failed")
     gc.collect()
     gc.freeze()
     return Template(image, _measurement(image))
-
-
-def _module(path: str) -> str:
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _measurement(image: LoadedImage) -> bytes:

@@ -7,8 +7,8 @@ from typing import Final
 
 from affiant.policy.model.limits import Bounds
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
-from affiant.sandbox.session.session import CAPTURE_LIMIT
 from affiant.sandbox.session.session_plan import SessionPlan
+from affiant.sandbox.session_acts.captured import CAPTURE_LIMIT
 from affiant.sandbox.supervisor.acts import MOST_ACTS
 
 __all__ = ["limits_and_mechanisms"]

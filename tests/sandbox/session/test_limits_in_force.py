@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from affiant.sandbox.api.limits import limits_and_mechanisms
 from affiant.sandbox.isolation.backends.backend import Availability
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
+from affiant.sandbox.session.limits_in_force import limits_and_mechanisms
 from affiant.sandbox.session.session_plan import SessionRequest, plan_session
 
 PROFILE = """agent_configs:
