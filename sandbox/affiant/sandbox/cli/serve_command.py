@@ -34,6 +34,11 @@ _OF_TEMPLATE: Final = frozenset(
     }
 )
 """Options of `affiant run` that are the same of every session; what differs, each caller says."""
+_OF_CALLERS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("input_", "output", "output_diff", "output_branch", "decisions")),
+    "task": (),
+}
+"""The other members of a request: none here, because they name files of this machine, or each caller says them."""
 _LISTEN: Final = "127.0.0.1:8470"
 _DAY_S: Final = 86_400
 
@@ -92,7 +97,7 @@ def _template(home: Path, given: dict[str, Any]) -> Any:
     from affiant.policy.loading.policy_file import policy_owners, read_policy_file  # noqa: PLC0415 - as above
 
     passphrase = given.pop("secret_passphrase_file")
-    template = session_request(agent="", input_=None, output=None, decisions=None, task=(), **given)
+    template = session_request(agent="", **_OF_CALLERS, **given)
     owners = policy_owners(os.geteuid(), os.environ)
     profiles = read_policy_file(template.profile, owners=owners, floor=template.floor).profiles
     for name in profiles.profiles:
