@@ -48,14 +48,8 @@ def _created(**given: Any) -> None:
     tell_leftovers(opened)
     passphrase = given.pop("secret_passphrase_file")
     del given["home"]
-    require_compatible(
-        gateway=given["gateway"],
-        gateway_config=given["gateway_config"],
-        upstream=given["upstream"],
-        quiet=quiet,
-        verbose=False,
-        files={"--decisions": given["decisions"], "--output-diff": given["output_diff"]},
-    )
+    files = {"--decisions": given["decisions"], "--output-diff": given["output_diff"]}
+    require_compatible(quiet=quiet, verbose=False, files=files)
     asked = session_request(**given)
     request = replace(
         asked,
