@@ -132,7 +132,7 @@ serve = click.Command(
         click.Option(["--oidc-ca"], type=_FILE, help="Certificate authorities of the issuer (PEM)."),
         click.Option(
             ["--ttl"],
-            type=click.IntRange(1, 30 * _DAY_S),
+            type=click.IntRange(1),
             default=900,
             show_default=True,
             metavar="SECONDS",
