@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
 import json
 import os
 import resource
@@ -20,6 +21,7 @@ import pytest
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.running_image import image_digest
+from affiant.attestation.release.start import MeasuredImage, NotMeasured
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import BROKER_USER
 from affiant.sandbox.base.template_order import (
@@ -34,6 +36,7 @@ from affiant.sandbox.base.template_order import (
 from affiant.sandbox.processes import service_process
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.service_process import READY_FD, ServiceProcess, ServiceSpec, start_service
+from affiant.sandbox.processes.template import keep_code
 from affiant.sandbox.processes.template_service import start_template, template_socket
 
 BROKER = "affiant.secrets.broker.process"
@@ -429,6 +432,30 @@ def test_the_interpreter_seeds_random_anew_in_each_fork() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
+
+
+LISTED = {"affiant/a/__init__.py": b"", "affiant/a/near.py": b"SAYS = 'the measured one'"}
+
+
+def image_of(now: dict[str, bytes]) -> MeasuredImage:
+    """An image of the listed files, read from what they are now."""
+    listed = {path: hashlib.sha256(data).hexdigest() for path, data in LISTED.items()}
+    return MeasuredImage("session", listed, code=None, read=now.__getitem__, descriptor=None)
+
+
+def test_code_that_was_kept_is_run_though_its_file_has_changed_since() -> None:
+    now = dict(LISTED)
+    image = image_of(now)
+    keep_code(image)
+    now["affiant/a/near.py"] = b"SAYS = 'another one'"
+    found: dict[str, object] = {}
+    exec(image.get_code("affiant.a.near"), found)
+    assert found["SAYS"] == "the measured one"
+
+
+def test_a_changed_file_is_not_kept() -> None:
+    with pytest.raises(NotMeasured, match=r"near\.py"):
+        keep_code(image_of({**LISTED, "affiant/a/near.py": b"SAYS = 'another one'"}))
 
 
 def test_there_is_one_template_for_a_state_folder(home: Home) -> None:
