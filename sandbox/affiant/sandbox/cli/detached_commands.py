@@ -110,7 +110,7 @@ create = click.Command(
         click.Option(
             ["--idempotency-key"],
             metavar="KEY",
-            help="With the name and the key of a session that runs, that session is named, and none is created.",
+            help="Where a session of this key runs (under --name, if that is given), print that one and create none.",
         ),
         *(param for param in run.params if param.name not in _NOT_OF_CREATE),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document."),
