@@ -148,6 +148,8 @@ class Sandbox:
         resources: Resources | None = None,
         input: Path | str | None = None,  # noqa: A002 - the word of the command line
         output: Path | None = None,
+        output_diff: Path | None = None,
+        output_branch: str | None = None,
         runtime: Path | None = None,
         rootfs: Path | None = None,
         task: Mapping[str, object] | None = None,
@@ -178,7 +180,9 @@ class Sandbox:
             ttl: seconds until the session is closed in order, whatever runs; None: the session's longest lease.
             resources: bounds of this session, none above the profile's.
             input: what to copy in: a folder, or text as on the command line, ``DIR[:PATH]`` or ``REPO@REF[:PATH]``.
-            output: a folder to copy changes out to. runtime: a prepared environment. rootfs: an image.
+            output: a folder to copy changes out to. output_diff: a file for them as a diff for ``git apply``.
+            output_branch: a new branch of the repository for them, where the input is ``REPO@REF``.
+            runtime: a prepared environment. rootfs: an image.
             task: what the session belongs to: ``workflow``, ``task``, ``attempt``, ``parent``.
             idempotency_key: where a session of this key runs (with a ``name``, under that name), it is given back,
                 and none is created.
@@ -198,6 +202,8 @@ class Sandbox:
             input_at=at,
             input_commit=commit,
             output=output,
+            output_diff=output_diff,
+            output_branch=output_branch,
             runtime=runtime,
             rootfs=rootfs,
             min_isolation=min_isolation,

@@ -76,6 +76,8 @@ class RunOutcome:
     bundle: Path | None = None
     timed_out: bool = False
     changes: Mapping[str, object] | None = None
+    commit: str | None = None
+    """On the branch that was asked for."""
     memory_locked: bool | None = None
     """Whether the broker's memory stays out of swap; None: it holds no secret."""
     denied: Sequence[Mapping[str, object]] = ()
@@ -258,7 +260,8 @@ async def _in_session(
         session=session.id,
         isolation=session.isolation,
         timed_out=result.timed_out,
-        changes=None if session.output is None else changes_to_json(session.output.changes),
+        changes=None if session.changes is None else changes_to_json(session.changes),
+        commit=session.commit,
         memory_locked=report.memory_locked,
         denied=report.denied,
         denied_unknown=report.denied_unknown,

@@ -21,12 +21,13 @@ import os
 import secrets
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     ExitStack,
     asynccontextmanager,
+    contextmanager,
     suppress,
 )
 from dataclasses import dataclass, replace
@@ -40,6 +41,7 @@ from affiant.errors import AffiantError, ConfigurationError, StateError, Unreach
 from affiant.folders import default_home
 from affiant.policy.loading.policy_file import policy_owners
 from affiant.sandbox.base.threads import abandonable
+from affiant.sandbox.base.user_files import write_user_file
 from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
@@ -53,9 +55,11 @@ from affiant.sandbox.session.supervisor_link import Act, Progress, run_message
 from affiant.sandbox.session_acts.captured import Capture
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.session_acts.sandbox_ports import Asked, OpenPort, open_port
+from affiant.sandbox.session_state.bundle_out import boundary_record
 from affiant.sandbox.session_state.interrupted import reap_leftovers
 from affiant.sandbox.session_state.recovery import Gathered, fetch_sealed, gather
 from affiant.sandbox.session_state.session_folder import (
+    BASE,
     BUNDLE,
     RESTRICTION_SOCKET,
     keep_files,
@@ -64,7 +68,16 @@ from affiant.sandbox.session_state.session_folder import (
 from affiant.sandbox.supervisor.launch.control import sent_error
 from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 from affiant.sandbox.supervisor.launch.user_streams import MOST_CELLS
-from affiant.sandbox.workspace.copy_out import Taken, copy_out
+from affiant.sandbox.workspace.copy_out import Taken, changes_left, copy_out
+from affiant.sandbox.workspace.git_changes import (
+    FolderBase,
+    branch_message,
+    fit_for_git,
+    make_branch,
+    make_diff,
+    submodules_of,
+)
+from affiant.sandbox.workspace.tree import Changes, Entry
 
 __all__ = ["CommandResult", "Metrics", "Running", "Session", "SessionCalls", "Usage"]
 
@@ -380,6 +393,10 @@ class Session(SessionCalls):
         """What the runner said keeps the memory: ``cgroup`` or ``watchdog``."""
         self.output: Taken | None = None
         """What was copied out, once the session is closed and if an output was asked for."""
+        self.changes: Changes | None = None
+        """What the agent changed, once the session is closed and if an output, a diff or a branch was asked for."""
+        self.commit: str | None = None
+        """The commit on the branch that was asked for, once the session is closed."""
 
     @classmethod
     @asynccontextmanager
@@ -583,7 +600,7 @@ class Session(SessionCalls):
         finally:
             await self._opened.link.stop()
         reclaim_folder(self._opened.home.session(self.id))
-        for take in (self._take_output, self._take_bundle):
+        for take in (self._take_output, self._take_bundle, self._take_diff, self._take_branch):
             try:
                 await asyncio.to_thread(take)
             except AffiantError as error:
@@ -626,17 +643,63 @@ class Session(SessionCalls):
         self._progress("bundled", {"path": str(self.bundle_path)})
 
     def _take_output(self) -> None:
-        opened, output = self._opened, self._opened.plan.request.output
-        if output is None or opened.plan.place is None:
+        output = self._opened.plan.request.output
+        if output is None:
             return
-        source = opened.home.session(self.id) / opened.plan.sandbox.source_of(opened.plan.place)
-        try:
-            self.output = copy_out(
+        with self._left_behind() as (source, before, exclude):
+            self.output = copy_out(source, output, before=before, exclude=exclude)
+        self.changes = self.output.changes
+        self._progress("output", {"path": str(output), "changes": self.output.changes})
+
+    def _take_diff(self) -> None:
+        opened, request = self._opened, self._opened.plan.request
+        if request.output_diff is None or self._kept:
+            return
+        with self._left_behind() as (source, before, exclude):
+            base: FolderBase | tuple[Path, str] = FolderBase(opened.home.session(self.id) / BASE, before)
+            modules: frozenset[str] = frozenset()
+            if request.input is not None and opened.copied is not None and opened.copied.commit is not None:
+                base = (request.input, opened.copied.commit)
+                modules = submodules_of(*base)
+            left = fit_for_git(changes_left(source, before=before, exclude=exclude), modules)
+            write_user_file(request.output_diff, make_diff(left, source, base=base))
+        self.changes = self.changes or left.changes
+        self._progress("diff", {"path": str(request.output_diff), "changes": left.changes})
+
+    def _take_branch(self) -> None:
+        opened, request = self._opened, self._opened.plan.request
+        branch, repository, copied = request.output_branch, request.input, opened.copied
+        if branch is None or repository is None or copied is None or copied.commit is None or self._kept:
+            return
+        with self._left_behind() as (source, before, exclude):
+            record = None if self._gathered is None else boundary_record(self._gathered.bundle, self.id)
+            if record is None:
+                raise StateError("no receipt is there for the commit to name", code="session.not_gathered")
+            left = changes_left(source, before=before, exclude=exclude)
+            left = fit_for_git(left, submodules_of(repository, copied.commit))
+            self.commit = make_branch(
+                left,
                 source,
-                output,
-                before=() if opened.copied is None else opened.copied.entries,
-                exclude=frozenset(opened.plan.sandbox.carved_out(opened.plan.place)),
+                repository=repository,
+                commit=copied.commit,
+                branch=branch,
+                message=branch_message(
+                    session=self.id, agent=request.agent, task=request.task, receipt=record
+                ),
+                now=int(datetime.now(UTC).timestamp()),
             )
+        self.changes = self.changes or left.changes
+        self._progress("branch", {"path": f"branch {branch}", "changes": left.changes})
+
+    @contextmanager
+    def _left_behind(self) -> Iterator[tuple[Path, tuple[Entry, ...], frozenset[str]]]:
+        """Where the agent's files are, what was there before, and what stays out; they are kept if the block fails."""
+        opened = self._opened
+        assert opened.plan.place is not None  # a plan without a place for files has no output of any form
+        source = opened.home.session(self.id) / opened.plan.sandbox.source_of(opened.plan.place)
+        before = () if opened.copied is None else opened.copied.entries
+        try:
+            yield source, before, frozenset(opened.plan.sandbox.carved_out(opened.plan.place))
         except AffiantError as error:
             if source.exists():
                 kept = keep_files(opened.home, self.id)
@@ -646,7 +709,6 @@ class Session(SessionCalls):
                     f"take it with: affiant session recover {self.id} --output DIR"
                 )
             raise
-        self._progress("output", {"path": str(output), "changes": self.output.changes})
 
 
 def _end(descriptor: int | None, capture: Capture | None) -> int:

@@ -28,6 +28,7 @@ from affiant.sandbox.supervisor.records.spool import SpoolEntry, read_signed
 
 __all__ = [
     "SealedBundle",
+    "boundary_record",
     "close_of",
     "open_bundle",
     "open_counted",
@@ -128,6 +129,20 @@ def close_of(sealed: SealedBundle, session: str) -> str | None:
             case {"kind": "session-close", "why": str(why), "agt": {"ses": str(named)}} if named == session:
                 return why
     return None
+
+
+def boundary_record(bundle: Bundle, session: str) -> tuple[str, str] | None:
+    """Kind and receipt hash of the session's close, else of its start; None: the bundle has neither."""
+    found: dict[str, str] = {}
+    for text in bundle.receipts:
+        receipt = parse_receipt(text)
+        match parse_object(receipt.split.payload):
+            case {"kind": ("session-close" | "session-start") as kind, "agt": {"ses": str(named)}} if (
+                named == session
+            ):
+                found[kind] = receipt.rh
+    kind = "session-close" if "session-close" in found else "session-start"
+    return (kind, found[kind]) if kind in found else None
 
 
 def open_bundle(sealed: SealedBundle, key: X25519PrivateKey) -> Bundle:

@@ -19,6 +19,7 @@ from affiant.sandbox.processes.home import Home
 from affiant.sandbox.supervisor.launch.lifecycle import STATES
 
 __all__ = [
+    "BASE",
     "BUNDLE",
     "HOST_SOCKET",
     "KEPT",
@@ -41,6 +42,8 @@ RESTRICTION_SOCKET: Final = "narrow.sock"
 """Where a session whose command runs takes requests to restrict its profile."""
 HOST_SOCKET: Final = "session.sock"
 """Where a session host takes its session's commands."""
+BASE: Final = "base"
+"""The input once more, for a diff; the agent never has it."""
 KEPT: Final = "files.kept"
 """The agent's files, if they could not be copied out."""
 
@@ -63,7 +66,8 @@ def remove_files(home: Home, session: str) -> None:
     with suppress(FileNotFoundError):
         reclaim_folder(home.session(session))
     folder = home.session(session)
-    _remove(folder / "files", folder / "rootfs", folder / RESTRICTION_SOCKET, folder / HOST_SOCKET)
+    working = ("files", BASE, "rootfs", RESTRICTION_SOCKET, HOST_SOCKET)
+    _remove(*(folder / name for name in working))
     if not (folder / RECORDS).exists():
         _remove(folder / STATES)
     for empty in (folder / FOLDER, folder):  # a session that never came to be leaves nothing in them
