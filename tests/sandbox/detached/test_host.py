@@ -150,18 +150,28 @@ def test_many_creators_of_one_name_make_one_session(place: Machine) -> None:
 
 @pytest.mark.slow
 def test_the_session_outlives_its_creator_and_its_terminal(place: Machine) -> None:
-    """The creator has a terminal, which is hung up when it is gone."""
+    """The creator has a terminal, which is hung up when it is gone, and a descriptor of its parent's."""
     master, slave = pty.openpty()
+    inherited, given_on = os.pipe()
     given = ("--profile", str(place.folder / "profiles.yaml"), "--agent", "writer", "--name", "outlives")
     command = argv(place, "create", *given, "--min-isolation", place.isolation, "--ttl", "300")
     creator = subprocess.Popen(
-        command, stdin=slave, stdout=subprocess.PIPE, stderr=slave, start_new_session=True, cwd="/"
+        command,
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        pass_fds=(given_on,),
+        start_new_session=True,
+        cwd="/",
     )
+    os.close(given_on)
     place.started.append(creator)
     os.close(slave)
     assert creator.stdout is not None and creator.stdout.read() == b"outlives\n", "its streams are closed"
     assert creator.wait(10) == 0
     os.close(master)
+    assert os.read(inherited, 1) == b"", "the session holds nothing that its creator inherited"
+    os.close(inherited)
     try:
         assert affiant(place, "exec", "outlives", "echo", "there").stdout == b"there\n"
         pid = asyncio.run(DetachedSession.connect("outlives", home=place.home).status())["pid"]

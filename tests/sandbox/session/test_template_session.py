@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from tests.sandbox.conftest import Machine, Process, family, made_machine, stat_of
 
+from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.release.boot import Image
 from affiant.sandbox.base.privileges import BROKER_USER, SUPERVISOR_USER, is_root
 from affiant.sandbox.base.template_order import Order, forked, open_template
@@ -88,6 +89,29 @@ def test_a_forked_session_runs_commands_and_its_receipts_verify(
         return session.bundle_path
 
     kept.verdict(asyncio.run(scenario()))
+
+
+def test_two_forks_of_one_template_have_keys_and_an_authority_of_their_own(
+    kept: Machine, template: ServiceProcess
+) -> None:
+    async def scenario() -> tuple[list[Session], set[str]]:
+        async with opened(kept) as first, opened(kept) as second:
+            assert (first.started_by, second.started_by) == ("template", "template")
+            trusted = ["sh", "-c", 'cat "$SSL_CERT_FILE"']
+            authorities = {(await session.run(trusted)).stdout for session in (first, second)}
+        return [first, second], authorities
+
+    sessions, authorities = asyncio.run(scenario())
+    one, other = (signers(session) for session in sessions)
+    assert len(one) == len(other) == 2
+    assert len(one & other) == 1, "the gateway's alone"
+    assert len(authorities) == 2
+    assert all("BEGIN CERTIFICATE" in each for each in authorities)
+
+
+def signers(session: Session) -> set[str]:
+    """The names of the keys that signed the receipts of ``session``."""
+    return {json.loads(from_b64u(text.split(".")[0]))["kid"] for text in session.bundle().receipts}
 
 
 def test_supervisor_runner_and_broker_are_the_templates_children_under_their_users(
@@ -188,6 +212,22 @@ def test_a_killed_supervisor_takes_its_broker_and_runner_with_it(
 
     assert kept.all_gone(asyncio.run(scenario()), 8)
     assert not template.ended
+
+
+def test_a_killed_launcher_leaves_no_program_and_the_template_forgets_them(
+    kept: Machine, template: ServiceProcess
+) -> None:
+    folder = f"/proc/{template.pid}/fd"
+    before = len(os.listdir(folder))
+    process = kept.start("sh", "-c", "echo begun; exec sleep 60")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n"
+    below = tuple(each for each in family(template.pid, process.pid) if each.pid != template.pid)
+    assert len(programs(template)) == 3
+    process.kill()
+    assert kept.all_gone(below, 10)
+    assert until(lambda: len(os.listdir(folder)) <= before)
+    assert programs(template) == {}
 
 
 def test_creating_a_session_starts_the_template_with_the_services_and_all_end_with_the_last_session(

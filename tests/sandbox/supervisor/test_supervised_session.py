@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from tests.gateway.conftest import serving_gateway
 from tests.sandbox.supervisor.conftest import FOUND
-from tests.sandbox.supervisor.launcher import Launcher, Refused, read_all
+from tests.sandbox.supervisor.launcher import FIRST_COMMAND, Launcher, Refused, read_all
 from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import UpstreamServer, answer, chunked
 
@@ -166,6 +166,20 @@ def test_a_signal_that_comes_before_the_start_is_not_lost(launcher: Launcher) ->
             return exited["code"]
 
     assert run(scenario()) == 143
+
+
+def test_what_is_no_size_of_a_terminal_ends_neither_command_nor_session(launcher: Launcher) -> None:
+    async def scenario() -> None:
+        async with launcher.session(DENIED) as link:
+            await link.expect("ready")
+            for reader in await link.start(["sleep", "0.2"]):
+                os.close(reader)
+            for size in ([0, 0], [1, 4097], [1], ["1", "1"], "1x1", None):
+                await link.channel.send({"op": "resize", "id": FIRST_COMMAND + 1, "terminal": size})
+            assert (await link.expect("exited"))["code"] == 0
+            assert (await link.finish()).close.member("why") == "done"
+
+    run(scenario())
 
 
 def test_a_denied_host_is_a_refusal_in_the_chain(launcher: Launcher) -> None:

@@ -44,6 +44,7 @@ from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.services import GatewayChoice
 from affiant.sandbox.session.session import CommandResult, Metrics, Running, Session, SessionCalls
 from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice, parse_input
+from affiant.sandbox.session_acts.captured import CAPTURE_LIMIT
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.session_acts.sandbox_ports import OpenPort
 from affiant.secrets.store.local_store import StoreKey
@@ -51,7 +52,6 @@ from affiant.secrets.store.local_store import StoreKey
 __all__ = ["Exited", "Opening", "Output", "Sandbox", "Terminal"]
 
 _PIECE: Final = 1 << 16
-_CAPTURE_LIMIT: Final = 1 << 20
 _LEASE_MARGIN_S: Final = 60
 """So much longer than ``ttl`` the session's lease is: it is closed in order before."""
 
@@ -338,7 +338,7 @@ class Sandbox:
         cwd: str | None = None,
         timeout: float | None = None,
         stdin: Input = None,
-        capture_limit: int = _CAPTURE_LIMIT,
+        capture_limit: int = CAPTURE_LIMIT,
     ) -> CommandResult:
         """Run a command to its end. Several may run at once.
 

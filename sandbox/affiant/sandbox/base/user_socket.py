@@ -19,6 +19,8 @@ from affiant.socket_address import reachable_address
 
 __all__ = ["Connections", "connect_user_socket", "listening_user_socket"]
 
+_CONNECTS_WITHIN_S: Final = 5.0
+"""Where more wait than the other end lets wait; this process does nothing else meanwhile."""
 _PAUSE_S: Final = 0.2
 """So long nothing is accepted after an error, such as too many open files."""
 
@@ -88,6 +90,7 @@ def connect_user_socket(path: Path) -> socket.socket:
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        connection.settimeout(_CONNECTS_WITHIN_S)
         with reachable_address(path) as address:
             connection.connect(address)
         if peer_process(connection)[1] != os.geteuid():

@@ -16,14 +16,14 @@ from typing import Any
 
 import click
 
-from affiant.command_line import print_json, show_error
+from affiant.command_line import print_json, printable, show_error
 from affiant.errors import AffiantError
 from affiant.sandbox.cli.commands import require_compatible, run, session_request, store_key, variables
 from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
 from affiant.sandbox.detached.client import DetachedSession, KeptPiece
 from affiant.sandbox.detached.host import StartingHost, start_host
-from affiant.sandbox.detached.kept_output import Kept, read_kept
+from affiant.sandbox.detached.kept_output import Kept, incomplete, read_kept
 from affiant.sandbox.detached.names import require_name
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session.foreground_command import EXIT_OURS, open_standard_streams
@@ -48,14 +48,8 @@ def _created(**given: Any) -> None:
     tell_leftovers(opened)
     passphrase = given.pop("secret_passphrase_file")
     del given["home"]
-    require_compatible(
-        gateway=given["gateway"],
-        gateway_config=given["gateway_config"],
-        upstream=given["upstream"],
-        quiet=quiet,
-        verbose=False,
-        files={"--decisions": given["decisions"], "--output-diff": given["output_diff"]},
-    )
+    files = {"--decisions": given["decisions"], "--output-diff": given["output_diff"]}
+    require_compatible(quiet=quiet, verbose=False, files=files)
     asked = session_request(**given)
     request = replace(
         asked,
@@ -262,6 +256,7 @@ def logs(*, home: Path, follow: bool, name: str, number: int) -> None:
     except AffiantError:
         kept: Kept = read_kept(opened, find_session(opened, name).note.session, number)
         _print(kept.stdout, kept.stderr)
+        _say_incomplete(kept.incomplete)
         code = None if kept.facts is None else kept.facts.get("code")
     else:
         code = asyncio.run(_followed(session, number, follow=follow))
@@ -270,14 +265,21 @@ def logs(*, home: Path, follow: bool, name: str, number: int) -> None:
 
 
 async def _followed(session: DetachedSession, number: int, *, follow: bool) -> int | None:
-    at = (0, 0)
+    at, missing = (0, 0), 0
     while True:
         piece: KeptPiece = await session.kept(number, at, wait=follow)
         _print(piece.stdout, piece.stderr)
+        missing += piece.missing
         nothing = not piece.stdout and not piece.stderr
         if nothing and (piece.ended or not follow):
+            _say_incomplete(incomplete(missing, piece.failed))
             return piece.exit_code
         at = piece.at
+
+
+def _say_incomplete(text: str | None) -> None:
+    if text is not None:
+        click.echo(f"affiant: {printable(text)}", err=True)
 
 
 def _print(stdout: bytes, stderr: bytes) -> None:

@@ -22,6 +22,8 @@ from affiant.sandbox.session_state.session_listing import list_sessions
 __all__ = ["copy", "top"]
 
 _MIB = 1 << 20
+_ANSWERS_WITHIN_S = 10.0
+"""A session host that is stopped does not answer."""
 
 
 @click.command("cp")
@@ -107,16 +109,24 @@ def top(*, home: Path, as_json: bool) -> None:
 
 
 async def _metrics(home: Path, sessions: Sequence[str]) -> list[Mapping[str, object]]:
-    """What each uses; one that does not say is named on standard error."""
-    found: list[Mapping[str, object]] = []
-    for name in sessions:
-        try:
+    """What each uses; one that does not say, or not in time, is named on standard error."""
+    found = await asyncio.gather(*(_metrics_of(home, name) for name in sessions))
+    return [each for each in found if each is not None]
+
+
+async def _metrics_of(home: Path, name: str) -> Mapping[str, object] | None:
+    try:
+        async with asyncio.timeout(_ANSWERS_WITHIN_S):
             session = await DetachedSession.connect(name, home=home).opened()
             metrics = (await session.metrics()).to_json()
-            found.append({"session": name, "name": session.info().get("name"), **metrics})
-        except AffiantError as error:
-            click.echo(f"affiant: session {name}: {printable(str(error))}", err=True)
-    return found
+    except AffiantError as error:
+        why = str(error)
+    except TimeoutError:
+        why = f"no answer within {_ANSWERS_WITHIN_S:g} s"
+    else:
+        return {"session": name, "name": session.info().get("name"), **metrics}
+    click.echo(f"affiant: session {name}: {printable(why)}", err=True)
+    return None
 
 
 def _row(each: Mapping[str, object]) -> tuple[str, ...]:

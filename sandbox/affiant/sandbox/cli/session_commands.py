@@ -18,6 +18,7 @@ from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.live_commands import copy, top
 from affiant.sandbox.cli.narrow_command import narrow
 from affiant.sandbox.cli.removing_commands import prune, remove
+from affiant.sandbox.cli.serve_command import serve
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
 from affiant.sandbox.cli.shell_command import shell
 from affiant.sandbox.cli.template_command import template
@@ -63,7 +64,7 @@ def session() -> None:
 
 
 session.add_command(narrow)
-for _command in (create, execute, shell, logs, copy, top, stop, prune, remove, template):
+for _command in (create, execute, shell, logs, copy, top, stop, prune, remove, serve, template):
     session.add_command(_command)
 
 

@@ -33,13 +33,20 @@ __all__ = ["DetachedSession", "HostAct", "KeptPiece"]
 
 @dataclass(frozen=True, slots=True)
 class KeptPiece:
-    """A piece of the kept output of a command, and where the next one begins."""
+    """A piece of the kept output of a command, and where the next one begins.
+
+    Args:
+        missing: bytes between the position that was asked for and this piece that are not kept any more.
+        failed: why what came later is not kept; None: it is.
+    """
 
     stdout: bytes
     stderr: bytes
     at: tuple[int, int]
     ended: bool
     exit_code: int | None
+    missing: int = 0
+    failed: str | None = None
 
 
 class HostAct:
@@ -191,7 +198,7 @@ class DetachedSession(SessionCalls):
         """
         asked = {"op": "logs", "number": number, "stdout": at[0], "stderr": at[1], "wait": wait}
         event = await self._asked(asked, "logs")
-        code = event.get("code")
+        code, missing, failed = (event.get(name) for name in ("code", "missing", "failed"))
         (stdout, out_at), (stderr, err_at) = (_piece(event.get(name)) for name in ("stdout", "stderr"))
         return KeptPiece(
             stdout=stdout,
@@ -199,6 +206,8 @@ class DetachedSession(SessionCalls):
             at=(out_at, err_at),
             ended=event.get("ended") is True,
             exit_code=code if isinstance(code, int) else None,
+            missing=missing if isinstance(missing, int) else 0,
+            failed=failed if isinstance(failed, str) else None,
         )
 
     async def kill(self, number: int, sent: int) -> None:

@@ -156,7 +156,7 @@ def _named(home: Home, request: SessionRequest, report: _Report) -> Iterator[Cal
         deadline = time.monotonic() + _READY_WITHIN_S
         while request.name is not None or request.key is not None:
             stack.enter_context(lock(names_lock(home)))
-            running = asked_launch(home, request.name, request.key)
+            running = asked_launch(home, request.name, request.key, request.owner)
             if running is None:
                 break
             _require_same(running, request)

@@ -22,6 +22,7 @@ import contextlib
 import os
 import signal
 import socket
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -146,6 +147,8 @@ class HostServer:
         self._clock = clock
         self._facts = facts
         self._commands: dict[int, HostedCommand] = {}
+        self._kept: deque[HostedCommand] = deque()
+        """Detached commands in the order in which they ended, as far as their output is kept."""
         self._number = 0
         self._connections = Connections(self._serve, most=_CONNECTIONS)
         self._detached: set[asyncio.Task[None]] = set()
@@ -310,29 +313,57 @@ class HostServer:
             await asyncio.wait({running}, timeout=_KILLED_AFTER_S)
 
     async def _detach(self, asked: _Exec) -> int:
-        command = self._command(asked, detached=True)
-        self._forget_output()
-        command.output = CommandOutput(self._output, command.number)
-        task = asyncio.create_task(self._run_detached(command, asked, command.output))
+        """Start a command that outlives its client; its number.
+
+        Raises:
+            ``session.no_output``: what it writes cannot be kept.
+        """
+        command, ours = self._command(asked, detached=True), contextlib.ExitStack()
+        try:
+            while len(self._kept) >= MOST_KEPT:
+                self._forget(self._kept.popleft())
+            output = command.output = CommandOutput(self._output, command.number)
+            streams = {"stdin": os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)}
+            ours.callback(os.close, streams["stdin"])
+            for name in ("stdout", "stderr"):
+                streams[name] = output.pipe(name)
+                ours.callback(os.close, streams[name])
+        except OSError as error:
+            ours.close()
+            self._forget(command)
+            command.over(self._clock())
+            raise StateError(
+                "what the command writes cannot be kept", found=error.strerror, code="session.no_output"
+            ) from error
+        task = asyncio.create_task(self._run_detached(command, asked, output, streams, ours))
         self._detached.add(task)
         task.add_done_callback(self._detached.discard)
         return command.number
 
-    async def _run_detached(self, command: HostedCommand, asked: _Exec, output: CommandOutput) -> None:
-        stdout, stderr = output.pipes()
-        stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    async def _run_detached(
+        self,
+        command: HostedCommand,
+        asked: _Exec,
+        output: CommandOutput,
+        streams: Mapping[str, int],
+        ours: contextlib.ExitStack,
+    ) -> None:
         try:
-            with suppress(AffiantError):  # the session has ended: the client that asks hears of it
-                await self._run(
-                    command,
-                    asked,
-                    {"stdin": stdin, "stdout": stdout, "stderr": stderr},
-                    lambda running: running.wait(asked.timeout_s),
-                )
+            await self._run(
+                command, asked, streams, lambda running: running.wait(asked.timeout_s), ours.close
+            )
+        except AffiantError as error:  # nobody waits for it: whoever reads its output hears of it
+            output.say(f"{error} [{error.code}]")
         finally:
-            for descriptor in (stdin, stdout, stderr):
-                os.close(descriptor)
+            ours.close()
+            self._kept.append(command)
             await output.end({"code": command.exit_code, "command": list(command.argv)})
+
+    def _forget(self, command: HostedCommand) -> None:
+        """Keep the output of a command no longer."""
+        output, command.output = command.output, None
+        if output is not None:
+            output.remove()
 
     def _command(self, asked: _Exec, *, detached: bool) -> HostedCommand:
         self._number += 1
@@ -342,15 +373,6 @@ class HostServer:
         for each in ended[:-_LISTED]:
             del self._commands[each.number]
         return command
-
-    def _forget_output(self) -> None:
-        kept = [
-            each for each in self._commands.values() if each.output is not None and each.ended is not None
-        ]
-        for command in kept[: max(len(kept) - MOST_KEPT + 1, 0)]:
-            assert command.output is not None
-            command.output.remove()
-            command.output = None
 
     async def _run(
         self,
@@ -387,6 +409,8 @@ class HostServer:
             "event": "logs",
             "ended": ended,
             "code": self._known(number).exit_code,
+            "failed": output.failed,
+            "missing": output.missing(at),
             **{name: {"at": position, "data": b64u(data)} for name, (position, data) in read.items()},
         }
 

@@ -1,4 +1,4 @@
-"""Names of sessions: unique among those that run in a state folder, and matched as a whole.
+"""Names of sessions: unique among those of one owner that run in a state folder, and matched as a whole.
 
 There is no register of names. A launcher's record of its session holds the name, and ends with it.
 """
@@ -40,11 +40,13 @@ def names_lock(home: Home) -> Path:
     return home.path / "names.lock"
 
 
-def asked_launch(home: Home, name: str | None, key: str | None) -> Launch | None:
-    """The session of exactly this name that runs, or without a name that of this key; None: there is none."""
+def asked_launch(home: Home, name: str | None, key: str | None, owner: str | None = None) -> Launch | None:
+    """The owner's session of exactly this name that runs, or without a name that of this key; None: there is none."""
     for launch in live_launches(home):
         asked = launch.asked
-        if asked is not None and (asked.key == key if name is None else asked.name == name):
+        if asked is None or asked.owner != owner:
+            continue
+        if asked.key == key if name is None else asked.name == name:
             return launch
     return None
 
@@ -52,11 +54,14 @@ def asked_launch(home: Home, name: str | None, key: str | None) -> Launch | None
 def running_session(home: Home, name: str) -> str:
     """The id of the session that runs under this very name, or has this id.
 
+    Names are those of this machine's user: a session that was created over HTTP is found by its id.
+
     Raises:
         ``session.not_open``: there is none.
     """
     for launch in live_launches(home):
-        if name == launch.session or (launch.asked is not None and launch.asked.name == name):
+        asked = launch.asked
+        if name == launch.session or (asked is not None and (asked.name, asked.owner) == (name, None)):
             return launch.session
     raise StateError(
         "no session of this name runs",

@@ -247,6 +247,7 @@ def _asked(plan: SessionPlan) -> Asked:
         exclude=() if place is None else plan.sandbox.carved_out(place),
         name=request.name,
         key=request.key,
+        owner=request.owner,
     )
 
 

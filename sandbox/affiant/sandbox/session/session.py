@@ -52,7 +52,7 @@ from affiant.sandbox.session.private_paths import private_inodes, refuse_private
 from affiant.sandbox.session.restriction_socket import InForce, RestrictionServer
 from affiant.sandbox.session.session_plan import SessionPlan, SessionRequest, plan_session
 from affiant.sandbox.session.supervisor_link import Act, Progress, run_message
-from affiant.sandbox.session_acts.captured import Capture
+from affiant.sandbox.session_acts.captured import CAPTURE_LIMIT, Capture
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.session_acts.sandbox_ports import Asked, OpenPort, open_port
 from affiant.sandbox.session_state.bundle_out import boundary_record
@@ -82,7 +82,6 @@ from affiant.sandbox.workspace.tree import Changes, Entry
 
 __all__ = ["CommandResult", "Metrics", "Running", "Session", "SessionCalls", "Usage"]
 
-_CAPTURE_LIMIT: Final = 1 << 20
 _FINISHED_WITHIN_S: Final = 60.0
 _TERM_GRACE_S: Final = 5.0
 
@@ -343,7 +342,7 @@ class SessionCalls(ABC):
         stdout: int | None = None,
         stderr: int | None = None,
         timeout_s: float | None = None,
-        capture_limit: int = _CAPTURE_LIMIT,
+        capture_limit: int = CAPTURE_LIMIT,
     ) -> CommandResult:
         """Run a command in the sandbox and wait for its end. Several may run at once.
 

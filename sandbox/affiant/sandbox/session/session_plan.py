@@ -93,6 +93,7 @@ class SessionRequest:
         resources: bounds of this session, none above the profile's; None: the profile's.
         task: what the session belongs to: ``workflow``, ``task``, ``attempt``, ``parent``. Receipts show it salted.
         name: what the session is called in its state folder. key: what makes a repeated request to create it the same.
+        owner: the caller who created it over HTTP; None: this machine's user.
     """
 
     profile: Path
@@ -121,6 +122,7 @@ class SessionRequest:
     resources: Resources | None = None
     name: str | None = None
     key: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from affiant.sandbox.processes.session_note import SessionNote, SessionState, re
 from affiant.sandbox.session_state.session_folder import BUNDLE, KEPT, RECORDS
 from affiant.sandbox.supervisor.launch.lifecycle import Step, read_steps
 
-__all__ = ["SessionEntry", "find_session", "list_sessions"]
+__all__ = ["SessionEntry", "find_session", "is_session_id", "list_sessions"]
 
 _OF_REQUEST: Final = ("agent", "gateway", "name", "output", "profile", "started")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{21}")
@@ -51,6 +51,11 @@ class SessionEntry:
             "state": self.note.state.value,
             "steps": [step.to_json() for step in self.steps],
         }
+
+
+def is_session_id(text: str) -> bool:
+    """Whether ``text`` has the form of a session's id, which no name has."""
+    return _ID.fullmatch(text) is not None
 
 
 def list_sessions(home: Home) -> tuple[SessionEntry, ...]:

@@ -271,7 +271,6 @@ class _Output:
         self._left: int | None = None
         """Bytes that were at hand when the command ended, and are still to be read."""
         self._ready = asyncio.Event()
-        asyncio.get_running_loop().add_reader(self._reading, self._ready.set)
 
     @property
     def digest(self) -> str:
@@ -311,16 +310,25 @@ class _Output:
         quiet = False
         while (data := self._read()) != b"":
             if data is None:
-                self._ready.clear()
                 try:
                     async with asyncio.timeout(None if quiet else _QUIET_S):
-                        await self._ready.wait()
+                        await self._something()
                 except TimeoutError:
                     quiet = True
                     yield b""
             else:
                 quiet = False
                 yield data
+
+    async def _something(self) -> None:
+        """Wait until something comes, or the end. Watched only meanwhile: at its end a pipe is ready for ever."""
+        loop = asyncio.get_running_loop()
+        self._ready.clear()
+        loop.add_reader(self._reading, self._ready.set)
+        try:
+            await self._ready.wait()
+        finally:
+            loop.remove_reader(self._reading)
 
     def _read(self) -> bytes | None:
         """What is at hand; None: nothing is yet; empty: nothing comes any more."""
@@ -337,13 +345,13 @@ class _Output:
 
     async def _pass_on(self, data: bytes) -> None:
         self._hash.update(data)
-        await self._services.write(self._user, data, self._over)
+        if data:
+            await self._services.write(self._user, data, self._over)
 
     def close(self) -> None:
         """Give the descriptors back. Idempotent."""
         self.close_write_end()
         if self._reading >= 0:
-            asyncio.get_running_loop().remove_reader(self._reading)
             os.close(self._reading)
             self._reading = -1
 
