@@ -23,6 +23,7 @@ from affiant.sandbox.processes.home import Home, lock, open_home
 from affiant.sandbox.processes.session_note import SessionState
 from affiant.sandbox.session_state.session_folder import BUNDLE, SEALED
 from affiant.sandbox.session_state.session_listing import SessionEntry, list_sessions
+from affiant.sandbox.session_state.shared_input import input_store
 
 __all__ = ["prune", "remove"]
 
@@ -120,7 +121,7 @@ def _content(path: Path) -> bytes:
 @json_option
 def prune(*, home: Path, older_than: int, dry_run: bool, as_json: bool) -> None:
     """Remove what ended sessions keep besides their receipts: output of detached commands, and the sealed copies of
-    bundles that are there opened.
+    bundles that are there opened. Stored inputs that no session uses go as well.
 
     Bundles, journals of records and files of an agent that were kept stay; `affiant session rm` removes a session.
 
@@ -138,12 +139,17 @@ def prune(*, home: Path, older_than: int, dry_run: bool, as_json: bool) -> None:
     with lock(opened.path / "reap.lock"):
         ended = [entry for entry in list_sessions(opened) if _has_ended(entry, before)]
         freed = {entry.note.session: _pruned(opened, entry, dry_run=dry_run) for entry in ended}
+        inputs = input_store(opened).prune(before, dry_run=dry_run)
     found = {session: size for session, size in freed.items() if size}
     if as_json:
-        print_json({"sessions": found, "bytes": sum(found.values()), "removed": not dry_run})
+        print_json(
+            {"sessions": found, "bytes": sum(found.values()), "inputs": inputs, "removed": not dry_run}
+        )
     else:
         would = "would free" if dry_run else "freed"
         click.echo(f"{would} {sum(found.values())} bytes of {len(found)} sessions")
+        if inputs:
+            click.echo(f"{would} {inputs} bytes of stored inputs")
 
 
 def _has_ended(entry: SessionEntry, before: float) -> bool:

@@ -32,6 +32,7 @@ from affiant.sandbox.base.descriptors import descriptor_from_thread
 from affiant.sandbox.base.privileges import SUPERVISOR_USER, is_root
 from affiant.sandbox.base.threads import Proceed, abandonable, stoppable
 from affiant.sandbox.isolation.backends.backend import file_owner
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.isolation.runner.reconcile import reap_leftovers as reap_isolation
 from affiant.sandbox.processes.home import Home
@@ -45,11 +46,14 @@ from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink, start_supervisor
 from affiant.sandbox.session_state.recovery import gather_now
 from affiant.sandbox.session_state.session_folder import BASE, RECORDS, SEALED, reclaim_folder, remove_files
+from affiant.sandbox.session_state.shared_input import can_share, input_store, mark_use, show_shared
 from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 from affiant.sandbox.workspace.copy_in import Copied, copy_in
-from affiant.sandbox.workspace.git_commit import copy_commit
+from affiant.sandbox.workspace.git_commit import copy_commit, resolve_commit
 from affiant.sandbox.workspace.image import IMAGE_LIMITS, unpack_image
-from affiant.sandbox.workspace.walk import WHOLE
+from affiant.sandbox.workspace.input_store import commit_key
+from affiant.sandbox.workspace.tree import tree_digest
+from affiant.sandbox.workspace.walk import WHOLE, Limits, read_tree
 
 __all__ = ["LaunchedSession", "launched"]
 
@@ -267,25 +271,51 @@ def _fill_folder(home: Home, plan: SessionPlan, proceed: Proceed) -> tuple[Copie
     folder.mkdir(mode=0o700)
     copied, steps = None, list[Step]()
     if plan.request.input is not None and plan.place is not None:
-        target, commit = folder / plan.sandbox.source_of(plan.place), plan.request.input_commit
-        limits, exclude = replace(WHOLE, proceed=proceed), frozenset(plan.sandbox.carved_out(plan.place))
-        owner = file_owner(plan.backend, plan.session) if is_root() else None
-        if commit is None:
-            private = private_inodes(home, plan.request)
-            copied = copy_in(
-                plan.request.input, target, limits=limits, exclude=exclude, private=private, owner=owner
-            )
-        else:
-            copied, commit = copy_commit(
-                plan.request.input, commit, target, limits=limits, exclude=exclude, owner=owner
-            )
-        if plan.request.output_diff is not None and copied.commit is None:
-            (folder / BASE).mkdir(mode=0o700)
-            copy_in(target, folder / BASE, limits=limits)
-        steps.append(("input", {"digest": copied.digest, "entries": len(copied.entries), "commit": commit}))
+        copied = _fill_input(home, plan, plan.request.input, plan.place, replace(WHOLE, proceed=proceed))
+        steps.append(
+            ("input", {"digest": copied.digest, "entries": len(copied.entries), "commit": copied.commit})
+        )
     if plan.image is not None and plan.rootfs is not None:
         digest = unpack_image(plan.image, plan.rootfs, limits=replace(IMAGE_LIMITS, proceed=proceed))
         steps.append(("rootfs", {"digest": digest}))
     if is_root():
         os.chown(folder, SUPERVISOR_USER, SUPERVISOR_USER)
     return copied, steps
+
+
+def _fill_input(home: Home, plan: SessionPlan, source: Path, place: str, limits: Limits) -> Copied:
+    """The input in the session's folder: shown through an overlay over a stored tree, or copied."""
+    folder, inside = home.session(plan.session), plan.sandbox.source_of(place)
+    target, reference = folder / inside, plan.request.input_commit
+    exclude, private = frozenset(plan.sandbox.carved_out(place)), private_inodes(home, plan.request)
+    owner = file_owner(plan.backend, plan.session) if is_root() else None
+
+    def fill(to: Path, commit: str | None) -> Copied:
+        if commit is None:
+            return copy_in(source, to, limits=limits, exclude=exclude, private=private, owner=owner)
+        return copy_commit(source, commit, to, limits=limits, exclude=exclude, owner=owner)[0]
+
+    if plan.backend is BackendName.GVISOR and owner is not None and can_share(folder):
+        store, key, commit = input_store(home), None, None
+        if reference is None:
+            entries = read_tree(source.resolve(), limits=limits, exclude=exclude, private=private)
+            known: str | None = tree_digest(entries)
+        else:
+            commit, named = resolve_commit(source, reference)
+            key = commit_key({"commit": commit, "repository": named, "exclude": sorted(exclude)})
+            known = store.known_commit(key)
+        copied = store.use(
+            known,
+            fill=lambda to: fill(to, commit),
+            mark=lambda digest: mark_use(folder, digest),
+            limits=limits,
+        )
+        if key is not None and known is None:
+            store.note_commit(key, copied.digest)
+        show_shared(home, folder, inside, owner)
+        return replace(copied, commit=commit)
+    copied = fill(target, reference)
+    if plan.request.output_diff is not None and copied.commit is None:
+        (folder / BASE).mkdir(mode=0o700)
+        copy_in(target, folder / BASE, limits=limits)
+    return copied

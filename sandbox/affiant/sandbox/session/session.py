@@ -65,6 +65,7 @@ from affiant.sandbox.session_state.session_folder import (
     keep_files,
     reclaim_folder,
 )
+from affiant.sandbox.session_state.shared_input import stored_input
 from affiant.sandbox.supervisor.launch.control import sent_error
 from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 from affiant.sandbox.supervisor.launch.user_streams import MOST_CELLS
@@ -654,8 +655,11 @@ class Session(SessionCalls):
         opened, request = self._opened, self._opened.plan.request
         if request.output_diff is None or self._kept:
             return
+        folder = opened.home.session(self.id)
         with self._left_behind() as (source, before, exclude):
-            base: FolderBase | tuple[Path, str] = FolderBase(opened.home.session(self.id) / BASE, before)
+            base: FolderBase | tuple[Path, str] = FolderBase(
+                stored_input(opened.home, folder) or folder / BASE, before
+            )
             modules: frozenset[str] = frozenset()
             if request.input is not None and opened.copied is not None and opened.copied.commit is not None:
                 base = (request.input, opened.copied.commit)

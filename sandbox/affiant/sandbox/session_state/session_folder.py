@@ -16,6 +16,7 @@ from typing import Final
 from affiant.sandbox.base.privileges import is_root
 from affiant.sandbox.isolation.plan.leftover_record import FOLDER
 from affiant.sandbox.processes.home import Home
+from affiant.sandbox.session_state.shared_input import LAYER, materialise, unmount_input
 from affiant.sandbox.supervisor.launch.lifecycle import STATES
 
 __all__ = [
@@ -57,6 +58,7 @@ def reclaim_folder(folder: Path) -> None:
 def keep_files(home: Home, session: str) -> Path:
     """Keep what the agent left, because it could not be copied out; where it is now."""
     kept = home.session(session) / KEPT
+    materialise(home, home.session(session))
     (home.session(session) / "files").rename(kept)
     return kept
 
@@ -66,7 +68,8 @@ def remove_files(home: Home, session: str) -> None:
     with suppress(FileNotFoundError):
         reclaim_folder(home.session(session))
     folder = home.session(session)
-    working = ("files", BASE, "rootfs", RESTRICTION_SOCKET, HOST_SOCKET)
+    unmount_input(folder)
+    working = ("files", BASE, LAYER, "merged", "rootfs", RESTRICTION_SOCKET, HOST_SOCKET)
     _remove(*(folder / name for name in working))
     if not (folder / RECORDS).exists():
         _remove(folder / STATES)

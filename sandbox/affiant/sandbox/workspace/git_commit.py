@@ -34,7 +34,15 @@ from affiant.sandbox.workspace.tree import (
 )
 from affiant.sandbox.workspace.walk import WHOLE, Limits, escaped, open_directory
 
-__all__ = ["ENVIRONMENT", "Repository", "copy_commit", "git_command", "open_repository", "submodules"]
+__all__ = [
+    "ENVIRONMENT",
+    "Repository",
+    "copy_commit",
+    "git_command",
+    "open_repository",
+    "resolve_commit",
+    "submodules",
+]
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
@@ -104,6 +112,18 @@ def copy_commit(
     except OSError as error:
         raise TreeUnreadable("the commit cannot be copied", found=error.strerror) from error
     return Copied(tuple(writer.entries), tree_digest(writer.entries), commit), commit
+
+
+def resolve_commit(repository: Path, reference: str) -> tuple[str, str]:
+    """The name of the commit, and one for the repository that it is in.
+
+    Raises:
+        ``session.input_commit``: no such repository or commit.
+    """
+    with open_repository(repository) as (git, folders):
+        facts = folders.common.stat()
+        place = os.fsencode(folders.common).hex()
+        return _resolve(git, reference, repository), f"{place} {facts.st_dev} {facts.st_ino} {facts.st_uid}"
 
 
 def _no_repository(repository: Path, found: str) -> ConfigurationError:
