@@ -175,21 +175,6 @@ def test_a_changed_file_is_not_imported() -> None:
         image.get_code("affiant.a.near")
 
 
-def test_code_that_was_kept_is_run_though_the_file_has_changed_since() -> None:
-    now = dict(CONTENT)
-    image = of_files(CONTENT, now)
-    image.keep_code()
-    now["affiant/a/near.py"] = b"SAYS = 'another one'"
-    found: dict[str, object] = {}
-    exec(image.get_code("affiant.a.near"), found)
-    assert found["SAYS"] == "the measured one"
-
-
-def test_a_changed_file_is_not_kept() -> None:
-    with pytest.raises(NotMeasured, match=r"near\.py"):
-        of_files(CONTENT, {**CONTENT, "affiant/a/near.py": b"SAYS = 'another one'"}).keep_code()
-
-
 def installed(folder: Path, content: Mapping[str, bytes]) -> Path:
     """An installation of ``content`` with its release manifest; the path of its loader."""
     loader = "affiant/attestation/release/start.py"

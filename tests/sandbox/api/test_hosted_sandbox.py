@@ -73,6 +73,8 @@ def test_a_connected_sandbox_has_the_whole_interface(given: dict[str, Any], tmp_
         assert [found.path for found in await sandbox.files.list("/workspace")] == ["in.txt"]
         await sandbox.files.download("/workspace", tmp_path / "out")
         assert (tmp_path / "out" / "in.txt").read_bytes() == b"hello"
+        with raises_code("session.control"):
+            await sandbox.run(["echo", "x" * (1 << 20)])
         number = await sandbox.detach(["python3", "-c", SERVE], cwd="/workspace")
         async with sandbox.port(8080) as port:
             while True:
@@ -188,7 +190,8 @@ def test_leaving_the_block_of_create_closes_a_named_sandbox(given: dict[str, Any
 def test_create_names_each_thing_that_a_session_can_be_asked_for() -> None:
     given = inspect.signature(Sandbox.create).parameters
     named_otherwise = {"input_at", "input_commit", "lease_s", "key"}
-    assert {*inspect.signature(SessionRequest).parameters} - given.keys() == named_otherwise
+    of_http = {"owner"}
+    assert {*inspect.signature(SessionRequest).parameters} - given.keys() == named_otherwise | of_http
     assert all(each.kind is inspect.Parameter.KEYWORD_ONLY for each in given.values())
     assert inspect.signature(SandboxSync.create).parameters == given
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
 import json
 import os
 import resource
@@ -20,6 +21,7 @@ import pytest
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.running_image import image_digest
+from affiant.attestation.release.start import MeasuredImage, NotMeasured
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import BROKER_USER
 from affiant.sandbox.base.template_order import (
@@ -34,6 +36,7 @@ from affiant.sandbox.base.template_order import (
 from affiant.sandbox.processes import service_process
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.service_process import READY_FD, ServiceProcess, ServiceSpec, start_service
+from affiant.sandbox.processes.template import keep_code
 from affiant.sandbox.processes.template_service import start_template, template_socket
 
 BROKER = "affiant.secrets.broker.process"
@@ -351,13 +354,23 @@ def test_a_caller_that_is_confined_further_than_the_template_is_refused(
 def test_a_forked_program_has_the_limits_and_the_priority_of_its_caller(home: Home) -> None:
     limits = "prlimit --nofile=200:200 --nproc=1000:1000 nice -n 5 choom -n 300 --".split()
     found = json.loads(asked_by(*limits, home=home))
+    del found["held"]
     assert found == {"nofile": "200 200", "nproc": "1000 1000", "nice": 5, "oom": "300"}
 
 
-def asked_by(*before: str, home: Home) -> str:
-    """What a process that ``before`` starts learns of a broker that it orders."""
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize("number", [3, 4, 5, 6, 7, 8, 9, 199])
+def test_a_descriptor_comes_under_any_number_that_the_caller_may_use(home: Home, number: int) -> None:
+    found = json.loads(asked_by("prlimit", "--nofile=200:200", "--", home=home, number=number))
+    assert found["held"] == f"socket {number}"
+
+
+def asked_by(*before: str, home: Home, number: int = 0) -> str:
+    """What a process that ``before`` starts learns of a broker that it orders, whose socket is to be at ``number``."""
+    asked = (str(template_socket(home)), image_digest(Image.SESSION), str(number))
     done = subprocess.run(
-        [*before, sys.executable, "-c", CALLER, str(template_socket(home)), image_digest(Image.SESSION)],
+        [*before, sys.executable, "-c", CALLER, *asked],
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     return done.stdout.strip()
@@ -368,8 +381,9 @@ import json, os, socket, sys
 from pathlib import Path
 from affiant.sandbox.base.template_order import Order, forked, open_template
 ours, theirs = socket.socketpair()
-order = Order(program="affiant.secrets.broker.process", arguments=("--control-fd", str(theirs.fileno())),
-              environment={}, descriptors=(2, theirs.fileno()), image=sys.argv[2])
+number = int(sys.argv[3]) or theirs.fileno()
+order = Order(program="affiant.secrets.broker.process", arguments=("--control-fd", str(number)),
+              environment={}, descriptors=(2, number), image=sys.argv[2])
 program = forked(open_template(Path(sys.argv[1])), order, (2, theirs.fileno()))
 if program is None:
     print(None)
@@ -379,7 +393,8 @@ else:
         pass
     limits = {line[:26].strip(): " ".join(line[26:].split()[:2])
               for line in Path(f"/proc/{program.pid}/limits").read_text().splitlines()}
-    print(json.dumps({"nofile": limits["Max open files"], "nproc": limits["Max processes"],
+    name = os.readlink(f"/proc/{program.pid}/fd/{number}").partition(":")[0]
+    print(json.dumps({"held": f"{name} {number}", "nofile": limits["Max open files"], "nproc": limits["Max processes"],
         "nice": os.getpriority(os.PRIO_PROCESS, program.pid),
         "oom": Path(f"/proc/{program.pid}/oom_score_adj").read_text().strip()}))
     ours.close()
@@ -429,6 +444,30 @@ def test_the_interpreter_seeds_random_anew_in_each_fork() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
+
+
+LISTED = {"affiant/a/__init__.py": b"", "affiant/a/near.py": b"SAYS = 'the measured one'"}
+
+
+def image_of(now: dict[str, bytes]) -> MeasuredImage:
+    """An image of the listed files, read from what they are now."""
+    listed = {path: hashlib.sha256(data).hexdigest() for path, data in LISTED.items()}
+    return MeasuredImage("session", listed, code=None, read=now.__getitem__, descriptor=None)
+
+
+def test_code_that_was_kept_is_run_though_its_file_has_changed_since() -> None:
+    now = dict(LISTED)
+    image = image_of(now)
+    keep_code(image)
+    now["affiant/a/near.py"] = b"SAYS = 'another one'"
+    found: dict[str, object] = {}
+    exec(image.get_code("affiant.a.near"), found)
+    assert found["SAYS"] == "the measured one"
+
+
+def test_a_changed_file_is_not_kept() -> None:
+    with pytest.raises(NotMeasured, match=r"near\.py"):
+        keep_code(image_of({**LISTED, "affiant/a/near.py": b"SAYS = 'another one'"}))
 
 
 def test_there_is_one_template_for_a_state_folder(home: Home) -> None:

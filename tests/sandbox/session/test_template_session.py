@@ -226,7 +226,7 @@ def test_a_killed_launcher_leaves_no_program_and_the_template_forgets_them(
     assert len(programs(template)) == 3
     process.kill()
     assert kept.all_gone(below, 10)
-    assert until(lambda: len(os.listdir(folder)) == before)
+    assert until(lambda: len(os.listdir(folder)) <= before)
     assert programs(template) == {}
 
 
@@ -254,7 +254,7 @@ def test_creating_a_session_starts_the_template_with_the_services_and_all_end_wi
 
 
 async def info(machine: Machine, name: str) -> Mapping[str, object]:
-    return await DetachedSession.connect(name, home=machine.home).info()
+    return await DetachedSession.connect(name, home=machine.home).status()
 
 
 def reaches(machine: Machine) -> bool:

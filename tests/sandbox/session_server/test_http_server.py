@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import tarfile
@@ -194,6 +195,31 @@ def test_requests_with_one_key_give_one_session(served: Served, alice: httpx.Cli
 
 
 @pytest.mark.slow
+def test_a_caller_that_leaves_while_a_session_is_created_leaves_none(
+    served: Served, alice: httpx.Client
+) -> None:
+    def listed() -> list[str]:
+        return [each["state"] for each in ok(alice.get("/v1/sessions"))["sessions"] if each["name"] == "left"]
+
+    def creating() -> bool:
+        notes = [json.loads(path.read_bytes()) for path in (served.machine.home / "launches").glob("*.json")]
+        return any((each.get("asked") or {}).get("name") == "left" for each in notes)
+
+    url, body = httpx.URL(served.url), b'{"agent": "writer", "name": "left", "ttl": 300}'
+    head = f"POST /v1/sessions HTTP/1.1\r\nhost: {url.host}\r\ncontent-type: application/json\r\n"
+    head += f"content-length: {len(body)}\r\nauthorization: {alice.headers['authorization']}\r\n\r\n"
+    with socket.create_connection((url.host, url.port)) as leaving:
+        leaving.sendall(head.encode() + body)
+        assert until(creating)
+        leaving.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            leaving.recv(1)
+    assert until(lambda: not creating())
+    assert "running" not in listed()
+    assert create(alice, name="left"), "the name is free"
+
+
+@pytest.mark.slow
 def test_no_caller_has_more_sessions_than_may_run(served: Served, alice: httpx.Client) -> None:
     with ThreadPoolExecutor(5) as pool:
         answers = list(pool.map(lambda _: alice.post("/v1/sessions", json={"agent": "writer"}), range(5)))
@@ -321,7 +347,13 @@ def test_sessions_and_what_runs_in_them_outlive_the_server(
         "number"
     ]
     ok(alice.post(f"/v1/sessions/{session}/ports", json={"port": 8080}), 201)
-    served.restart(sent)
+    streamed = {"argv": ["sh", "-c", "echo up; sleep 500"]}
+    with alice.stream("POST", f"/v1/sessions/{session}/stream", json=streamed) as stream:
+        assert next(events(stream.iter_lines()))[0] == "stdout"
+        served.restart(sent)
+    assert until(lambda: running(alice, session) == [["sh", "-c", script]]), (
+        "what its callers waited for ends"
+    )
     found = ok(alice.get("/v1/sessions/outlives"))
     assert (found["session"], found["state"]) == (session, "running")
     ok(alice.put(f"/v1/sessions/{session}/file", params={"path": "/workspace/go"}, content=b""))
@@ -331,6 +363,17 @@ def test_sessions_and_what_runs_in_them_outlive_the_server(
         piece = ok(alice.get(place, params={"stdout_at": at, "wait": True}))
         at, out = piece["stdout_at"], out + base64.b64decode(piece["stdout_base64"])
     assert (out, piece["exit_code"]) == (b"one\ntwo\n", 4)
+    other = create(alice)
+    ok(alice.post(f"/v1/sessions/{other}/commands", json={"argv": ["sh", "-c", "echo kept; sleep 500"]}), 201)
+    shown = f"/v1/sessions/{other}/commands/1/output"
+    assert until(lambda: ok(alice.get(shown))["stdout_base64"] != "")
+    ok(alice.post(f"/v1/sessions/{other}/stop"))
+    kept = ok(alice.get(shown))
+    assert (base64.b64decode(kept["stdout_base64"]), kept["stdout_at"], kept["ended"]) == (b"kept\n", 5, True)
+    assert (
+        ok(alice.get(shown, params={"stdout_at": 2}))["stdout_base64"] == base64.b64encode(b"pt\n").decode()
+    )
+    assert code(alice.get(f"/v1/sessions/{other}/commands/2/output")) == (404, "session.no_output")
     assert until(
         lambda: alice.post(f"/v1/sessions/{session}/ports", json={"port": 8080}).status_code == 201
     ), "the port was closed with the server"

@@ -80,7 +80,7 @@ class MeasuredImage(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         self.image_files = files
         self.memory_fd = descriptor
         self.start_path = os.path.abspath(__file__)
-        self._code = code
+        self.code = code
         self._read = read
 
     def find_spec(
@@ -129,24 +129,11 @@ class MeasuredImage(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
             NotMeasured: not listed, or another file than the listed one.
         """
         place = self._path_of(fullname)
-        if self._code is None:
+        if self.code is None:
             return compile(self._bytes_of(place), _PLACE + place, "exec", dont_inherit=True)
-        code = marshal.loads(self._code[place])  # noqa: S302 - from the platform that measured it
+        code = marshal.loads(self.code[place])  # noqa: S302 - from the platform that measured it
         assert isinstance(code, CodeType)
         return code
-
-    def keep_code(self) -> None:
-        """Read and compile every file that is not loaded yet: from now on no module is read from a file.
-
-        Raises:
-            NotMeasured: a file is another than the listed one.
-        """
-        if self._code is None:
-            left = [path for path in self.image_files if path[:-3].replace("/", ".") not in sys.modules]
-            compiled = {
-                path: compile(self._bytes_of(path), _PLACE + path, "exec", dont_inherit=True) for path in left
-            }
-            self._code = {path: marshal.dumps(code) for path, code in compiled.items()}
 
     def get_source(self, fullname: str) -> str | None:
         """The source, where the image has it as a file to be read."""

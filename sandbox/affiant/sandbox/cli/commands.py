@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -61,24 +61,14 @@ def variables(
     return pairs
 
 
-def require_compatible(
-    *,
-    gateway: str | None,
-    gateway_config: tuple[str, ...],
-    upstream: tuple[str, ...],
-    quiet: bool,
-    verbose: bool,
-    files: Mapping[str, Path | None],
-) -> None:
-    """Return if no two options contradict each other; found before anything is read or started."""
+def require_compatible(*, quiet: bool, verbose: bool, files: Mapping[str, Path | None]) -> None:
+    """Return if no two options about what is written contradict each other.
+
+    Raises:
+        click.UsageError: two do.
+    """
     from affiant.files import is_stream  # noqa: PLC0415 - help must stay cheap
 
-    if gateway is not None and upstream:
-        raise click.UsageError(
-            "--upstream belongs to the gateway that is started; --gateway names a running one"
-        )
-    if gateway is None and gateway_config:
-        raise click.UsageError("--gateway-config says what --gateway must prove; name it with --gateway URL")
     if quiet and verbose:
         raise click.UsageError("--quiet and --verbose contradict each other")
     named = [(option, path.absolute()) for option, path in files.items() if path is not None]
@@ -123,6 +113,12 @@ def session_request(
     from affiant.sandbox.processes.services import GatewayChoice  # noqa: PLC0415 - as above
     from affiant.sandbox.session.session_plan import SessionRequest, parse_input  # noqa: PLC0415 - as above
 
+    if gateway is not None and upstream:
+        raise click.UsageError(
+            "--upstream belongs to the gateway that is started; --gateway names a running one"
+        )
+    if gateway is None and gateway_config:
+        raise click.UsageError("--gateway-config says what --gateway must prove; name it with --gateway URL")
     folder, place, commit = (None, None, None) if input_ is None else parse_input(input_)
     return SessionRequest(
         profile=profile,
@@ -345,32 +341,9 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     *,
-    profile: Path,
-    floor: Path | None,
-    policy_signature: Path | None,
-    agent: str,
-    input_: str | None,
-    output: Path | None,
-    output_diff: Path | None,
-    output_branch: str | None,
-    runtime: Path | None,
-    rootfs: Path | None,
-    bundle: Path | None,
-    platform: str,
-    gateway: str | None,
-    gateway_config: tuple[str, ...],
-    upstream: tuple[str, ...],
-    min_isolation: str,
     home: Path,
-    host: tuple[str, ...],
-    extra_ca: tuple[Path, ...],
-    secret_store: Path | None,
+    bundle: Path | None,
     secret_passphrase_file: Path | None,
-    vault: str | None,
-    vault_ca: Path | None,
-    vault_token_file: Path | None,
-    decisions: Path | None,
-    task: tuple[str, ...],
     env: tuple[str, ...],
     timeout: float | None,
     json_path: Path | None,
@@ -378,6 +351,7 @@ def run(
     quiet: bool,
     verbose: bool,
     command: tuple[str, ...],
+    **asked: Any,
 ) -> None:
     """Run COMMAND as an agent in an attested session, and leave a receipt for everything that it did.
 
@@ -404,44 +378,10 @@ def run(
         )
 
     open_standard_streams()
-    require_compatible(
-        gateway=gateway,
-        gateway_config=gateway_config,
-        upstream=upstream,
-        quiet=quiet,
-        verbose=verbose,
-        files={
-            "--bundle": bundle,
-            "--json": json_path,
-            "--decisions": decisions,
-            "--output-diff": output_diff,
-        },
-    )
-    request = session_request(
-        profile=profile,
-        floor=floor,
-        policy_signature=policy_signature,
-        agent=agent,
-        input_=input_,
-        output=output,
-        output_diff=output_diff,
-        output_branch=output_branch,
-        runtime=runtime,
-        rootfs=rootfs,
-        platform=platform,
-        gateway=gateway,
-        gateway_config=gateway_config,
-        upstream=upstream,
-        min_isolation=min_isolation,
-        host=host,
-        extra_ca=extra_ca,
-        secret_store=secret_store,
-        vault=vault,
-        vault_ca=vault_ca,
-        vault_token_file=vault_token_file,
-        decisions=decisions,
-        task=task,
-    )
+    files = {"--bundle": bundle, "--json": json_path}
+    files |= {"--decisions": asked["decisions"], "--output-diff": asked["output_diff"]}
+    require_compatible(quiet=quiet, verbose=verbose, files=files)
+    request = session_request(**asked)
     options = RunOptions(
         home=home,
         bundle=bundle,

@@ -48,14 +48,8 @@ def _created(**given: Any) -> None:
     tell_leftovers(opened)
     passphrase = given.pop("secret_passphrase_file")
     del given["home"]
-    require_compatible(
-        gateway=given["gateway"],
-        gateway_config=given["gateway_config"],
-        upstream=given["upstream"],
-        quiet=quiet,
-        verbose=False,
-        files={"--decisions": given["decisions"], "--output-diff": given["output_diff"]},
-    )
+    files = {"--decisions": given["decisions"], "--output-diff": given["output_diff"]}
+    require_compatible(quiet=quiet, verbose=False, files=files)
     asked = session_request(**given)
     request = replace(
         asked,
@@ -116,7 +110,7 @@ create = click.Command(
         click.Option(
             ["--idempotency-key"],
             metavar="KEY",
-            help="With the name and the key of a session that runs, that session is named, and none is created.",
+            help="Where a session of this key runs (under --name, if that is given), print that one and create none.",
         ),
         *(param for param in run.params if param.name not in _NOT_OF_CREATE),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document."),

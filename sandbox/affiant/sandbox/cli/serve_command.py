@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from affiant.lazy_names import loading
-from affiant.sandbox.cli.commands import require_compatible, run, session_request, store_key
+from affiant.sandbox.cli.commands import run, session_request, store_key
 from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.processes.home import open_home
+
+if TYPE_CHECKING:
+    from affiant.sandbox.session.session_plan import SessionRequest
 
 __all__ = ["serve"]
 
@@ -34,6 +38,11 @@ _OF_TEMPLATE: Final = frozenset(
     }
 )
 """Options of `affiant run` that are the same of every session; what differs, each caller says."""
+_OF_NO_SESSION: Final[Mapping[str, Any]] = {
+    "agent": "",
+    "task": (),
+    **dict.fromkeys(("input_", "output", "output_diff", "output_branch", "decisions")),
+}
 _LISTEN: Final = "127.0.0.1:8470"
 _DAY_S: Final = 86_400
 
@@ -72,27 +81,19 @@ def _served(**given: Any) -> None:
         callers = token_callers(token_file)
     else:
         callers = openid_callers(issuer, audience or "", subjects, ca=oidc_ca)
-    require_compatible(
-        gateway=given["gateway"],
-        gateway_config=given["gateway_config"],
-        upstream=given["upstream"],
-        quiet=False,
-        verbose=False,
-        files={},
-    )
-    home = open_home(given.pop("home"))
+    passphrase, place = given.pop("secret_passphrase_file"), given.pop("home")
+    template = session_request(**_OF_NO_SESSION, **given)
+    home = open_home(place)
     tell_leftovers(home)
-    template = _template(home.path, given)
+    template = _with_store_key(template, home.path, passphrase)
     announce = lambda url: click.echo(f"affiant: sessions at {url}", err=True)  # noqa: E731 - one line, said once
     serve_sessions(listen, home, template, bounds=bounds, callers=callers, announce=announce)
 
 
-def _template(home: Path, given: dict[str, Any]) -> Any:
-    """What is the same of every session; what opens the secret store is asked for now, if any profile needs it."""
+def _with_store_key(template: SessionRequest, home: Path, passphrase: Path | None) -> SessionRequest:
+    """``template`` with what opens the secret store, which is asked for now, if any profile needs it."""
     from affiant.policy.loading.policy_file import policy_owners, read_policy_file  # noqa: PLC0415 - as above
 
-    passphrase = given.pop("secret_passphrase_file")
-    template = session_request(agent="", input_=None, output=None, decisions=None, task=(), **given)
     owners = policy_owners(os.geteuid(), os.environ)
     profiles = read_policy_file(template.profile, owners=owners, floor=template.floor).profiles
     for name in profiles.profiles:

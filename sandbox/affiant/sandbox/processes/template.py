@@ -17,6 +17,7 @@ import ctypes
 import gc
 import hashlib
 import importlib
+import marshal
 import os
 import resource
 import select
@@ -35,7 +36,7 @@ from affiant.errors import StateError
 from affiant.sandbox.base.template_order import peer_process, send_packet
 from affiant.sandbox.processes.forked_program import PROGRAMS, LoadedImage, Template, run_order
 
-__all__ = ["main"]
+__all__ = ["keep_code", "main"]
 
 _BACKLOG: Final = 64
 _PR_SET_DUMPABLE: Final = 4
@@ -138,12 +139,26 @@ def _loaded() -> Template:
     gc.disable()
     for module in (*PROGRAMS.values(), *_LATER):
         importlib.import_module(module)
-    image.keep_code()
+    keep_code(image)
     if len(os.listdir("/proc/self/task")) != 1:
         raise StateError("a template process must have one thread", code="service.failed")
     gc.collect()
     gc.freeze()
     return Template(image, _measurement(image))
+
+
+def keep_code(image: LoadedImage) -> None:
+    """Read and compile every file of ``image`` that is not loaded yet: from now on no module of it is read from a file.
+
+    Raises:
+        ImportError: a file is another than the listed one.
+    """
+    named = {
+        path: path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for path in image.image_files
+    }
+    left = [path for path, module in named.items() if module not in sys.modules]
+    image.code = {path: marshal.dumps(image.get_code(named[path])) for path in left}
 
 
 def _measurement(image: LoadedImage) -> bytes:

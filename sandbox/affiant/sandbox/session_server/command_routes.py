@@ -75,9 +75,11 @@ def add_commands(app: FastAPI, sessions: OwnedSessions) -> None:
         stderr_at: _At = 0,
         wait: bool = False,
     ) -> CommandPiece:
-        """Kept output of a command that runs on, from a position on; `wait`: up to 20 seconds for more."""
-        sandbox = await sessions.opened(owner_of(request.scope), session)
-        piece = await with_client(request, sandbox.kept(number, (stdout_at, stderr_at), wait=wait))
+        """Kept output of a command that runs on, also when its session has ended, from a position on; `wait`: up to 20
+        seconds for more."""
+        at = (stdout_at, stderr_at)
+        kept = sessions.kept(owner_of(request.scope), session, number, at, wait=wait)
+        piece = await with_client(request, kept)
         return CommandPiece(
             stdout_base64=_base64(piece.stdout),
             stderr_base64=_base64(piece.stderr),

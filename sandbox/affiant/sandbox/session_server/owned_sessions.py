@@ -20,7 +20,9 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.errors import ConfigurationError, MalformedError, StateError
 from affiant.policy.model.profile import Resources
 from affiant.sandbox.api.sandbox import Sandbox
+from affiant.sandbox.detached.client import KeptPiece
 from affiant.sandbox.detached.host_process import create_detached
+from affiant.sandbox.detached.kept_output import read_kept
 from affiant.sandbox.detached.names import require_name
 from affiant.sandbox.detached.removal import remove_ended
 from affiant.sandbox.processes.home import Home
@@ -39,6 +41,7 @@ from affiant.sandbox.session_state.session_listing import (
 __all__ = ["Bounds", "OwnedSessions"]
 
 _KEY: Final = 255
+_PIECE: Final = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,27 @@ class OwnedSessions:
         entry = await self.found(owner, name)
         return await Sandbox.connect(entry.note.session, home=self._home.path)
 
+    async def kept(self, owner: str, name: str, number: int, at: tuple[int, int], *, wait: bool) -> KeptPiece:
+        """Kept output of a command that runs on, also when its session has ended.
+
+        Raises:
+            ``session.no_output``, ``session.command_unknown``: none is kept. ``session.not_here``: as :meth:`found`.
+        """
+        entry = await self.found(owner, name)
+        if entry.note.state is SessionState.RUNNING:
+            return await (await self.opened(owner, name)).kept(number, at, wait=wait)
+        found = await asyncio.to_thread(read_kept, self._home, entry.note.session, number)
+        facts = found.facts or {}
+        dropped, code = facts.get("dropped"), facts.get("code")
+        before = dropped if isinstance(dropped, dict) else {}
+        (out, out_at), (err, err_at) = (
+            _piece(data, where, before.get(stream))
+            for data, where, stream in ((found.stdout, at[0], "stdout"), (found.stderr, at[1], "stderr"))
+        )
+        return KeptPiece(
+            out, err, (out_at, err_at), ended=True, exit_code=code if isinstance(code, int) else None
+        )
+
     async def stop(self, owner: str, name: str) -> tuple[str, str]:
         """Close the caller's session, or find it closed; its id, and the digest of its bundle."""
         entry = await self.found(owner, name)
@@ -218,6 +242,14 @@ class OwnedSessions:
 
         await asyncio.to_thread(remove_ended, self._home, entry.note.session, require_copy)
         return entry.note.session
+
+
+def _piece(data: bytes, at: int, dropped: object) -> tuple[bytes, int]:
+    """What follows position ``at`` of a stream of which ``data`` is the end, and the position after it."""
+    first = dropped if isinstance(dropped, int) else 0
+    begin = max(at - first, 0)
+    piece = data[begin : begin + _PIECE]
+    return piece, first + begin + len(piece)
 
 
 def _has_key(asked: Asked | None, key: str | None) -> bool:
