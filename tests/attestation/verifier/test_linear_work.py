@@ -7,20 +7,25 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
 import pytest
+from tests.attestation.period_builder import build
 from tests.attestation.shared_gateway import SharedGateway
 from tests.attestation.story import NOW, Clock, Issued, Story, trust
 from tests.attestation.verifier.checks.test_erasure_checks import AUTHORITY, Ordered
 
 from affiant.attestation.bundle.bundle import Bundle
+from affiant.attestation.bundle.period.layout import object_name
 from affiant.attestation.encoding.keys import public_jwk
 from affiant.attestation.erasure.orders import sign_order
 from affiant.attestation.verdict.verdict import Finding
 from affiant.attestation.verifier import verify_bundle as verify_bundle_module
 from affiant.attestation.verifier.case.case import Case
+from affiant.attestation.verifier.case.question import Question
+from affiant.attestation.verifier.period.verify_period import examine_period
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import CHECKS, Row, verify_bundle
 
@@ -59,6 +64,27 @@ def steps(data: bytes) -> Counter[str]:
             judged(data)
         finally:
             sys.settrace(before)
+    return count
+
+
+def by_function(work: Callable[[], object]) -> Counter[str]:
+    """Lines of affiant's own code that ``work`` runs, by function."""
+    count: Counter[str] = Counter()
+
+    def line(frame: FrameType, event: str, _argument: object) -> Any:
+        if event == "line":
+            count[f"{frame.f_code.co_filename.rpartition('/affiant/')[2]}:{frame.f_code.co_qualname}"] += 1
+        return line
+
+    def call(frame: FrameType, _event: str, _argument: object) -> Any:
+        return line if "/affiant/" in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(call)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
     return count
 
 
@@ -160,6 +186,32 @@ def test_twice_the_bundle_is_twice_the_work(
     assert judged(one) == judged(two) == exit_code  # and everything that is imported late is loaded
     once, twice = steps(one), steps(two)
     assert {code: count for code, count in twice.items() if count > MAX_GROWTH * once[code] + FEW} == {}
+
+
+def of_sessions(sessions: int, folder: Path) -> Path:
+    """The period of sessions of one gateway."""
+    shared, objects = SharedGateway(clock=Slow()), dict[str, bytes]()
+    for _ in range(sessions):
+        shared.tell()
+        bundle = shared.bundle()
+        for name in ("keysets", "evidence", "endorsements", "results", "policies"):
+            objects |= {object_name(name, digest): data for digest, data in getattr(bundle, name).items()}
+    folder.mkdir()
+    return build(folder, shared, records=shared.log, extra=objects)
+
+
+def test_twice_the_sessions_of_a_period_are_twice_the_work_of_each_function(tmp_path: Path) -> None:
+    found = []
+    for sessions in (24, 48):  # one full tile of the log, and two
+        archive = of_sessions(sessions, tmp_path / str(sessions))
+        question = Question(trust=trust(), verifiers=STANDARD_VERIFIERS, at=NOW, build="b")
+        assert examine_period(archive, question).verdict.population.started == sessions
+        found.append(by_function(lambda: examine_period(archive, question)))  # noqa: B023 - called at once
+    once, twice = found
+    grown = {
+        name: (once[name], count) for name, count in twice.items() if count > MAX_GROWTH * once[name] + FEW
+    }
+    assert grown == {}
 
 
 def test_a_receipt_that_stands_twice_costs_no_signature(monkeypatch: pytest.MonkeyPatch) -> None:

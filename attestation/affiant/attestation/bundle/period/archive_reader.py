@@ -62,6 +62,7 @@ class PeriodBundle:
         self.path = path
         self.archive = Archive(path, bounds=bounds)
         self._unread: set[str] = set()
+        self._objects: dict[str, Objects] = {}
         try:
             self.manifest, self.unknown, self.absent = self._open()
         except BaseException:
@@ -103,7 +104,9 @@ class PeriodBundle:
 
     def objects(self, folder: str) -> Objects:
         """The objects of one folder, by ``sha256:`` name; read when they are asked for."""
-        return Objects(self, folder)
+        if folder not in self._objects:
+            self._objects[folder] = Objects(self, folder)
+        return self._objects[folder]
 
     def receipts(self) -> Iterator[str]:
         """SD-JWT texts in log order, with the disclosures that are here. Nothing is verified; memory is bounded.

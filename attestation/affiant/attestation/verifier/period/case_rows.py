@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from affiant.attestation.verifier.check_rows import not_asked_check, not_made_check, refused_check
 from affiant.attestation.verifier.comparing import instant_of
@@ -40,13 +40,13 @@ class Compared:
     held: frozenset[str] | None
     quotes: ChangedQuotes
 
-    def then(self, session: str) -> Then:
-        """Of one case; ``session`` is empty for gateways alone, whose rows are of the archive's own time."""
+    def then(self) -> Callable[[str], Then]:
+        """Of one case, by its session; that is empty for gateways alone, whose rows are of the archive's own time."""
         assert self.run.signers is not None
-        return Then(
-            self._at(session) if session else self.run.asked.at,
-            {each.kid: self._at(f":{each.kid}") for each in self.run.signers.gateways},
-            _established(self.run),
+        established = _established(self.run)
+        gateways = {each.kid: self._at(f":{each.kid}") for each in self.run.signers.gateways}
+        return lambda session: Then(
+            self._at(session) if session else self.run.asked.at, gateways, established
         )
 
     def _at(self, name: str) -> datetime:
@@ -56,15 +56,33 @@ class Compared:
         return at if end is None else instant_of(end, at)
 
 
+class _Beside(NamedTuple):
+    """What cases have in common. ``gateways``: their boot records, by key; ``gaps``, ``orders``: of all."""
+
+    gateways: Mapping[str, Kept]
+    gaps: Sequence[Kept]
+    orders: Sequence[Kept]
+    established: frozenset[str]
+    unlogged: frozenset[str]
+    then: Callable[[str], Then] | None
+
+    def work(self, session: str, kid: str, records: Sequence[Kept]) -> Work:
+        """One case; ``session`` is empty for gateways alone, which have no gaps of sessions."""
+        beside = [*self.gateways.values(), *(self.gaps if session else ()), *self.orders]
+        then = None if self.then is None else self.then(session)
+        return Work(session, kid, records, beside, self.established, then, self.unlogged)
+
+
 def judge_cases(run: Run, workers: WorkerPool, compared: Compared | None = None) -> None:
     """Make the checks of every case, if every receipt is authentic."""
     assert run.first is not None
     if not run.holds("sig.receipts"):
         return
     total, done = len(run.first.judged) or 1, 0
+    beside = _beside(run, compared)
     for judged in chain(
-        workers.map(judging.judge, _works(run, compared)),
-        (workers.here(judging.judge, work) for work in _long_works(run, compared)),
+        workers.map(judging.judge, _works(run, beside)),
+        (workers.here(judging.judge, work) for work in _long_works(run, beside)),
     ):
         _take(run, judged)
         if compared is not None:
@@ -81,47 +99,38 @@ def _established(run: Run) -> frozenset[str]:
     return frozenset(held - {"chain.coverage"} | {"fmt.bundle"})
 
 
-def _works(run: Run, compared: Compared | None) -> Iterator[Work]:
+def _beside(run: Run, compared: Compared | None) -> _Beside:
+    assert run.first is not None
+    assert run.signers is not None
+    first, by_kid = run.first, run.signers.by_kid
+    return _Beside(
+        {kid: boot for kid, boot in first.boots.items() if by_kid[kid].role == "gateway"},
+        first.gaps,
+        first.orders,
+        _established(run),
+        frozenset(rh for rh, is_logged in first.logged.items() if not is_logged),
+        None if compared is None else compared.then(),
+    )
+
+
+def _works(run: Run, beside: _Beside) -> Iterator[Work]:
     """Every case but long sessions: gateways alone, each in one at least, then sessions."""
     assert run.first is not None
-    established = _established(run)
-    alone = None if compared is None else compared.then("")
-    gateways = _boots(run)
-    for kid in sorted(gateways):
+    for kid in sorted(beside.gateways):
         name = f":{kid}"
         for begin in range(0, run.spill.count(name), _ALONE):
-            kept = tuple(run.spill.texts(name, begin, _ALONE))
-            beside = [*gateways.values(), *run.first.orders]
-            yield Work("", "", kept, beside, established, alone, _unlogged(run))
+            yield beside.work("", "", tuple(run.spill.texts(name, begin, _ALONE)))
     for session, kid in sorted(run.first.judged.items()):
         if run.spill.count(session) <= _IN_MEMORY:
-            yield _of_session(run, session, kid, tuple(run.spill.texts(session)), compared)
+            yield beside.work(session, kid, tuple(run.spill.texts(session)))
 
 
-def _long_works(run: Run, compared: Compared | None) -> Iterator[Work]:
+def _long_works(run: Run, beside: _Beside) -> Iterator[Work]:
     """Sessions whose records stay on disk."""
     assert run.first is not None
     for session, kid in sorted(run.first.judged.items()):
         if run.spill.count(session) > _IN_MEMORY:
-            yield _of_session(run, session, kid, OnDisk(run.spill, session), compared)
-
-
-def _of_session(run: Run, session: str, kid: str, records: Sequence[Kept], compared: Compared | None) -> Work:
-    assert run.first is not None
-    beside = [*_boots(run).values(), *run.first.gaps, *run.first.orders]
-    then = None if compared is None else compared.then(session)
-    return Work(session, kid, records, beside, _established(run), then, _unlogged(run))
-
-
-def _boots(run: Run) -> Mapping[str, Kept]:
-    assert run.first is not None
-    assert run.signers is not None
-    return {kid: boot for kid, boot in run.first.boots.items() if run.signers.by_kid[kid].role == "gateway"}
-
-
-def _unlogged(run: Run) -> frozenset[str]:
-    assert run.first is not None
-    return frozenset(rh for rh, is_logged in run.first.logged.items() if not is_logged)
+            yield beside.work(session, kid, OnDisk(run.spill, session))
 
 
 def _lacks_keysets(run: Run) -> bool:
