@@ -5,8 +5,9 @@ import { readFileSync, statSync } from "node:fs";
 import { parseArgs } from "node:util";
 
 import { MAX_BUNDLE } from "./lib/bundle.mjs";
+import { printable } from "./lib/printable.mjs";
 import { Refusal, SessionUnknown } from "./lib/refusals.mjs";
-import { printable, render } from "./lib/report_text.mjs";
+import { render } from "./lib/report_text.mjs";
 import { parseInstant, parseTrustFile, wholeSeconds } from "./lib/trust_file.mjs";
 import { parseDemand } from "./lib/verdict.mjs";
 import { verifyFile } from "./lib/verify_file.mjs";

@@ -1,5 +1,6 @@
 // A verdict's opening: what happened, in sentences, and what is not proven, each with what to do about it.
 
+import { quoted } from "./printable.mjs";
 import { TASK_LABEL } from "./summary.mjs";
 import { WORDS } from "./words.mjs";
 
@@ -47,7 +48,7 @@ function answered(rows) {
   if (found === null || found.others === 0) return [];
   const { named, others, pairs, left } = found;
   const told = pairs.map(({ asked, answered: name, count }) => {
-    return `asked for '${bounded(asked)}', answered by '${bounded(name)}' (${count})`;
+    return `asked for ${quoted(asked)}, answered by ${quoted(name)} (${count})`;
   });
   if (left > 0) told.push(`others (${left})`);
   return [`Warning: ${others} of ${named} answers name another model than was asked for: ${told.join("; ")}.`];
@@ -56,7 +57,7 @@ function answered(rows) {
 function endings({ uses }, { started, closed, lost, open }) {
   const said = [];
   if (started === 1 && closed === 1) {
-    said.push(...Object.keys(uses.end ?? {}).map((why) => `The session ${WORDS.ends[why] ?? `'${why}'`}.`));
+    said.push(...Object.keys(uses.end ?? {}).map((why) => `The session ${WORDS.ends[why] ?? quoted(why)}.`));
   } else if (started === 1 && lost === 1) {
     said.push(`The session ${WORDS.ends.lost}.`);
   } else if (started > 0) {
@@ -83,15 +84,14 @@ export function openPointsOf(rows) {
 /** The names, the most frequent first, visibly quoted; empty if there is none. */
 function namesIn({ uses, more }, what, { counted = false } = {}) {
   const counts = Object.entries(uses[what] ?? {}).sort(([a, one], [b, other]) => other - one || (a < b ? -1 : 1));
-  const shown = counts.slice(0, SHOWN).map(([name, count]) => `'${bounded(name)}'${counted ? ` (${count})` : ""}`);
+  const shown = counts.slice(0, SHOWN).map(([name, count]) => `${quoted(short(name))}${counted ? ` (${count})` : ""}`);
   const left = counts.length - shown.length + (more[what] === undefined ? 0 : 1);
   return shown.join(", ") + (left > 0 ? ` and ${left} more` : "");
 }
 
-function bounded(name) {
-  if (name.startsWith("sha384:")) return `${name.slice(0, 19)}...`; // 48 bits; the document has it whole
-  const points = [...name];
-  return points.length <= 100 ? name : `${points.slice(0, 100).join("")}...`;
+/** A digest by its first 48 bits; the document has it whole. */
+function short(name) {
+  return name.startsWith("sha384:") ? `${name.slice(0, 19)}...` : name;
 }
 
 function clock(seconds) {

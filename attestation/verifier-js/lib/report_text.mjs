@@ -1,12 +1,11 @@
 // The verdict as text for a terminal. Strings from a bundle are hostile: escaped, bounded, quoted (trust rules, 15).
 
 import { openPointsOf, sentencesOf } from "./opening.mjs";
+import { printable, quoted } from "./printable.mjs";
 import { LEVELS, endsOf } from "./verdict.mjs";
 
 const WIDTH = 100;
-const MAX_TEXT = 2000;
 const MAX_POINTS = 12;
-const INVISIBLE = /(?! )[\p{C}\p{Z}]/gu;
 const MARKS = {
   held: "held",
   open: "open",
@@ -37,13 +36,6 @@ export const LIMITS = Object.freeze([
   "A receipt says what the measured gateway code saw, did and decided; not that a model computed the answer.",
   "remote-adversary-only: no claim against whoever holds the machine. Time is self-asserted until witnessed.",
 ]);
-
-/** `text` without control, bidirectional or other invisible characters, which are shown escaped; bounded. */
-export function printable(text) {
-  const points = [...text];
-  const shown = points.slice(0, MAX_TEXT).join("").replace(INVISIBLE, escaped);
-  return points.length <= MAX_TEXT ? shown : `${shown}...`;
-}
 
 /** The facts that stand first in every verdict (trust rules, 14): name and value. */
 export function headOf(verdict) {
@@ -81,7 +73,7 @@ export function bannerOf(verdict) {
 function scopeText(asked) {
   return Object.entries(SCOPE)
     .filter(([name]) => name in asked)
-    .map(([name, words]) => words.replace("{}", () => `'${printable(asked[name])}'`))
+    .map(([name, words]) => words.replace("{}", () => quoted(asked[name])))
     .join("; ");
 }
 
@@ -194,9 +186,4 @@ function wrapped(head, text) {
   }
   if (line !== "" || lines.length === 0) lines.push(line);
   return lines.map((each, index) => (index === 0 ? head : " ".repeat(head.length)) + each);
-}
-
-function escaped(mark) {
-  const point = mark.codePointAt(0);
-  return point <= 0xffff ? `\\u${point.toString(16).padStart(4, "0")}` : `\\U${point.toString(16).padStart(8, "0")}`;
 }

@@ -1,9 +1,9 @@
 // The page: files in, a verdict out. Every string of a bundle or a file becomes text, escaped and bounded, no markup.
 
 import { MAX_BUNDLE } from "../lib/bundle.mjs";
+import { printable } from "../lib/printable.mjs";
 import { RecordTable } from "../lib/record_table.mjs";
 import { Refusal } from "../lib/refusals.mjs";
-import { printable } from "../lib/report_text.mjs";
 import { isObject, parseStrict } from "../lib/strict_json.mjs";
 import { parseInstant, parseTrustFile, wholeSeconds } from "../lib/trust_file.mjs";
 import { verifyFile } from "../lib/verify_file.mjs";

@@ -1,7 +1,8 @@
 // A verdict as elements: what happened, what is not proven and what to do, then everything that was asked.
 
 import { openPointsOf, sentencesOf } from "../lib/opening.mjs";
-import { LIMITS, NO_END, bannerOf, headOf, meaningOf, populationOfVerdict, printable } from "../lib/report_text.mjs";
+import { printable } from "../lib/printable.mjs";
+import { LIMITS, NO_END, bannerOf, headOf, meaningOf, populationOfVerdict } from "../lib/report_text.mjs";
 import { MAX_MOMENTS, factsOf, sessionsIn, titleOf } from "../lib/timeline.mjs";
 import { LEVELS, endsOf } from "../lib/verdict.mjs";
 

@@ -12,10 +12,10 @@ import { holdsMLDSA44 } from "../../../attestation/verifier-js/lib/mldsa44.mjs";
 import { parseNote, parseVkey, verifyNote } from "../../../attestation/verifier-js/lib/note.mjs";
 import { openPeriod } from "../../../attestation/verifier-js/lib/period_archive.mjs";
 import { receiptsIn } from "../../../attestation/verifier-js/lib/period_lines.mjs";
+import { printable, quoted } from "../../../attestation/verifier-js/lib/printable.mjs";
 import { parseQuote } from "../../../attestation/verifier-js/lib/quote.mjs";
 import { verifyQuoteSignatures } from "../../../attestation/verifier-js/lib/quote_signatures.mjs";
 import { Refusal } from "../../../attestation/verifier-js/lib/refusals.mjs";
-import { printable } from "../../../attestation/verifier-js/lib/report_text.mjs";
 import { shake128, shake256 } from "../../../attestation/verifier-js/lib/shake.mjs";
 import { parseReceipt, verifyReceipt } from "../../../attestation/verifier-js/lib/receipt.mjs";
 import { parseStatement } from "../../../attestation/verifier-js/lib/statement.mjs";
@@ -37,6 +37,7 @@ const OPS = {
   instant: (data) => parseInstant(fromUtf8(data)),
   point: (data) => isPoint(data),
   printable: (data) => printable(fromUtf8(data)),
+  quoted: (data) => quoted(fromUtf8(data)),
   trust: async (data) => (await parseTrustFile(data)).digest,
   config: async (data) => (await parseGatewayConfig(data)).digest,
   async es256(data, { point, signature }) {

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from tests.attestation.period_builder import rezipped
 from tests.attestation.story import REQUEST, RESPONSE, Story, trust_bytes
+from tests.attestation.verifier.checks.test_model_checks import told
 from tests.attestation.verifier_js.conftest import HOME, ROOT, node
 from tests.attestation.verifier_js.recorded import asked_of
 from tests.attestation.verifier_js.test_agreement import LEFT_OUT, pinning_its_log
@@ -22,6 +23,7 @@ from tests.attestation.verifier_js.test_vectors import question_of, vectors
 
 from affiant.attestation.cli.bundle.verify_command import verify
 from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.verdict.lines import quoted
 
 AT = ("--at", "2026-11-21T12:00:00Z")
 VECTORS = ROOT / "docs/formats/vectors"
@@ -85,14 +87,39 @@ def test_the_first_lines_are_those_of_affiant_verify(run: Run) -> None:
 )
 def test_the_first_paragraph_is_that_of_affiant_verify(run: Run, tmp_path: Path, name: str) -> None:
     question = question_of(vectors.CASES[name])
-    (tmp_path / "bundle").write_bytes(question.bundle)
-    (tmp_path / "trust").write_bytes(question.trust)
-    judged = [str(tmp_path / "bundle"), "--trust", str(tmp_path / "trust"), "--at", vectors.CASES[name]["at"]]
+    ours, theirs = first_paragraphs(run, tmp_path, question.bundle, question.trust, vectors.CASES[name]["at"])
+    assert theirs == ours != ""
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [
+        "x' (1). Nothing was refused. The session ended in order. Used: model 'x",
+        "x' and \"x\\",
+        "x\\' \u202e (1)",
+        "sha384:" + "ab" * 30,
+    ],
+)
+def test_the_first_paragraph_is_that_of_affiant_verify_whatever_an_upstream_calls_its_model(
+    run: Run, tmp_path: Path, answered: str
+) -> None:
+    """An upstream cannot write a sentence of the verdict."""
+    bundle = told(answered).bytes()
+    ours, theirs = first_paragraphs(run, tmp_path, bundle, trust_bytes(), "2026-11-21T13:00:00Z")
+    assert theirs == ours
+    assert f"answered by {quoted(answered)} (1)" in " ".join(theirs.split("\n"))
+
+
+def first_paragraphs(run: Run, folder: Path, bundle: bytes, trust: bytes, at: str) -> tuple[str, str]:
+    """Of both verifiers."""
+    (folder / "bundle").write_bytes(bundle)
+    (folder / "trust").write_bytes(trust)
+    judged = [str(folder / "bundle"), "--trust", str(folder / "trust"), "--at", at]
     ours, theirs = (
         text.partition("\n\n")[2].partition("\n\n")[0]
         for text in (CliRunner().invoke(verify, judged).stdout, run(*judged).stdout)
     )
-    assert theirs == ours != ""
+    return ours, theirs
 
 
 def test_what_is_no_bundle_and_a_bundle_that_cannot_be_read_are_told_as_affiant_verify_does(

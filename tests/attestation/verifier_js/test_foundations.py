@@ -23,6 +23,7 @@ from affiant.attestation.statements.gateway_config import DEV_ECHO, make_gateway
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import from_base64, parse_note, signed, verify_note
 from affiant.attestation.tlog.note_signing import LogSigner
+from affiant.attestation.verdict.lines import quoted
 from affiant.attestation.verdict.trust_file import parse_instant, parse_trust_file
 from affiant.command_line import printable
 from affiant.errors import AffiantError
@@ -469,3 +470,13 @@ def test_what_is_printed_is_escaped_alike(probe: Probe) -> None:
         texts, probe([question("printable", text.encode()) for text in texts]), strict=True
     ):
         assert answer["ok"] == printable(text)
+
+
+def test_names_from_a_bundle_are_quoted_alike(probe: Probe) -> None:
+    """No name can end its own quotes."""
+    dice = random.Random(3)
+    alphabet = "'\"\\\n\t a\u202e\u00e4\U0001f600\x7f"
+    texts = ["", "'", '"', "'\"", "\\", "\\'", "x" * 101, "\n" * 101]
+    texts += ["".join(dice.choices(alphabet, k=dice.randrange(12))) for _ in range(200)]
+    answers = probe([question("quoted", text.encode()) for text in texts])
+    assert [answer["ok"] for answer in answers] == [quoted(text) for text in texts]
