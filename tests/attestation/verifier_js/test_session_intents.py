@@ -15,6 +15,7 @@ from tests.attestation.story import NOW, Clock, trust_bytes
 from tests.attestation.verifier.checks.test_erasure_checks import AUTHORITY, Ordered, without
 from tests.attestation.verifier.checks.test_session_checks import (
     Acts,
+    TwoChains,
     command,
     failing,
     labelled,
@@ -142,6 +143,17 @@ def test_an_order_excuses_one_port_that_was_opened_twice_and_no_second(judge_all
             state,
             state,
         )
+
+
+def test_an_outcome_names_an_intent_of_its_own_chain(judge_all: Ask) -> None:
+    for step, state in (("outcome", "held"), ("second", "refused")):
+        story = TwoChains(
+            acts=[lambda s: s.file("intent", n=9), lambda s, step=step: s.file_failed(step, "intent", n=1)]
+        )
+        question = asked(story)
+        (theirs,) = judge_all([question])
+        assert not disagreements(python_says(question), dict(theirs))
+        assert intents_of(dict(theirs))["state"] == state
 
 
 def test_a_task_label_is_shown_alike(judge_all: Ask) -> None:

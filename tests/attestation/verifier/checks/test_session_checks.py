@@ -15,7 +15,10 @@ from tests.properties import thorough
 
 from affiant.attestation.encoding import jws
 from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import canonical, parse_object
+from affiant.attestation.records.chain import ChainSigner
 from affiant.attestation.records.task_label import TaskLabelMalformed, make_task_label
+from affiant.attestation.statements.statement import session_statement
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.report.text import render
 
@@ -71,6 +74,40 @@ class Acts(Story):
     def par(self, *of: str) -> dict[str, object]:
         names = [str(self.done[step].payload["jti"]) if step in self.done else new_id() for step in of]
         return {"par": names} if names else {}
+
+
+@dataclass
+class TwoChains(Acts):
+    """The supervisor's keyset names a second chain, of which record 100 is the step ``second``."""
+
+    def make_session(self) -> None:
+        second = new_id()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                "tests.attestation.story.session_statement",
+                lambda **said: canonical(
+                    {**parse_object(session_statement(**said)), "chn": [said["chn"], second]}
+                ),
+            )
+            super().make_session()
+        self.chains = [
+            ChainSigner(
+                signer=self.session_signer,
+                statement=self.session_statement,
+                chn=chn,
+                evd=self.supervisor.evd,
+                random_bytes=self.random_bytes,
+                clock=self.clock,
+            )
+            for chn in (self.supervisor.chn, second)
+        ]
+        self.chains[1]._next = 100  # after all of the first chain
+
+    def by_supervisor(self, step: str, *more: object, **named: object) -> Issued:
+        self.supervisor = self.chains[step == "second"]
+        issued = super().by_supervisor(step, *more, **named)
+        self.supervisor = self.chains[0]
+        return issued
 
 
 def command(name: str) -> list[Act]:
@@ -169,6 +206,13 @@ def test_a_port_that_is_never_closed_and_a_command_without_outcome_are_warnings(
 def test_an_act_that_contradicts_itself_is_refused(acts: list[Act]) -> None:
     found = row(verdict_of(*acts), "session.intents")
     assert (found.state, found.reason) == (State.REFUSED, "session.intent")
+
+
+@pytest.mark.parametrize(("step", "state"), [("outcome", State.HELD), ("second", State.REFUSED)])
+def test_an_outcome_names_an_intent_of_its_own_chain(step: str, state: State) -> None:
+    """A supervisor has one chain; a keyset may name more, and numbers of two chains have no order."""
+    story = TwoChains(acts=[lambda s: s.file("intent", n=9), lambda s: s.file_failed(step, "intent", n=1)])
+    assert row(judge(story.bytes()), "session.intents").state is state
 
 
 @pytest.mark.parametrize("late", [command("z"), moving("z", "in"), serving("z", 80)])
