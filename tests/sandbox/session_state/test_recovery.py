@@ -6,16 +6,12 @@ import socket
 import threading
 from pathlib import Path
 
-import pytest
 from tests.raising import raises_code
 
 from affiant.sandbox.session_state import recovery
 
 
-def test_a_bundle_beyond_the_limit_names_the_command_that_exports_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recovery, "_LIMIT", 1000)
+def test_a_bundle_beyond_the_limit_names_the_command_that_exports_it(tmp_path: Path) -> None:
     place = tmp_path / "operator.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(place))
@@ -29,6 +25,6 @@ def test_a_bundle_beyond_the_limit_names_the_command_that_exports_it(
         serving = threading.Thread(target=answer)
         serving.start()
         with raises_code("session.bundle_too_large") as raised:
-            recovery.fetch_session_bundle(place, "S" * 22)
+            recovery.fetch_session_bundle(place, "S" * 22, most=1000)
         serving.join()
     assert f"affiant bundle export --session {'S' * 22}" in str(raised.value.hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import time
@@ -10,16 +11,15 @@ from typing import Final
 
 import click
 
-from affiant.attestation.bundle.bundle import MAX_BUNDLE
 from affiant.command_line import print_json
 from affiant.errors import StateError
-from affiant.sandbox.base.user_files import write_user_file
+from affiant.sandbox.base.user_files import copy_user_file
 from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
 from affiant.sandbox.detached.kept_output import output_folder, remove_output
 from affiant.sandbox.processes.home import Home, lock, open_home
 from affiant.sandbox.processes.session_note import SessionState
-from affiant.sandbox.session_state.session_folder import BUNDLE, SEALED
+from affiant.sandbox.session_state.session_folder import SEALED
 from affiant.sandbox.session_state.session_listing import SessionEntry, find_session, list_sessions
 
 __all__ = ["prune", "remove"]
@@ -56,7 +56,8 @@ def remove(*, home: Path, name: str, bundle: Path, as_json: bool) -> None:
         entry = find_session(opened, name)
         session = entry.note.session
         _require_whole(entry)
-        _copied_to(bundle, opened, session)
+        assert entry.bundle is not None
+        _copied_to(bundle, entry.bundle, opened, session)
         freed = remove_output(opened, session)
         shutil.rmtree(opened.session(session))
     if as_json:
@@ -87,13 +88,12 @@ def _require_whole(entry: SessionEntry) -> None:
         )
 
 
-def _copied_to(path: Path, home: Home, session: str) -> None:
+def _copied_to(path: Path, receipts: Path, home: Home, session: str) -> None:
     """Have the receipts at ``path``, outside of the session's folder.
 
     Raises:
         ``session.only_copy``: another file exists at that path, or the place goes with the session.
     """
-    receipts = (home.session(session) / BUNDLE).read_bytes()
     if path.resolve().is_relative_to(home.session(session).resolve()):
         raise StateError(
             "--bundle is inside the session's folder, which would be removed",
@@ -101,16 +101,15 @@ def _copied_to(path: Path, home: Home, session: str) -> None:
             code="session.only_copy",
         )
     if path.exists():
-        with path.open("rb") as file:
-            if file.read(2 * MAX_BUNDLE) == receipts:
-                return
+        if filecmp.cmp(path, receipts, shallow=False):
+            return
         raise StateError(
             "another file exists at that path",
             where=str(path),
             expected="this session's receipts",
             code="session.only_copy",
         )
-    write_user_file(path, receipts, mode=0o600)
+    copy_user_file(receipts, path, mode=0o600)
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -28,10 +28,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
-from affiant.attestation.bundle.bundle import Bundle
+from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
 from affiant.errors import AffiantError, StateError, UnreachableError
 from affiant.folders import default_home
 from affiant.policy.loading.policy_file import policy_owners
+from affiant.sandbox.base.errors import SessionBundleTooLarge
 from affiant.sandbox.base.threads import abandonable
 from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.processes.home import open_home
@@ -46,7 +47,7 @@ from affiant.sandbox.session.supervisor_link import Act, Progress, run_message
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.session_acts.sandbox_ports import OpenPort, open_port
 from affiant.sandbox.session_state.interrupted import reap_leftovers
-from affiant.sandbox.session_state.recovery import Gathered, fetch_sealed, gather
+from affiant.sandbox.session_state.recovery import Gathered, gather_whole
 from affiant.sandbox.session_state.session_folder import (
     BUNDLE,
     RESTRICTION_SOCKET,
@@ -327,7 +328,10 @@ class Session:
 
     @property
     def bundle_path(self) -> Path:
-        """Where the session's bundle is, once it is closed."""
+        """Where the session's bundle is, once it is closed: a single one, or an archive (``*.affiant.zip``) of a
+        session with more records than a single bundle holds."""
+        if self._gathered is not None:
+            return self._gathered.path
         return self._opened.home.session(self.id) / BUNDLE
 
     def bundle(self) -> Bundle:
@@ -335,6 +339,7 @@ class Session:
 
         Raises:
             ``session.not_open``: the session is still open.
+            SessionBundleTooLarge: the receipts are an archive: ``PeriodBundle(session.bundle_path)``.
         """
         if self._gathered is None:
             raise StateError(
@@ -342,6 +347,8 @@ class Session:
                 expected="leave the block first",
                 code="session.not_open",
             )
+        if self._gathered.bundle is None:
+            raise SessionBundleTooLarge(self.id, limit=MAX_BUNDLE)
         return self._gathered.bundle
 
     async def run(
@@ -471,7 +478,8 @@ class Session:
         try:
             await self._finish(why)
         except AffiantError as error:
-            wrong.append(error)
+            if error.code != SessionBundleTooLarge.code:  # closed in order: its receipts are exported below
+                wrong.append(error)
         finally:
             await self._opened.link.stop()
         reclaim_folder(self._opened.home.session(self.id))
@@ -513,8 +521,9 @@ class Session:
     def _take_bundle(self) -> None:
         opened = self._opened
         key = opened.home.openings_key(random_bytes=secrets.token_bytes)
-        self._gathered = gather(opened.home, self.id, fetch_sealed(opened.home, self.id), key)
-        self._progress("bundled", {"path": str(self.bundle_path)})
+        self._gathered = gather_whole(opened.home, self.id, key)
+        archive = self._gathered.bundle is None
+        self._progress("bundled", {"path": str(self.bundle_path), "archive": archive})
 
     def _take_output(self) -> None:
         opened, output = self._opened, self._opened.plan.request.output

@@ -18,6 +18,7 @@ from affiant.sandbox.isolation.plan.leftover_record import FOLDER
 from affiant.sandbox.processes.home import Home
 
 __all__ = [
+    "ARCHIVE",
     "BUNDLE",
     "HOST_SOCKET",
     "KEPT",
@@ -32,6 +33,8 @@ __all__ = [
 
 BUNDLE: Final = "bundle.affiant.json"
 """The receipts, hidden values opened: what a user takes home."""
+ARCHIVE: Final = "bundle.affiant.zip"
+"""The same as a period archive, of a session with more records than a single bundle holds."""
 SEALED: Final = "bundle.json"
 """What the supervisor fetched from the gateway when it had closed the session."""
 RECORDS: Final = "records.ndjson"
