@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
-from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
 from affiant.attestation.records.receipt import receipt_hash
 from affiant.errors import AffiantError
 from affiant.printable import printable
@@ -199,8 +199,20 @@ def fetch_session_bundle(path: Path, session: str, *, most: int) -> bytes:
         raise SessionBundleTooLarge(session, limit=most) from error
     except OSError as error:
         raise GatewayUnreachable("the gateway's operator socket does not answer") from error
+    if answer.status == 409 and _names_too_large(answer.body):
+        raise SessionBundleTooLarge(session, limit=most)
     if answer.status != 200:
         raise GatewayUnreachable(
             "the gateway has no bundle of this session", found=f"HTTP status {answer.status}"
         )
     return answer.body
+
+
+def _names_too_large(body: bytes) -> bool:
+    try:
+        match parse_object(body, strict_form=False):
+            case {"error": {"code": SessionBundleTooLarge.code}}:
+                return True
+    except JSONError:
+        pass
+    return False
