@@ -5,6 +5,7 @@
 #   tpm2-tools   fills it, and is the second opinion
 #   versitygw    an S3 server over a folder, for the log's copy; named, not installed: it is built by Go
 #   go, cargo    build the programs in tests/readers, other projects' readers of our formats; named, not installed
+#   openapi-typescript, openapi-fetch, typescript: a client of `affiant session serve`; named, not installed
 #   srt          Anthropic's sandbox-runtime, which reads the settings that policies are exported to; named, not installed
 #
 # Nothing that runs needs them, and the tests say that they are skipped without them: so that this never fails.
@@ -21,6 +22,10 @@ fi
 if [[ -z ${AFFIANT_SRT:-} && ! -d $kept/node_modules/@anthropic-ai/sandbox-runtime ]]; then
     say "exported settings are not read by srt without it" \
         "(npm install --prefix $kept @anthropic-ai/sandbox-runtime@0.0.83)"
+fi
+if [[ ! -d $kept/node_modules/openapi-typescript ]]; then
+    say "no client in TypeScript is generated without its tools (npm install --prefix $kept" \
+        "openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3 @types/node@20)"
 fi
 command -v go >/dev/null || [[ -x /usr/local/go/bin/go ]] || say "quotes are not held against go-tdx-guest without go"
 command -v cargo >/dev/null || [[ -x $HOME/.cargo/bin/cargo ]] ||

@@ -92,7 +92,17 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         *("base", "egress.http", "egress", "workspace"),
         *("isolation.plan", "isolation.backends", "isolation.runner", "runtimes", "processes"),
         *("supervisor.launch", "supervisor.records", "supervisor.gateway", "supervisor"),
-        *("session_state", "session_acts", "session", "detached", "api", "openai_agents", "cli", ""),
+        *(
+            "session_state",
+            "session_acts",
+            "session",
+            "detached",
+            "api",
+            "openai_agents",
+            "session_server",
+            "cli",
+            "",
+        ),
     ),
     "gateway": (
         "",

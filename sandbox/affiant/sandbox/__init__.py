@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from affiant.policy.model.profile import Resources
     from affiant.sandbox.api.sandbox import Exited, Output, Sandbox, Terminal
     from affiant.sandbox.api.sandbox_sync import SandboxSync
-    from affiant.sandbox.detached.client import DetachedSession
+    from affiant.sandbox.detached.client import KeptPiece
     from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
     from affiant.sandbox.processes.services import GatewayChoice
     from affiant.sandbox.session.session import CommandResult, Metrics, Session, Usage
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CommandResult",
-    "DetachedSession",
     "Exited",
     "FileInfo",
     "GatewayChoice",
     "IsolationClass",
+    "KeptPiece",
     "Listing",
     "Metrics",
     "Moved",
@@ -42,11 +42,11 @@ __all__ = [
 
 _PUBLIC: Final = {
     "CommandResult": "affiant.sandbox.session.session",
-    "DetachedSession": "affiant.sandbox.detached.client",
     "Exited": "affiant.sandbox.api.sandbox",
     "FileInfo": "affiant.sandbox.session_acts.sandbox_files",
     "GatewayChoice": "affiant.sandbox.processes.services",
     "IsolationClass": "affiant.sandbox.isolation.plan.isolation_class",
+    "KeptPiece": "affiant.sandbox.detached.client",
     "Listing": "affiant.sandbox.session_acts.sandbox_files",
     "Metrics": "affiant.sandbox.session.session",
     "Moved": "affiant.sandbox.session_acts.sandbox_files",

@@ -60,14 +60,8 @@ def test_options_that_contradict_each_other_are_found_before_anything_starts(
 def test_the_same_value_twice_and_a_device_for_two_files_are_no_contradiction(tmp_path: Path) -> None:
     assert commands.variables("--env", ("A=1", "A=1"), "=", "NAME=VALUE") == {"A": "1"}
     null = Path("/dev/null")
-    commands.require_compatible(
-        gateway=None,
-        gateway_config=(),
-        upstream=(),
-        quiet=False,
-        verbose=False,
-        files={"--bundle": null, "--json": null, "--decisions": None},
-    )
+    files = {"--bundle": null, "--json": null, "--decisions": None}
+    commands.require_compatible(quiet=False, verbose=False, files=files)
 
 
 @pytest.mark.parametrize("platform", ["tdx", "dstack"])

@@ -6,7 +6,9 @@ import pytest
 from tests.sandbox.conftest import affiant
 
 
-@pytest.mark.parametrize("verb", ["create", "exec", "logs", "stop", "rm", "prune", "template"])
+@pytest.mark.parametrize(
+    "verb", ["create", "exec", "shell", "logs", "stop", "rm", "prune", "template", "serve"]
+)
 def test_examples_and_exit_codes_stay_on_lines_of_their_own(verb: str) -> None:
     lines = affiant("session", verb, "--help").stdout.decode().splitlines()
     assert "\\b" not in "".join(lines)

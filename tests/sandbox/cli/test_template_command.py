@@ -39,3 +39,14 @@ def test_a_template_process_that_dies_ends_the_command_with_an_error(tmp_path: P
         assert process.stdout is not None
         os.kill(int(process.stdout.readline().split()[2]), signal.SIGKILL)
         assert process.wait(20) == 1
+
+
+def test_a_killed_command_takes_the_template_process_with_it(tmp_path: Path, release: None) -> None:
+    command = [sys.executable, "-m", "affiant", "session", "template", "--home", str(tmp_path / "home")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        below = family(process.pid)
+        assert len(below) == 2
+        process.kill()
+    assert all_gone(below, 5)

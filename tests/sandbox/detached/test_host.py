@@ -150,21 +150,31 @@ def test_many_creators_of_one_name_make_one_session(place: Machine) -> None:
 
 @pytest.mark.slow
 def test_the_session_outlives_its_creator_and_its_terminal(place: Machine) -> None:
-    """The creator has a terminal, which is hung up when it is gone."""
+    """The creator has a terminal, which is hung up when it is gone, and a descriptor of its parent's."""
     master, slave = pty.openpty()
+    inherited, given_on = os.pipe()
     given = ("--profile", str(place.folder / "profiles.yaml"), "--agent", "writer", "--name", "outlives")
     command = argv(place, "create", *given, "--min-isolation", place.isolation, "--ttl", "300")
     creator = subprocess.Popen(
-        command, stdin=slave, stdout=subprocess.PIPE, stderr=slave, start_new_session=True, cwd="/"
+        command,
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        pass_fds=(given_on,),
+        start_new_session=True,
+        cwd="/",
     )
+    os.close(given_on)
     place.started.append(creator)
     os.close(slave)
     assert creator.stdout is not None and creator.stdout.read() == b"outlives\n", "its streams are closed"
     assert creator.wait(10) == 0
     os.close(master)
+    assert os.read(inherited, 1) == b"", "the session holds nothing that its creator inherited"
+    os.close(inherited)
     try:
         assert affiant(place, "exec", "outlives", "echo", "there").stdout == b"there\n"
-        pid = asyncio.run(DetachedSession.connect("outlives", home=place.home).info())["pid"]
+        pid = asyncio.run(DetachedSession.connect("outlives", home=place.home).status())["pid"]
         assert os.getsid(int(str(pid))) == pid
         assert {os.readlink(f"/proc/{pid}/fd/{each}") for each in range(3)} == {"/dev/null"}
     finally:
@@ -209,7 +219,7 @@ def test_a_client_that_leaves_amid_output_ends_its_command_and_no_other(place: M
     session = DetachedSession.connect(named, home=place.home)
 
     def running() -> list[list[str]]:
-        commands = asyncio.run(session.info())["commands"]
+        commands = asyncio.run(session.status())["commands"]
         assert isinstance(commands, list)
         return [each["command"][:1] for each in commands if each["ended"] is None]
 
@@ -253,10 +263,13 @@ def test_a_killed_host_leaves_nothing_and_the_next_command_says_so(place: Machin
     assert create(place, "--name", "killed", "--ttl", "300").returncode == 0
     session = DetachedSession.connect("killed", home=place.home)
     assert asyncio.run(session.detach(["sleep", "600"])) == 1
-    os.kill(int(str(asyncio.run(session.info())["pid"])), signal.SIGKILL)
+    os.kill(int(str(asyncio.run(session.status())["pid"])), signal.SIGKILL)
     done = affiant(place, "ls", "--json")
     assert f"session {session.id}".encode() in done.stderr
-    assert entry(place, "killed")["state"] == "cut-off"
+    found = entry(place, "killed")
+    assert (found["state"], found["steps"][-1]["state"]) == ("cut-off", "terminated"), (
+        "its supervisor closed it"
+    )
     assert place.quiet_within(10)
     assert not (place.home / "sessions" / session.id / "session.sock").exists()
     assert create(place, "--name", "killed", "--ttl", "300").returncode == 0, "the name is free again"
@@ -290,7 +303,7 @@ def test_an_api_client_runs_commands_and_closes_the_session(place: Machine, name
         assert (await session.run(["sleep", "600"], timeout_s=0.5)).timed_out
         assert (await session.close()).name == "bundle.affiant.json"
         with pytest.raises(StateError):
-            await session.info()
+            await session.status()
 
     asyncio.run(scenario())
 

@@ -1,19 +1,189 @@
-"""A session host's socket: what a client hears of an error of the session behind it."""
+"""What a session host answers: errors and limits whole, kept output that says what it is, and no phantom commands."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.raising import raises_code
 
-from affiant.errors import AffiantError, StateError, UnreachableError
+from affiant.errors import AffiantError, ConfigurationError, StateError, UnreachableError
+from affiant.sandbox.detached import host_socket, kept_output
 from affiant.sandbox.detached.client import DetachedSession
 from affiant.sandbox.detached.host_socket import HostServer
+from affiant.sandbox.detached.kept_output import output_folder
+from affiant.sandbox.processes.home import Home, open_home
+from affiant.sandbox.session.session import Running
 from affiant.sandbox.session_state.session_folder import HOST_SOCKET
 from affiant.sandbox.supervisor.launch.control import refusal_members, sent_error
+
+ENDED: Mapping[str, object] = {"event": "exited", "id": 4, "code": 0, "usage": None, "limit": None}
+
+
+class Act:
+    """A command whose end is an event of the test's."""
+
+    def __init__(self, end: asyncio.Future[Mapping[str, object]]) -> None:
+        self._end = end
+        self.told: list[Mapping[str, object]] = []
+
+    async def tell(self, message: Mapping[str, object], descriptors: object = None) -> None:
+        self.told.append(message)
+
+    async def next(self) -> Mapping[str, object]:
+        return await asyncio.shield(self._end)
+
+
+class Held:
+    """A session that rejects what is called ``rejected``, and runs the rest until the test ends it."""
+
+    private = frozenset({(1, 2)})
+
+    def __init__(self) -> None:
+        self.ends: dict[str, asyncio.Future[Mapping[str, object]]] = {}
+
+    @asynccontextmanager
+    async def begin(self, argv: tuple[str, ...], streams: object, **more: object) -> AsyncIterator[Running]:
+        if argv[0] == "rejected":
+            raise ConfigurationError("a variable is set already", where="A", code="session.environment")
+        end = self.ends.setdefault(argv[0], asyncio.get_running_loop().create_future())
+        yield Running(Act(end), lambda step, detail: None)
+
+    def end(self, name: str, **more: object) -> None:
+        self.ends.setdefault(name, asyncio.get_running_loop().create_future()).set_result({**ENDED, **more})
+
+
+def served(home: Home, scenario: Callable[[Held, DetachedSession], Coroutine[Any, Any, None]]) -> None:
+    async def go() -> None:
+        held = Held()
+        server = HostServer(held, output_folder(home, "S"), lambda: 7, {"session": "S"})  # type: ignore[arg-type]
+        async with server.listening(home.session("S") / HOST_SOCKET):
+            async with asyncio.timeout(30):
+                await scenario(held, await DetachedSession(home, "S").opened())
+        await server.finish({"event": "stopped"})
+
+    asyncio.run(go())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    made = open_home(tmp_path / "home")
+    made.session("S").mkdir()
+    return made
+
+
+async def until_ended(session: DetachedSession, number: int) -> Any:
+    while not (piece := await session.kept(number, wait=True)).ended:
+        await asyncio.sleep(0.01)
+    return piece
+
+
+def test_a_limit_and_what_was_used_come_through_a_host(home: Home) -> None:
+    limit = {"code": "isolation.limit", "message": "too much memory", "hint": None, "where": "memory"}
+    usage = {"wall_us": 5_000_000, "processor_us": 2_000_000, "peak_bytes": 9}
+
+    async def scenario(held: Held, session: DetachedSession) -> None:
+        held.end("hog", code=137, limit=limit, usage=usage)
+        result = await session.run(["hog"])
+        assert (result.exit_code, result.timed_out) == (137, False)
+        assert result.limit is not None and result.limit.code == "isolation.limit"
+        assert result.usage is not None and (result.usage.wall_s, result.usage.peak_bytes) == (5.0, 9)
+
+    served(home, scenario)
+
+
+def test_a_detached_command_that_is_rejected_says_so_in_its_log(home: Home) -> None:
+    async def scenario(held: Held, session: DetachedSession) -> None:
+        piece = await until_ended(session, await session.detach(["rejected"]))
+        assert piece.exit_code is None
+        assert b"a variable is set already" in piece.stderr and b"[session.environment]" in piece.stderr
+
+    served(home, scenario)
+
+
+@pytest.mark.parametrize("opened", [0, 1, 2])
+def test_a_command_whose_output_cannot_be_kept_is_an_error_and_no_phantom(
+    home: Home, monkeypatch: pytest.MonkeyPatch, opened: int
+) -> None:
+    made: list[int] = []
+    pipe2 = os.pipe2
+
+    def full(flags: int) -> tuple[int, int]:
+        made.append(1)
+        if len(made) > opened:
+            raise OSError(24, "Too many open files")
+        return pipe2(flags)
+
+    async def scenario(held: Held, session: DetachedSession) -> None:
+        await asyncio.sleep(0.05)  # the connection that has ended is closed
+        before = len(os.listdir("/proc/self/fd"))
+        monkeypatch.setattr(kept_output.os, "pipe2", full)
+        if opened == 2:
+            monkeypatch.setattr(kept_output.os, "pipe2", pipe2)
+            monkeypatch.setattr(kept_output.KeptStream, "__init__", lambda *_, **__: full(0))
+            made.extend([1, 1])
+        with raises_code("session.no_output"):
+            await session.detach(["never"])
+        monkeypatch.undo()
+        commands = (await session.status())["commands"]
+        assert isinstance(commands, list) and [each["ended"] for each in commands] == [7]
+        await session.kill(1, 9)
+        await asyncio.sleep(0.05)
+        assert len(os.listdir("/proc/self/fd")) == before
+        assert not list(output_folder(home, "S").iterdir())
+
+    served(home, scenario)
+
+
+def test_the_output_that_goes_is_that_of_the_first_to_have_ended(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_socket, "MOST_KEPT", 2)
+
+    async def scenario(held: Held, session: DetachedSession) -> None:
+        for name in ("one", "two", "three"):
+            await session.detach([name])
+        for name, number in (("three", 3), ("one", 1), ("two", 2)):
+            held.end(name)
+            await until_ended(session, number)
+        await session.detach(["four"])
+        with raises_code("session.no_output"):
+            await session.kept(3)
+        with raises_code("session.no_output"):
+            await session.kept(1)
+        assert (await session.kept(2)).ended
+
+    served(home, scenario)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"op": "run", "argv": ["x"], "env": {}, "cwd": None},
+        {"op": "run", "argv": [], "env": {}, "cwd": None, "terminal": None},
+        {"op": "detach", "argv": ["x"], "env": {}, "cwd": None, "timeout_ms": 0},
+        {"op": "detach", "argv": ["x"], "env": {"A": 1}, "cwd": None, "timeout_ms": None},
+        {"op": "finish", "why": "done"},
+        {"op": "narrow"},
+    ],
+)
+def test_what_is_no_request_is_an_error_and_the_next_one_is_served(
+    home: Home, request_: Mapping[str, object]
+) -> None:
+    async def scenario(held: Held, session: DetachedSession) -> None:
+        with session.act() as act:
+            await act.tell(request_)
+            with raises_code("session.control"):
+                await act.next()
+        assert (await session.status())["commands"] == []
+
+    served(home, scenario)
 
 
 @pytest.mark.parametrize(
@@ -26,11 +196,11 @@ from affiant.sandbox.supervisor.launch.control import refusal_members, sent_erro
 def test_a_client_hears_whether_to_try_again_as_the_supervisor_said_it(
     tmp_path: Path, error: AffiantError, *, retryable: bool
 ) -> None:
-    async def metrics() -> None:
+    async def ask(*_: object) -> None:
         raise sent_error(refusal_members(error))
 
     async def scenario() -> None:
-        server = HostServer(SimpleNamespace(metrics=metrics), tmp_path, lambda: 0, {})  # type: ignore[arg-type]
+        server = HostServer(SimpleNamespace(ask=ask), tmp_path, lambda: 0, {})  # type: ignore[arg-type]
         client = DetachedSession(SimpleNamespace(session=lambda _: tmp_path), "s")  # type: ignore[arg-type]
         async with asyncio.timeout(10), server.listening(tmp_path / HOST_SOCKET):
             with raises_code(error.code) as raised:

@@ -13,6 +13,7 @@ from affiant.errors import StateError
 from affiant.sandbox.detached.kept_output import (
     CommandOutput,
     KeptStream,
+    incomplete,
     output_folder,
     read_kept,
     remove_output,
@@ -51,7 +52,7 @@ def test_both_streams_are_kept_apart_and_stay_when_the_command_has_ended(tmp_pat
 
     async def scenario() -> None:
         output = CommandOutput(folder, 3)
-        stdout, stderr = output.pipes()
+        stdout, stderr = output.pipe("stdout"), output.pipe("stderr")
         os.write(stdout, b"out\n")
         os.write(stderr, b"err\n")
         await output.more({}, within_s=10)
@@ -79,7 +80,8 @@ def test_a_process_in_the_background_that_may_write_on_keeps_no_command_from_end
 
     async def scenario() -> None:
         output = CommandOutput(tmp_path, 1)
-        stdout, stderr = output.pipes()  # not closed: a process in the background holds them
+        # not closed: a process in the background holds them
+        stdout, stderr = output.pipe("stdout"), output.pipe("stderr")
         os.write(stdout, b"x")
         await output.end({"code": 0})
         assert output.ended
@@ -94,7 +96,7 @@ def test_a_process_in_the_background_that_may_write_on_keeps_no_command_from_end
 def test_on_a_full_disk_the_command_goes_on_and_the_log_says_so(full_disk: Path) -> None:
     async def scenario() -> None:
         output = CommandOutput(full_disk, 1)
-        stdout, stderr = output.pipes()
+        stdout, stderr = output.pipe("stdout"), output.pipe("stderr")
         for _ in range(40):
             os.write(stdout, b"x" * 1000)
             await asyncio.sleep(0.005)
@@ -102,9 +104,36 @@ def test_on_a_full_disk_the_command_goes_on_and_the_log_says_so(full_disk: Path)
             os.close(descriptor)
         await output.end({"code": 0})
         assert output.failed is not None
+        kept = output.read({}, 100_000)["stdout"][0]
+        assert 0 < kept < 40_000, "what fitted was kept, to the last byte"
+        assert incomplete(0, output.failed) == "the rest of the output is not kept: No space left on device"
         output.close()
 
     asyncio.run(scenario())
+
+
+def test_a_log_that_is_not_whole_says_what_is_missing(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+
+    async def scenario() -> None:
+        output = CommandOutput(output_folder(home, "S"), 1)
+        stdout = output.pipe("stdout")
+        for _ in range(9):
+            await asyncio.to_thread(os.write, stdout, b"x" * (1 << 20))
+        os.close(stdout)
+        output.say("the rest")
+        await output.end({"code": 0})
+        assert output.missing({}) == output.missing({"stderr": 5}) > 0
+        assert output.missing({"stdout": 9 << 20}) == 0
+        output.close()
+
+    asyncio.run(scenario())
+    kept = read_kept(home, "S", 1)
+    assert kept.stderr == b"affiant: the rest\n"
+    assert (
+        kept.incomplete
+        == f"{(9 << 20) - len(kept.stdout)} bytes of the output are not kept; the last 4 MiB are"
+    )
 
 
 def test_what_is_not_kept_is_an_error_with_a_way_out(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from affiant.errors import ConfigurationError, StateError
-from affiant.sandbox.detached.names import named_launch, require_name, running_session
+from affiant.sandbox.detached.names import asked_launch, require_name, running_session
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.launch_records import Launch
@@ -22,12 +22,12 @@ def home(tmp_path: Path) -> Home:
     return open_home(tmp_path / "home")
 
 
-def runs(home: Home, session: str, name: str | None, *, dead: bool = False) -> None:
+def runs(home: Home, session: str, name: str | None, *, dead: bool = False, **asked: str) -> None:
     launcher = ProcessName.of(os.getpid())
     assert launcher is not None
     if dead:
         launcher = ProcessName(launcher.pid, launcher.started + 1)
-    Launch(session, launcher, asked=Asked(agent="a", profile="p", started=1, name=name)).write(home)
+    Launch(session, launcher, asked=Asked(agent="a", profile="p", started=1, name=name, **asked)).write(home)
 
 
 def test_names_that_are_prefixes_of_each_other_are_told_apart(home: Home) -> None:
@@ -49,14 +49,14 @@ def test_a_session_is_found_by_its_whole_id_too(home: Home) -> None:
 
 def test_a_name_is_free_again_when_its_session_host_is_gone(home: Home) -> None:
     runs(home, IDS[0], "build", dead=True)
-    assert named_launch(home, "build") is None
+    assert asked_launch(home, "build", None) is None
     with pytest.raises(StateError):
         running_session(home, "build")
 
 
 def test_a_session_without_a_name_has_none(home: Home) -> None:
     runs(home, IDS[0], None)
-    assert named_launch(home, "None") is None
+    assert asked_launch(home, "None", None) is None
 
 
 @pytest.mark.parametrize("name", ["a", "build-2", "0", "a.b_c-d", "x" * 63])
@@ -71,3 +71,16 @@ def test_a_name_that_none_can_have(name: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         require_name(name)
     assert refused.value.code == "session.name"
+
+
+def test_names_and_keys_are_each_owner_s_own(home: Home) -> None:
+    runs(home, IDS[0], "build", owner="alice", key="k")
+    assert asked_launch(home, "build", None) is asked_launch(home, None, "k") is None
+    assert asked_launch(home, "build", None, "bob") is asked_launch(home, None, "k", "bob") is None
+    for found in (asked_launch(home, "build", None, "alice"), asked_launch(home, None, "k", "alice")):
+        assert found is not None and found.session == IDS[0]
+    with pytest.raises(StateError):
+        running_session(home, "build")
+    runs(home, IDS[1], "build")
+    assert running_session(home, "build") == IDS[1]
+    assert running_session(home, IDS[0]) == IDS[0], "the machine's own user reaches all by their ids"

@@ -45,7 +45,12 @@ def backend(request) -> BackendName:
     return request.param
 
 
-GVISOR, BUBBLEWRAP = backend_parameters()
+BOTH = GVISOR, BUBBLEWRAP = tuple(backend_parameters())
+
+ONCE = (pytest.param(*GVISOR.values, id=GVISOR.id, marks=[*GVISOR.marks, pytest.mark.slow]), BUBBLEWRAP)
+"""For what the same code does under both backends: the quick run takes bubblewrap alone, the whole one both."""
+
+once = pytest.mark.parametrize("backend", ONCE, scope="module")
 
 
 @cache

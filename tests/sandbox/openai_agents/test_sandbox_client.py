@@ -231,6 +231,7 @@ def test_resources_and_task_of_the_options_are_the_sessions(warm: Any) -> None:
     assert caught.value.context["affiant"]["code"] == "session.resources"
 
 
+@pytest.mark.slow
 def test_a_resumed_state_is_in_the_open_sandbox_then_in_a_new_one_from_its_snapshot(
     warm: Any, tmp_path: Path
 ) -> None:
@@ -280,6 +281,65 @@ def test_a_state_from_elsewhere_is_confined_by_the_client_that_resumes_it(warm: 
             return (await resumed.exec("touch /workspace/denied")).exit_code
 
     assert asyncio.run(go()) != 0
+
+
+@pytest.mark.slow
+def test_a_named_session_outlives_its_client_and_is_resumed_by_another(warm: Any, tmp_path: Path) -> None:
+    first, second = client_of(warm), client_of(warm)
+    other = AffiantSandboxClient(
+        profile=PROFILE.replace("pids: 100", "pids: 99"),
+        agent="dev",
+        home=warm.home,
+        min_isolation=IsolationClass(warm.isolation),
+    )
+
+    async def go() -> Any:
+        options = AffiantSandboxClientOptions(name="outlives", ttl=300)
+        session = await first.create(options=options, snapshot=LocalSnapshotSpec(base_path=tmp_path))
+        await session.start()
+        await session.exec("touch /tmp/alive made")
+        payload = json.loads(json.dumps(first.serialize_session_state(session.state)))
+        with pytest.raises(
+            WorkspaceStartError
+        ) as caught:  # the first client is left as a killed process leaves it
+            await (await other.resume(other.deserialize_session_state(payload))).start()
+        assert caught.value.context["affiant"]["code"] == "session.name_taken"
+        resumed = await second.resume(second.deserialize_session_state(payload))
+        async with resumed:
+            found = (await resumed.exec("ls /tmp/alive made")).stdout
+            begun = await resumed.pty_exec_start("read line; echo got:$line", tty=True, yield_time_s=0)
+            typed = await resumed.pty_write_stdin(session_id=begun.process_id, chars="x\n", yield_time_s=30)
+            await resumed.write(Path("more"), io.BytesIO(b"more"))
+            assert (await resumed.read(Path("more"))).read() == b"more"
+        assert not await session.running()
+        assert resumed.state.sandbox == session.state.sandbox
+        return found, (begun.output + typed.output)
+
+    found, typed = asyncio.run(go())
+    assert found == b"/tmp/alive\nmade\n"
+    assert typed.endswith(b"got:x\r\n")
+    (bundle,) = second.bundles
+    warm.verdict(bundle)
+
+
+@pytest.mark.slow
+def test_a_session_that_is_kept_goes_on_between_two_runs(warm: Any) -> None:
+    client, again = client_of(warm), client_of(warm)
+
+    async def go() -> Any:
+        session = await client.create(options=AffiantSandboxClientOptions(keep=True, ttl=300))
+        async with session:
+            await session.exec("touch /tmp/alive")
+        await client.delete(session)
+        assert client.bundles == ()
+        payload = json.loads(json.dumps(client.serialize_session_state(session.state)))
+        resumed = await again.resume(again.deserialize_session_state(payload))
+        async with resumed:
+            found = (await resumed.exec("ls /tmp/alive")).exit_code
+            await resumed._inner.sandbox.close()
+        return found
+
+    assert asyncio.run(go()) == 0
 
 
 def test_sessions_and_states_of_other_backends_are_rejected(warm: Any) -> None:

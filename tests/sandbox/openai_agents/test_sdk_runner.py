@@ -82,7 +82,9 @@ def test_the_sdks_shell_and_patches_work_confined_and_each_has_its_record(warm: 
     model = ScriptedModel(
         [
             command("cat notes.txt; id -u", 1),
-            command(f"cat {tmp_path}/host || echo hidden; touch /etc/made || echo denied", 2),
+            command(
+                f"exec 2>/dev/null; cat {tmp_path}/host || echo hidden; touch /etc/made || echo denied", 2
+            ),
             patched(3),
             command("read line; echo got:$line", 4, tty=True, yield_time_ms=250),
             command("cat notes.txt made/new.txt", 5),
@@ -200,6 +202,7 @@ def test_streamed_runs_work_as_others_do(warm: Any) -> None:
     assert len(client.bundles) == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_still_closes_its_session_with_its_records(warm: Any) -> None:
     client = client_of(warm)
     model = ScriptedModel([command("echo before", 1), ValueError("the model is gone")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
 import json
 import os
 import resource
@@ -20,6 +21,8 @@ import pytest
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.running_image import image_digest
+from affiant.attestation.release.start import MeasuredImage, NotMeasured
+from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import BROKER_USER
 from affiant.sandbox.base.template_order import (
     STATUS_UNKNOWN,
@@ -30,8 +33,10 @@ from affiant.sandbox.base.template_order import (
     receive_packet,
     send_packet,
 )
+from affiant.sandbox.processes import service_process
 from affiant.sandbox.processes.home import Home, open_home
-from affiant.sandbox.processes.service_process import ServiceProcess
+from affiant.sandbox.processes.service_process import READY_FD, ServiceProcess, ServiceSpec, start_service
+from affiant.sandbox.processes.template import keep_code
 from affiant.sandbox.processes.template_service import start_template, template_socket
 
 BROKER = "affiant.secrets.broker.process"
@@ -429,6 +434,30 @@ def test_the_interpreter_seeds_random_anew_in_each_fork() -> None:
     assert done.stdout == "True\n"
 
 
+LISTED = {"affiant/a/__init__.py": b"", "affiant/a/near.py": b"SAYS = 'the measured one'"}
+
+
+def image_of(now: dict[str, bytes]) -> MeasuredImage:
+    """An image of the listed files, read from what they are now."""
+    listed = {path: hashlib.sha256(data).hexdigest() for path, data in LISTED.items()}
+    return MeasuredImage("session", listed, code=None, read=now.__getitem__, descriptor=None)
+
+
+def test_code_that_was_kept_is_run_though_its_file_has_changed_since() -> None:
+    now = dict(LISTED)
+    image = image_of(now)
+    keep_code(image)
+    now["affiant/a/near.py"] = b"SAYS = 'another one'"
+    found: dict[str, object] = {}
+    exec(image.get_code("affiant.a.near"), found)
+    assert found["SAYS"] == "the measured one"
+
+
+def test_a_changed_file_is_not_kept() -> None:
+    with pytest.raises(NotMeasured, match=r"near\.py"):
+        keep_code(image_of({**LISTED, "affiant/a/near.py": b"SAYS = 'another one'"}))
+
+
 def test_there_is_one_template_for_a_state_folder(home: Home) -> None:
     assert start_template(home) is None
 
@@ -477,3 +506,67 @@ def test_a_template_that_stops_answering_costs_time_and_starts_nothing(
             os.kill(template.pid, signal.SIGCONT)
             ours.settimeout(20)
             assert ours.recv(1) == b"", "the late fork ends without its go"
+
+
+WITHOUT_ROOT = """
+import asyncio, ctypes, json, os, socket, sys
+from pathlib import Path
+from affiant.attestation.release.boot import Image
+from affiant.attestation.release.running_image import image_digest
+from affiant.sandbox.base.template_order import Order, forked, open_template
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.processes.template_service import start_template, template_socket
+ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as a user's own program is
+home = open_home(Path(sys.argv[2]))
+async def run():
+    template = start_template(home)
+    await template.ready(timeout_s=60)
+    ours, theirs = socket.socketpair()
+    order = Order(program="affiant.secrets.broker.process", arguments=("--control-fd", str(theirs.fileno())),
+                  environment={}, descriptors=(2, theirs.fileno()), image=image_digest(Image.SESSION))
+    program = forked(open_template(template_socket(home)), order, (2, theirs.fileno()))
+    theirs.close()
+    status = Path(f"/proc/{program.pid}/status")
+    owner = lambda: os.stat(f"/proc/{program.pid}/mem").st_uid
+    while owner() != 0:
+        pass
+    found = {"uid": status.read_text().split("Uid:")[1].split()[0], "owner": owner(),
+             "template": os.stat(f"/proc/{template.pid}/mem").st_uid}
+    ours.close()
+    found["ended"] = program.wait(10)
+    await template.stop()
+    os.write(int(sys.argv[1]), (json.dumps(found) + chr(10)).encode())
+asyncio.run(run())
+"""
+
+
+@pytest.mark.root
+@needs_root
+def test_without_root_a_template_and_its_programs_are_unreadable_for_their_own_user(
+    tmp_path: Path, release: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_process, "_python", lambda _: (sys.executable, "-P", "-s", "-m"))
+    user, code, state = 12345, tmp_path / "code", tmp_path / "state"
+    for folder in (code, state):
+        folder.mkdir()
+        folder.chmod(0o755)
+    (code / "affiant_template_probe.py").write_text(WITHOUT_ROOT)
+    os.chown(state, user, user)
+    spec = ServiceSpec(
+        name="an ordinary user",
+        argv=("affiant_template_probe", READY_FD, str(state / "home")),
+        home=state,
+        user=user,
+        needs=(Need(str(code)), Need(str(state), writable=True)),
+        environment={"PYTHONPATH": str(code)},
+    )
+
+    async def run() -> dict[str, object]:
+        service = start_service(spec, echo=True)
+        try:
+            found: dict[str, object] = json.loads(await service.ready(timeout_s=60))
+            return found
+        finally:
+            await service.stop()
+
+    assert asyncio.run(run()) == {"uid": str(user), "owner": 0, "template": 0, "ended": 0}

@@ -21,7 +21,8 @@ from affiant.sandbox.session.session_plan import SessionRequest
 class OpenedSession:
     """A session that ends at once."""
 
-    id, isolation, bundle_path, output = "A" * 22, "bwrap-landlock", Path("/b.json"), None
+    id, isolation, bundle_path = "A" * 22, "bwrap-landlock", Path("/b.json")
+    output = changes = commit = None
 
     async def run(self, _command, **_options) -> CommandResult:
         return CommandResult(exit_code=0)

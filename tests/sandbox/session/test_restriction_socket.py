@@ -18,7 +18,7 @@ from tests.raising import raises_code
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import AffiantError
-from affiant.sandbox.session import restriction_socket as narrowing_socket
+from affiant.sandbox.base import user_socket
 from affiant.sandbox.session.restriction_socket import (
     InForce,
     RestrictionServer,
@@ -243,7 +243,7 @@ def test_neither_end_speaks_with_another_users_process(
     async def scenario() -> None:
         link = Link()
         async with served(tmp_path, link) as place:
-            monkeypatch.setattr(narrowing_socket, "peer_user", lambda _: os.geteuid() + 1)
+            monkeypatch.setattr(user_socket, "peer_process", lambda _: (os.getpid(), os.geteuid() + 1))
             with raises_code("session.not_open", match="another user"):
                 async with connected(place):
                     pass

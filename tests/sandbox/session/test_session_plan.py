@@ -19,10 +19,10 @@ from affiant.errors import AffiantError
 from affiant.policy.decision.decide import Effect
 from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.signing.signatures import signed_profiles
-from affiant.sandbox.api.limits import limits_and_mechanisms
 from affiant.sandbox.isolation.backends.backend import NEEDS_ROOT, Availability
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.processes.services import GatewayChoice
+from affiant.sandbox.session.limits_in_force import limits_and_mechanisms
 from affiant.sandbox.session.session_plan import SessionPlan, SessionRequest, plan_session
 
 PROFILES = b"""agent_configs:

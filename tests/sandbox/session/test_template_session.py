@@ -9,14 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox.conftest import Machine, family, made_machine, stat_of
+from tests.sandbox.conftest import Machine, Process, family, made_machine, stat_of
 
+from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.release.boot import Image
 from affiant.sandbox.base.privileges import BROKER_USER, SUPERVISOR_USER, is_root
 from affiant.sandbox.base.template_order import Order, forked, open_template
@@ -53,14 +55,14 @@ def template(kept: Machine) -> Iterator[ServiceProcess]:
         asyncio.run(process.stop(grace_s=1))
 
 
-def opened(machine: Machine) -> Any:
+def opened(machine: Machine, **more: Any) -> Any:
     request = SessionRequest(
         profile=machine.folder / "profiles.yaml",
         agent="writer",
         input=machine.folder / "in",
         min_isolation=IsolationClass(machine.isolation),
     )
-    return Session.open(request, home=machine.home)
+    return Session.open(request, home=machine.home, **more)
 
 
 def programs(template: ServiceProcess) -> dict[str, int]:
@@ -87,6 +89,29 @@ def test_a_forked_session_runs_commands_and_its_receipts_verify(
         return session.bundle_path
 
     kept.verdict(asyncio.run(scenario()))
+
+
+def test_two_forks_of_one_template_have_keys_and_an_authority_of_their_own(
+    kept: Machine, template: ServiceProcess
+) -> None:
+    async def scenario() -> tuple[list[Session], set[str]]:
+        async with opened(kept) as first, opened(kept) as second:
+            assert (first.started_by, second.started_by) == ("template", "template")
+            trusted = ["sh", "-c", 'cat "$SSL_CERT_FILE"']
+            authorities = {(await session.run(trusted)).stdout for session in (first, second)}
+        return [first, second], authorities
+
+    sessions, authorities = asyncio.run(scenario())
+    one, other = (signers(session) for session in sessions)
+    assert len(one) == len(other) == 2
+    assert len(one & other) == 1, "the gateway's alone"
+    assert len(authorities) == 2
+    assert all("BEGIN CERTIFICATE" in each for each in authorities)
+
+
+def signers(session: Session) -> set[str]:
+    """The names of the keys that signed the receipts of ``session``."""
+    return {json.loads(from_b64u(text.split(".")[0]))["kid"] for text in session.bundle().receipts}
 
 
 def test_supervisor_runner_and_broker_are_the_templates_children_under_their_users(
@@ -141,6 +166,37 @@ def test_a_template_killed_amid_a_session_changes_nothing_for_it_and_the_next_st
         kept.verdict(bundle)
 
 
+def test_a_template_killed_at_any_instant_of_a_start_costs_no_session_and_leaves_no_process(
+    kept: Machine,
+) -> None:
+    ways: list[str] = []
+    for instant in range(60):
+        template = start_template(open_home(kept.home))
+        assert template is not None
+        asyncio.run(template.ready(timeout_s=60))
+        seen: list[Process] = []
+
+        async def scenario(template: ServiceProcess, after_s: float, seen: list[Process]) -> Path:
+            def progress(step: str, _: Mapping[str, object]) -> None:
+                if step == "services-ready":
+                    threading.Timer(after_s, os.kill, (template.pid, signal.SIGKILL)).start()
+
+            async with opened(kept, progress=progress) as session:
+                ways.append(session.started_by)
+                seen += family(session._opened.link.pid)
+                assert (await session.run(["true"])).exit_code == 0
+            return session.bundle_path
+
+        try:
+            kept.verdict(asyncio.run(scenario(template, instant * 0.015, seen)))
+            assert kept.all_gone(seen, 8)
+        finally:
+            asyncio.run(template.stop(grace_s=0))
+        if "interpreter" in ways and ways.count("template") >= 4:
+            return
+    pytest.fail(f"the instants do not lie before and after the fork: {ways}")
+
+
 def test_a_killed_supervisor_takes_its_broker_and_runner_with_it(
     kept: Machine, template: ServiceProcess
 ) -> None:
@@ -156,6 +212,22 @@ def test_a_killed_supervisor_takes_its_broker_and_runner_with_it(
 
     assert kept.all_gone(asyncio.run(scenario()), 8)
     assert not template.ended
+
+
+def test_a_killed_launcher_leaves_no_program_and_the_template_forgets_them(
+    kept: Machine, template: ServiceProcess
+) -> None:
+    folder = f"/proc/{template.pid}/fd"
+    before = len(os.listdir(folder))
+    process = kept.start("sh", "-c", "echo begun; exec sleep 60")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n"
+    below = tuple(each for each in family(template.pid, process.pid) if each.pid != template.pid)
+    assert len(programs(template)) == 3
+    process.kill()
+    assert kept.all_gone(below, 10)
+    assert until(lambda: len(os.listdir(folder)) <= before)
+    assert programs(template) == {}
 
 
 def test_creating_a_session_starts_the_template_with_the_services_and_all_end_with_the_last_session(

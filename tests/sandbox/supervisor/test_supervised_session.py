@@ -11,12 +11,13 @@ import signal
 import socket
 import ssl
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from tests.gateway.conftest import serving_gateway
 from tests.sandbox.supervisor.conftest import FOUND
-from tests.sandbox.supervisor.launcher import Launcher, Refused, read_all
+from tests.sandbox.supervisor.launcher import FIRST_COMMAND, Launcher, Refused, read_all
 from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import UpstreamServer, answer, chunked
 
@@ -25,6 +26,7 @@ from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.records.receipt import parse_receipt
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
+from affiant.sandbox.supervisor.launch.lifecycle import Event, note_killed, read_steps
 from affiant.sandbox.supervisor.records.spool import read_unacknowledged
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.store.local_store_file import LocalStoreFile
@@ -89,6 +91,8 @@ def test_an_agent_asks_the_gateway_and_everything_is_in_the_chains(launcher: Lau
     assert {"provisioned", "attested-gateway", "attested", "admitted", "sandbox-prepared"} <= set(
         link.progress
     )
+    opened = ["provisioning", "attesting", "activating", "running"]
+    assert states_of(link.folder) == [*opened, "stopping", "terminated"]
     outcome = story.own[2]
     assert outcome.disclosed.text("act.name") == "python3"
     assert outcome.disclosed.text("act.tgt") == "exit 0"
@@ -164,6 +168,20 @@ def test_a_signal_that_comes_before_the_start_is_not_lost(launcher: Launcher) ->
     assert run(scenario()) == 143
 
 
+def test_what_is_no_size_of_a_terminal_ends_neither_command_nor_session(launcher: Launcher) -> None:
+    async def scenario() -> None:
+        async with launcher.session(DENIED) as link:
+            await link.expect("ready")
+            for reader in await link.start(["sleep", "0.2"]):
+                os.close(reader)
+            for size in ([0, 0], [1, 4097], [1], ["1", "1"], "1x1", None):
+                await link.channel.send({"op": "resize", "id": FIRST_COMMAND + 1, "terminal": size})
+            assert (await link.expect("exited"))["code"] == 0
+            assert (await link.finish()).close.member("why") == "done"
+
+    run(scenario())
+
+
 def test_a_denied_host_is_a_refusal_in_the_chain(launcher: Launcher) -> None:
     output, story, _ = run(one(launcher, ["python3", "-c", FETCH, "http://unlisted.example.com/"]))
     assert output.stdout.startswith(b"403 ")
@@ -221,35 +239,34 @@ def test_a_secret_that_reaches_the_output_some_other_way_is_redacted(
     assert output.stdout.endswith(b" after\n")
 
 
-@pytest.mark.parametrize(
-    "hidden",
-    [VALUE.decode(), f"user:{VALUE.decode()}@host", base64.b64encode(VALUE).decode()],
-    ids=["the value", "within a text", "in base64"],
-)
 def test_a_variable_that_holds_the_value_of_a_secret_is_rejected_and_the_session_goes_on(
-    launcher: Launcher, tmp_path: Path, hidden: str
+    launcher: Launcher, tmp_path: Path
 ) -> None:
     """The launcher must not give the agent what it is given a placeholder for."""
     store = LocalStoreFile(tmp_path / "secrets", random_bytes=os.urandom)
     store.set("TOKEN", SecretValue(VALUE))
     files = [open_private_file(path) for path in (store.path, store.key_path)]
 
+    within = [VALUE.decode(), f"user:{VALUE.decode()}@host", base64.b64encode(VALUE).decode()]
+    rejected = []
+
     async def scenario():
         profile = f"network_egress: 'allowed:{HOST}'\nsecrets_access: [TOKEN]"
         async with launcher.session(profile, secrets=files) as link:
             await link.expect("ready")
-            for reader in await link.start(["env"], env={"GIVEN": hidden}):
-                os.close(reader)
-            rejected = await link.expect("rejected")
+            for hidden in within:
+                for reader in await link.start(["env"], env={"GIVEN": hidden}):
+                    os.close(reader)
+                rejected.append(await link.expect("rejected"))
             output = await link.run(["sh", "-c", "echo $GIVEN"], env={"GIVEN": "harmless"})
-            return rejected, output.stdout, await link.finish()
+            return output.stdout, await link.finish()
 
-    rejected, stdout, story = run(scenario())
+    stdout, story = run(scenario())
     for descriptor in files:
         os.close(descriptor)
-    assert rejected["code"] == "session.environment"
+    assert [each["code"] for each in rejected] == ["session.environment"] * 3
     assert VALUE.decode() not in str(rejected)
-    assert "GIVEN" in str(rejected["message"])
+    assert all("GIVEN" in str(each["message"]) for each in rejected)
     assert stdout == b"harmless\n"
     assert story.kinds == ["boot", "exec.intent", "exec.outcome", "end"]
 
@@ -484,6 +501,7 @@ def test_a_session_that_fails_after_admission_is_closed_at_the_gateway(launcher:
     async def scenario():
         async with launcher.session(DENIED) as link:
             ids.append(link.session)
+            folders.append(link.folder)
             await link.expect_progress("provisioned")
             (runner,) = (
                 pid for pid in children_of(link.service.pid) if b"isolation.runner" in command_of(pid)
@@ -491,7 +509,7 @@ def test_a_session_that_fails_after_admission_is_closed_at_the_gateway(launcher:
             os.kill(runner, signal.SIGKILL)
             await link.expect("ready")
 
-    ids = []
+    ids, folders = [], []
     with pytest.raises(Refused) as refused:
         run(scenario())
     assert refused.value.code == "isolation.runner_lost"
@@ -502,6 +520,13 @@ def test_a_session_that_fails_after_admission_is_closed_at_the_gateway(launcher:
     own = [record["kind"] for record in payloads if record["role"] == "session"]
     closes = [r["why"] for r in payloads if r["kind"] == "session-close" and r["agt"]["ses"] == ids[0]]
     assert (own, closes) == (["boot", "end"], ["killed"])
+    (failed,) = (step for step in read_steps(folders[0]) if step.code is not None)
+    assert (failed.event, failed.code) == (Event.REJECTED, "isolation.runner_lost")
+    assert states_of(folders[0])[-2:] == ["activating", "failed"]
+
+
+def states_of(folder: Path) -> list[str]:
+    return [step.state.value for step in read_steps(folder)]
 
 
 def asked_of_operator(path: Path, target: str) -> dict:
@@ -564,6 +589,9 @@ def test_kill_9_of_the_supervisor_ends_everything_and_leaves_a_contiguous_chain(
             assert await gone(below, 5)
             os.close(stdout)
             os.close(stderr)
+            assert states_of(link.folder)[-1] == "running"
+            note_killed(link.folder, at=datetime.now(UTC))
+            assert states_of(link.folder)[-2:] == ["running", "lost"]
             return (link.folder / "records.ndjson").read_bytes()
 
     data = run(scenario())

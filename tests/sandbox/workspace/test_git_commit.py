@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.raising import raises_code
 
-from affiant.sandbox.cli.commands import _input
+from affiant.sandbox.session.session_plan import parse_input
 from affiant.sandbox.workspace.copy_in import copy_in
 from affiant.sandbox.workspace.git_commit import copy_commit
 from affiant.sandbox.workspace.walk import Limits
@@ -294,7 +294,6 @@ def test_two_agents_on_one_repository_do_not_meet(repository, tmp_path):
 @pytest.mark.parametrize(
     ("value", "parts"),
     [
-        (None, (None, None, None)),
         ("src", (Path("src"), None, None)),
         ("src:/w", (Path("src"), "/w", None)),
         (".@main", (Path("."), None, "main")),
@@ -306,10 +305,10 @@ def test_two_agents_on_one_repository_do_not_meet(repository, tmp_path):
 )
 def test_the_option_names_a_folder_or_a_commit(value, parts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert _input(value) == parts
+    assert parse_input(value) == parts
 
 
 def test_a_folder_of_exactly_this_name_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "src@main").mkdir()
-    assert _input("src@main") == (Path("src@main"), None, None)
+    assert parse_input("src@main") == (Path("src@main"), None, None)

@@ -80,7 +80,7 @@ class MeasuredImage(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         self.image_files = files
         self.memory_fd = descriptor
         self.start_path = os.path.abspath(__file__)
-        self._code = code
+        self.code = code
         self._read = read
 
     def find_spec(
@@ -131,9 +131,9 @@ class MeasuredImage(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
             NotMeasured: not listed, or another file than the listed one.
         """
         place = self._path_of(fullname)
-        if self._code is None:
+        if self.code is None:
             return compile(self._bytes_of(place), _PLACE + place, "exec", dont_inherit=True)
-        code = marshal.loads(self._code[place])  # noqa: S302 - from the platform that measured it
+        code = marshal.loads(self.code[place])  # noqa: S302 - from the platform that measured it
         assert isinstance(code, CodeType)
         return code
 

@@ -19,24 +19,39 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from affiant.attestation.quote.providers.own_platform import PlatformName
+from affiant.errors import AffiantError, StateError
+from affiant.folders import default_home
 from affiant.policy.model.profile import Resources
-from affiant.sandbox.api.limits import limits_and_mechanisms
-from affiant.sandbox.detached.client import DetachedSession
-from affiant.sandbox.session.session import CommandResult, Metrics, Running, Session
-from affiant.sandbox.session.session_plan import SessionRequest
+from affiant.sandbox.detached.client import DetachedSession, KeptPiece
+from affiant.sandbox.detached.host_process import create_detached
+from affiant.sandbox.detached.names import require_name
+from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.processes.services import GatewayChoice
+from affiant.sandbox.session.session import CommandResult, Metrics, Running, Session, SessionCalls
+from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice, parse_input
+from affiant.sandbox.session_acts.captured import CAPTURE_LIMIT
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.session_acts.sandbox_ports import OpenPort
+from affiant.secrets.store.local_store import StoreKey
 
 __all__ = ["Exited", "Opening", "Output", "Sandbox", "Terminal"]
 
 _PIECE: Final = 1 << 16
-_CAPTURE_LIMIT: Final = 1 << 20
 _LEASE_MARGIN_S: Final = 60
 """So much longer than ``ttl`` the session's lease is: it is closed in order before."""
 
@@ -93,32 +108,33 @@ class Terminal:
 class Opening:
     """A sandbox that is to be made: ``await`` it, or use it in ``async with``."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, Sandbox]]) -> None:
+        self._make = make
+        self._sandbox: Sandbox | None = None
 
     def __await__(self) -> Generator[Any, None, Sandbox]:
-        return self._sandbox.open().__await__()
+        return self._make().__await__()
 
     async def __aenter__(self) -> Sandbox:
-        return await self._sandbox.open()
+        self._sandbox = await self._make()
+        return self._sandbox
 
     async def __aexit__(self, *why: object) -> bool | None:
+        assert self._sandbox is not None
         return await self._sandbox.leave(*why)
 
 
 class Sandbox:
-    """An open sandbox; made by :meth:`create` only."""
+    """An open sandbox; made by :meth:`create` and :meth:`connect` only."""
 
     def __init__(
-        self, request: SessionRequest, text: bytes | None, ttl: float | None, home: Path | None
+        self, held: SessionCalls, stack: AsyncExitStack, *, ttl: float | None = None, stays: bool = False
     ) -> None:
-        self._request = request
-        self._text = text
-        self._ttl = ttl
-        self._home = home
-        self._stack = AsyncExitStack()
-        self._session: Session | None = None
-        self._expiring: asyncio.Task[None] | None = None
+        self._held = held
+        self._stack = stack
+        self._stays = stays
+        """Whether the session goes on when the block is left."""
+        self._expiring = None if ttl is None else asyncio.create_task(self._expire(ttl))
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -127,69 +143,98 @@ class Sandbox:
         *,
         profile: Path | str | Mapping[str, object],
         agent: str,
+        name: str | None = None,
         ttl: float | None = 900,
         resources: Resources | None = None,
-        input: Path | None = None,  # noqa: A002 - the word of the command line
+        input: Path | str | None = None,  # noqa: A002 - the word of the command line
+        output: Path | None = None,
+        output_diff: Path | None = None,
+        output_branch: str | None = None,
         runtime: Path | None = None,
         rootfs: Path | None = None,
         task: Mapping[str, object] | None = None,
+        idempotency_key: str | None = None,
+        min_isolation: IsolationClass = IsolationClass.USERSPACE_KERNEL,
+        platform: PlatformName = PlatformName.AUTO,
+        gateway: GatewayChoice | None = None,
+        hosts: Mapping[str, Sequence[str]] | None = None,
+        secret_store: Path | None = None,
+        store_key: StoreKey | None = None,
+        vault: VaultChoice | None = None,
+        extra_roots: Sequence[Path] = (),
+        policy_signature: Path | None = None,
+        floor: Path | None = None,
+        decisions: Path | None = None,
         home: Path | None = None,
-        **more: Any,
     ) -> Opening:
         """A sandbox of one session.
+
+        With a ``name`` or an ``idempotency_key`` a session host holds the session: it goes on when this process ends,
+        until it is closed or ``ttl`` is over, and :meth:`connect` finds it. Leaving the block closes it in either case.
 
         Args:
             profile: the path of a profile file; its text, if it has more than one line; or an object, which is
                 ``agent``'s profile.
             agent: which profile.
+            name: what the session is called, unique among those that run.
             ttl: seconds until the session is closed in order, whatever runs; None: the session's longest lease.
             resources: bounds of this session, none above the profile's.
-            input: a folder to copy in. runtime: a prepared environment. rootfs: an image.
+            input: what to copy in: a folder, or text as on the command line, ``DIR[:PATH]`` or ``REPO@REF[:PATH]``.
+            output: a folder to copy changes out to. output_diff: a file for them as a diff for ``git apply``.
+            output_branch: a new branch of the repository for them, where the input is ``REPO@REF``.
+            runtime: a prepared environment. rootfs: an image.
             task: what the session belongs to: ``workflow``, ``task``, ``attempt``, ``parent``.
+            idempotency_key: where a session of this key runs (with a ``name``, under that name), it is given back,
+                and none is created.
+            min_isolation, platform, gateway, hosts, secret_store, store_key, vault, extra_roots, policy_signature,
+                floor, decisions: as :class:`SessionRequest` has them.
             home: the state folder; None: ``$AFFIANT_HOME``, else the XDG state folder.
-            more: other members of :class:`SessionRequest`.
 
         Raises:
             AffiantError: when it is opened: something is missing or wrong, before anything of the agent has run.
         """
         place, text = _profile(profile, agent)
-        lease = {} if ttl is None else {"lease_s": int(ttl) + _LEASE_MARGIN_S}
+        folder, at, commit = (input, None, None) if not isinstance(input, str) else parse_input(input)
         request = SessionRequest(
             profile=place,
             agent=agent,
-            resources=resources,
-            input=input,
+            input=folder,
+            input_at=at,
+            input_commit=commit,
+            output=output,
+            output_diff=output_diff,
+            output_branch=output_branch,
             runtime=runtime,
             rootfs=rootfs,
+            min_isolation=min_isolation,
+            platform=platform,
+            gateway=gateway or GatewayChoice(),
+            hosts=dict(hosts or {}),
+            secret_store=secret_store,
+            store_key=store_key,
+            extra_roots=tuple(extra_roots),
+            vault=vault,
+            decisions=decisions,
+            lease_s=None if ttl is None else int(ttl) + _LEASE_MARGIN_S,
+            policy_signature=policy_signature,
+            floor=floor,
             task=task,
-            **{**lease, **more},
+            resources=resources,
+            name=None if name is None else require_name(name),
+            key=idempotency_key,
         )
-        return Opening(cls(request, text, ttl, home))
+        opened = _opened_here if name is None and idempotency_key is None else _opened_by_a_host
+        return Opening(lambda: opened(request, text, ttl, home))
 
     @classmethod
-    def connect(cls, name: str, *, home: Path | None = None) -> DetachedSession:
-        """A session that `affiant session create` made, by exactly its name, or its id.
+    def connect(cls, name: str, *, home: Path | None = None) -> Opening:
+        """The session of exactly this name, or id, that a session host holds: one of :meth:`create` with a name, or
+        of `affiant session create`. Leaving the block leaves the session open; :meth:`close` closes it.
 
         Raises:
-            ``session.not_open``: none of this name runs.
+            ``session.not_open``: when it is opened: none of this name runs.
         """
-        return DetachedSession.connect(name, home=home)
-
-    async def open(self) -> Sandbox:
-        """Open it; :class:`Opening` calls this."""
-        try:
-            request = self._request
-            if self._text is not None:
-                folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="affiant-")))
-                request = _with_profile(request, folder / "profile.yaml", self._text)
-            opening = Session.open(request, home=self._home)
-            self._session = await self._stack.enter_async_context(opening)
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        if self._ttl is not None:
-            self._expiring = asyncio.create_task(self._expire(self._ttl))
-        return self
+        return Opening(lambda: _connected(name, home))
 
     async def _expire(self, ttl: float) -> None:
         await asyncio.sleep(ttl)
@@ -197,6 +242,8 @@ class Sandbox:
 
     async def leave(self, *why: Any) -> bool | None:
         """Close it, by an exception as ``killed``; :class:`Opening` calls this."""
+        if self._stays:
+            return None
         if self._closing is not None:
             await self.close()
             return None
@@ -220,24 +267,44 @@ class Sandbox:
 
     @property
     def session(self) -> Session:
-        """The session behind the sandbox."""
-        assert self._session is not None
-        return self._session
+        """The session behind a sandbox that this process holds.
+
+        Raises:
+            ``session.holder``: a session host holds it.
+        """
+        if not isinstance(self._held, Session):
+            raise StateError(
+                "a session host holds the session",
+                expected="a sandbox that was created without a name",
+                code="session.holder",
+            )
+        return self._held
+
+    @property
+    def _hosted(self) -> DetachedSession:
+        if not isinstance(self._held, DetachedSession):
+            raise StateError(
+                "this process holds the session, and ends with it",
+                expected="a sandbox that a session host holds",
+                hint="Create it with a name",
+                code="session.holder",
+            )
+        return self._held
 
     @property
     def id(self) -> str:
         """The session's id, which receipts name."""
-        return self.session.id
+        return self._held.id
 
     @property
     def bundle_path(self) -> Path:
         """Where the bundle is, once the sandbox is closed."""
-        return self.session.bundle_path
+        return self._held.bundle_path
 
     @property
     def files(self) -> SandboxFiles:
         """Its files: read, write, list, upload, download and others, as the agent."""
-        return self.session.files
+        return self._held.files
 
     def port(
         self, number: int, *, path: Path | None = None, most_bytes: int = 1 << 30
@@ -248,18 +315,12 @@ class Sandbox:
             path: where a Unix socket is made; None: a free port of 127.0.0.1, which every user here can reach.
             most_bytes: both ways together; then the port is closed.
         """
-        return self.session.port(number, path=path, most_bytes=most_bytes)
+        return self._held.port(number, path=path, most_bytes=most_bytes)
 
     def info(self) -> Mapping[str, object]:
-        """What the sandbox is: session, agent, isolation, how it was started, and what enforces each limit."""
-        session = self.session
-        return {
-            "session": self.id,
-            "agent": session.plan.request.agent,
-            "isolation": session.isolation,
-            "started_by": session.started_by,
-            "limits": limits_and_mechanisms(session.plan, memory=session.memory),
-        }
+        """What the sandbox is: session, agent, isolation, and each limit with what enforces it; of one that a session
+        host holds also its name, and when it was started and expires (Unix seconds)."""
+        return self._held.info()
 
     async def metrics(self) -> Metrics:
         """What the sandbox uses now: memory, files, commands, processor time.
@@ -267,7 +328,7 @@ class Sandbox:
         Raises:
             ``session.not_open``: it is closed. StateError: a limit has ended its processes.
         """
-        return await self.session.metrics()
+        return await self._held.metrics()
 
     async def run(
         self,
@@ -277,7 +338,7 @@ class Sandbox:
         cwd: str | None = None,
         timeout: float | None = None,
         stdin: Input = None,
-        capture_limit: int = _CAPTURE_LIMIT,
+        capture_limit: int = CAPTURE_LIMIT,
     ) -> CommandResult:
         """Run a command to its end. Several may run at once.
 
@@ -292,7 +353,7 @@ class Sandbox:
             ConfigurationError: the command was rejected, by its own code; the session goes on.
         """
         async with _given(stdin) as reading:
-            result = await self.session.run(
+            result = await self._held.run(
                 argv, env=env, cwd=cwd, timeout_s=timeout, stdin=reading, capture_limit=capture_limit
             )
         if result.limit is not None:
@@ -320,10 +381,14 @@ class Sandbox:
             pipes = {name: os.pipe2(os.O_CLOEXEC) for name in ("stdout", "stderr")}
             pieces: asyncio.Queue[Output | None] = asyncio.Queue(maxsize=4)
             streams = {"stdin": reading, **{name: ends[1] for name, ends in pipes.items()}}
-            readers = [asyncio.create_task(_read(name, ends[0], pieces)) for name, ends in pipes.items()]
-            stack.push_async_callback(_stop, readers)
             try:
-                running = await stack.enter_async_context(self.session.begin(argv, streams, env=env, cwd=cwd))
+                readers = []
+                for name, (reading_end, _) in pipes.items():
+                    reader, transport = await _reader(reading_end)
+                    stack.callback(transport.close)
+                    readers.append(asyncio.create_task(_read(name, reader, pieces)))
+                stack.push_async_callback(_stop, readers)
+                running = await stack.enter_async_context(self._held.begin(argv, streams, env=env, cwd=cwd))
             finally:
                 for _, writing in pipes.values():
                     os.close(writing)
@@ -336,6 +401,45 @@ class Sandbox:
             if result.limit is not None:
                 raise result.limit
             yield Exited(result)
+
+    async def detach(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Start a command that goes on without this process; its number. What it writes is kept: :meth:`kept`.
+
+        Raises:
+            ``session.holder``: no session host holds the session. AffiantError: it takes no more commands.
+        """
+        return await self._hosted.detach(argv, env=env, cwd=cwd, timeout_s=timeout)
+
+    async def kept(self, number: int, at: tuple[int, int] = (0, 0), *, wait: bool = False) -> KeptPiece:
+        """What detached command ``number`` wrote, from a position on; see :class:`KeptPiece`.
+
+        Args:
+            at: bytes of standard output and of standard error; a piece says where the next begins.
+            wait: up to 20 seconds, where there is nothing yet and the command runs.
+
+        Raises:
+            ``session.no_output``, ``session.command_unknown``: none is kept. ``session.holder``: as :meth:`detach`.
+        """
+        return await self._hosted.kept(number, at, wait=wait)
+
+    async def signal(self, number: int, sent: int) -> None:
+        """Send the signal ``sent`` to command ``number`` of :meth:`detach`."""
+        await self._hosted.kill(number, sent)
+
+    async def status(self) -> Mapping[str, object]:
+        """As :meth:`info`, and ``commands``: those that run, and the last that have ended, whoever started them.
+
+        Raises:
+            ``session.holder``: as :meth:`detach`.
+        """
+        return await self._hosted.status()
 
     @asynccontextmanager
     async def pty(
@@ -359,7 +463,7 @@ class Sandbox:
             shown, transport = await _reader(reading)
             stack.callback(transport.close)
             streams = {"stdin": to_command, "stdout": from_command, "stderr": from_command}
-            begun = self.session.begin(
+            begun = self._held.begin(
                 argv,
                 streams,
                 env={"TERM": "xterm-256color", **(env or {})},
@@ -374,9 +478,48 @@ class Sandbox:
             try:
                 yield Terminal(running, shown, typing)
             finally:
+                transport.close()  # the command's end passes on what it wrote: nobody reads that now
                 if running.exit_code is None:
                     await running.signal(signal.SIGKILL)
                     await running.wait()
+
+
+async def _opened_here(
+    request: SessionRequest, text: bytes | None, ttl: float | None, home: Path | None
+) -> Sandbox:
+    """A sandbox that this process holds."""
+    async with AsyncExitStack() as stack:
+        request = _with_profile(request, text, stack)
+        session = await stack.enter_async_context(Session.open(request, home=home))
+        return Sandbox(session, stack.pop_all(), ttl=ttl)
+    raise AssertionError("nothing here suppresses an error")
+
+
+async def _opened_by_a_host(
+    request: SessionRequest, text: bytes | None, ttl: float | None, home: Path | None
+) -> Sandbox:
+    """A sandbox that a session host holds."""
+    place = open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
+    with ExitStack() as stack:  # the host has read the profile when it is ready
+        request = _with_profile(request, text, stack)
+        held = await create_detached(place, request, ttl_s=None if ttl is None else max(int(ttl), 1))
+    return _of_host(held)
+
+
+async def _connected(name: str, home: Path | None) -> Sandbox:
+    return _of_host(await DetachedSession.connect(name, home=home).opened(), stays=True)
+
+
+def _of_host(held: DetachedSession, *, stays: bool = False) -> Sandbox:
+    async def closed(kind: type[BaseException] | None, *_: object) -> None:
+        with (
+            nullcontext() if kind is None else suppress(AffiantError)
+        ):  # what happened first is what must be heard
+            await held.close()
+
+    stack = AsyncExitStack()
+    stack.push_async_exit(closed)
+    return Sandbox(held, stack, stays=stays)
 
 
 def _profile(given: Path | str | Mapping[str, object], agent: str) -> tuple[Path, bytes | None]:
@@ -392,8 +535,13 @@ def _profile(given: Path | str | Mapping[str, object], agent: str) -> tuple[Path
     return Path("profile.yaml"), lines.encode()
 
 
-def _with_profile(request: SessionRequest, place: Path, text: bytes) -> SessionRequest:
-    """``request`` with its profile in a file that only this user can have written."""
+def _with_profile(
+    request: SessionRequest, text: bytes | None, stack: ExitStack | AsyncExitStack
+) -> SessionRequest:
+    """``request`` with the text of its profile, if it is one, in a file that only this user can have written."""
+    if text is None:
+        return request
+    place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="affiant-"))) / "profile.yaml"
     place.touch(mode=0o600)
     place.write_bytes(text)
     return replace(request, profile=place)
@@ -431,14 +579,11 @@ async def _reader(reading: int) -> tuple[asyncio.StreamReader, asyncio.ReadTrans
     return reader, transport
 
 
-async def _read(name: Any, reading: int, pieces: asyncio.Queue[Output | None]) -> None:
+async def _read(name: Any, reader: asyncio.StreamReader, pieces: asyncio.Queue[Output | None]) -> None:
     """Hand on what a pipe gives, until its end."""
-    reader, transport = await _reader(reading)
-    try:
+    with suppress(OSError):  # nothing more can be read
         while data := await reader.read(_PIECE):
             await pieces.put(Output(name, data))
-    finally:
-        transport.close()
     await pieces.put(None)
 
 

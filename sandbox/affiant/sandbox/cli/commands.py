@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -61,24 +61,14 @@ def variables(
     return pairs
 
 
-def require_compatible(
-    *,
-    gateway: str | None,
-    gateway_config: tuple[str, ...],
-    upstream: tuple[str, ...],
-    quiet: bool,
-    verbose: bool,
-    files: Mapping[str, Path | None],
-) -> None:
-    """Return if no two options contradict each other; found before anything is read or started."""
+def require_compatible(*, quiet: bool, verbose: bool, files: Mapping[str, Path | None]) -> None:
+    """Return if no two options about what is written contradict each other.
+
+    Raises:
+        click.UsageError: two do.
+    """
     from affiant.files import is_stream  # noqa: PLC0415 - help must stay cheap
 
-    if gateway is not None and upstream:
-        raise click.UsageError(
-            "--upstream belongs to the gateway that is started; --gateway names a running one"
-        )
-    if gateway is None and gateway_config:
-        raise click.UsageError("--gateway-config says what --gateway must prove; name it with --gateway URL")
     if quiet and verbose:
         raise click.UsageError("--quiet and --verbose contradict each other")
     named = [(option, path.absolute()) for option, path in files.items() if path is not None]
@@ -86,19 +76,6 @@ def require_compatible(
         for other, same in named[:number]:
             if path == same and not is_stream(path):
                 raise click.UsageError(f"{other} and {option} name the same file, {path}")
-
-
-def _input(value: str | None) -> tuple[Path | None, str | None, str | None]:
-    """``DIR[:PATH]`` or ``REPO@REF[:PATH]`` as folder, path and REF; a folder of exactly this name comes first."""
-    if value is None:
-        return None, None, None
-    folder, mark, place = value.rpartition(":")
-    if not (mark and place.startswith("/") and not Path(value).exists()):
-        folder, place = value, ""
-    repository, mark, commit = folder.rpartition("@")
-    if mark and repository and commit and not Path(folder).exists():
-        return Path(repository), place or None, commit
-    return Path(folder), place or None, None
 
 
 def session_request(
@@ -109,6 +86,8 @@ def session_request(
     agent: str,
     input_: str | None,
     output: Path | None,
+    output_diff: Path | None,
+    output_branch: str | None,
     runtime: Path | None,
     rootfs: Path | None,
     platform: str,
@@ -132,9 +111,15 @@ def session_request(
     """
     from affiant.attestation.quote.providers.own_platform import PlatformName  # noqa: PLC0415 - help must stay cheap
     from affiant.sandbox.processes.services import GatewayChoice  # noqa: PLC0415 - as above
-    from affiant.sandbox.session.session_plan import SessionRequest  # noqa: PLC0415 - as above
+    from affiant.sandbox.session.session_plan import SessionRequest, parse_input  # noqa: PLC0415 - as above
 
-    folder, place, commit = _input(input_)
+    if gateway is not None and upstream:
+        raise click.UsageError(
+            "--upstream belongs to the gateway that is started; --gateway names a running one"
+        )
+    if gateway is None and gateway_config:
+        raise click.UsageError("--gateway-config says what --gateway must prove; name it with --gateway URL")
+    folder, place, commit = (None, None, None) if input_ is None else parse_input(input_)
     return SessionRequest(
         profile=profile,
         agent=agent,
@@ -142,6 +127,8 @@ def session_request(
         input_at=place,
         input_commit=commit,
         output=output,
+        output_diff=output_diff,
+        output_branch=output_branch,
         runtime=runtime,
         rootfs=rootfs,
         min_isolation=IsolationClass(min_isolation),
@@ -250,6 +237,16 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     help="Copy what the agent changed to this folder.",
 )
 @click.option(
+    "--output-diff",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what the agent changed to this file, as a diff for git apply.",
+)
+@click.option(
+    "--output-branch",
+    metavar="NAME",
+    help="Commit what the agent changed to this new branch of REPO, on top of REF. REPO's work tree stays as it is.",
+)
+@click.option(
     "--runtime",
     type=_FOLDER,
     metavar="DIR",
@@ -344,30 +341,9 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     *,
-    profile: Path,
-    floor: Path | None,
-    policy_signature: Path | None,
-    agent: str,
-    input_: str | None,
-    output: Path | None,
-    runtime: Path | None,
-    rootfs: Path | None,
-    bundle: Path | None,
-    platform: str,
-    gateway: str | None,
-    gateway_config: tuple[str, ...],
-    upstream: tuple[str, ...],
-    min_isolation: str,
     home: Path,
-    host: tuple[str, ...],
-    extra_ca: tuple[Path, ...],
-    secret_store: Path | None,
+    bundle: Path | None,
     secret_passphrase_file: Path | None,
-    vault: str | None,
-    vault_ca: Path | None,
-    vault_token_file: Path | None,
-    decisions: Path | None,
-    task: tuple[str, ...],
     env: tuple[str, ...],
     timeout: float | None,
     json_path: Path | None,
@@ -375,6 +351,7 @@ def run(
     quiet: bool,
     verbose: bool,
     command: tuple[str, ...],
+    **asked: Any,
 ) -> None:
     """Run COMMAND as an agent in an attested session, and leave a receipt for everything that it did.
 
@@ -401,37 +378,10 @@ def run(
         )
 
     open_standard_streams()
-    require_compatible(
-        gateway=gateway,
-        gateway_config=gateway_config,
-        upstream=upstream,
-        quiet=quiet,
-        verbose=verbose,
-        files={"--bundle": bundle, "--json": json_path, "--decisions": decisions},
-    )
-    request = session_request(
-        profile=profile,
-        floor=floor,
-        policy_signature=policy_signature,
-        agent=agent,
-        input_=input_,
-        output=output,
-        runtime=runtime,
-        rootfs=rootfs,
-        platform=platform,
-        gateway=gateway,
-        gateway_config=gateway_config,
-        upstream=upstream,
-        min_isolation=min_isolation,
-        host=host,
-        extra_ca=extra_ca,
-        secret_store=secret_store,
-        vault=vault,
-        vault_ca=vault_ca,
-        vault_token_file=vault_token_file,
-        decisions=decisions,
-        task=task,
-    )
+    files = {"--bundle": bundle, "--json": json_path}
+    files |= {"--decisions": asked["decisions"], "--output-diff": asked["output_diff"]}
+    require_compatible(quiet=quiet, verbose=verbose, files=files)
+    request = session_request(**asked)
     options = RunOptions(
         home=home,
         bundle=bundle,

@@ -16,24 +16,25 @@ from typing import Any
 
 import click
 
-from affiant.command_line import print_json, show_error
+from affiant.command_line import print_json, printable, show_error
 from affiant.errors import AffiantError
 from affiant.sandbox.cli.commands import require_compatible, run, session_request, store_key, variables
 from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
-from affiant.sandbox.detached.client import DetachedSession, KeptPiece, RunningCommand
+from affiant.sandbox.detached.client import DetachedSession, KeptPiece
 from affiant.sandbox.detached.host import StartingHost, start_host
-from affiant.sandbox.detached.kept_output import Kept, read_kept
+from affiant.sandbox.detached.kept_output import Kept, incomplete, read_kept
 from affiant.sandbox.detached.names import require_name
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session.foreground_command import EXIT_OURS, open_standard_streams
 from affiant.sandbox.session.run_report import ARCHIVED, Detail, RunReport
+from affiant.sandbox.session.session import Running
 from affiant.sandbox.session.terminal_output import safely_shown
 from affiant.sandbox.session_state.session_folder import ARCHIVE
 from affiant.sandbox.session_state.session_listing import find_session
 from affiant.sandbox.supervisor.launch.control import sent_error
 
-__all__ = ["create", "execute", "logs", "stop"]
+__all__ = ["create", "execute", "forward_signals", "logs", "stop", "words"]
 
 _NOT_OF_CREATE = frozenset({"bundle", "command", "env", "timeout", "json_path", "raw", "verbose"})
 """Parameters of `affiant run` that are about its command, or that a session host has no use for."""
@@ -48,14 +49,8 @@ def _created(**given: Any) -> None:
     tell_leftovers(opened)
     passphrase = given.pop("secret_passphrase_file")
     del given["home"]
-    require_compatible(
-        gateway=given["gateway"],
-        gateway_config=given["gateway_config"],
-        upstream=given["upstream"],
-        quiet=quiet,
-        verbose=False,
-        files={"--decisions": given["decisions"]},
-    )
+    files = {"--decisions": given["decisions"], "--output-diff": given["output_diff"]}
+    require_compatible(quiet=quiet, verbose=False, files=files)
     asked = session_request(**given)
     request = replace(
         asked,
@@ -174,7 +169,7 @@ def execute(
     \b
     Exit codes: the command's own; 125 refused, 126 the command cannot be run, 127 it was not found, 128 + n signal n.
     """
-    command = _words(command)
+    command = words(command)
     open_standard_streams()
     try:
         session = DetachedSession.connect(name, home=home)
@@ -190,16 +185,16 @@ def execute(
     raise click.exceptions.Exit(code)
 
 
-def _words(command: tuple[str, ...]) -> tuple[str, ...]:
+def words(command: tuple[str, ...]) -> tuple[str, ...]:
     """The command without a ``--`` before it.
 
     Raises:
         click.UsageError: it begins with an option, or there is none.
     """
-    words = command[1:] if command[0] == "--" else command
-    if not words or (words == command and command[0].startswith("-")):
-        raise click.UsageError(f"{command[0]!r} is no command. Options of `exec` come before the session.")
-    return words
+    rest = command[1:] if command[0] == "--" else command
+    if not rest or (rest == command and command[0].startswith("-")):
+        raise click.UsageError(f"{command[0]!r} is no command. Options come before the session.")
+    return rest
 
 
 async def _foreground(
@@ -212,24 +207,22 @@ async def _foreground(
     raw: bool,
 ) -> int:
     async with safely_shown(1, 2, raw=raw) as (stdout, stderr):
-        streams = (0, stdout, stderr)
-        async with session.started(
-            command, env=env, cwd=cwd, timeout_s=timeout_s, streams=streams
-        ) as running:
-            _forward_signals(running)
-            result = await running.exited()
+        streams = {"stdin": 0, "stdout": stdout, "stderr": stderr}
+        async with session.begin(command, streams, env=env, cwd=cwd) as running:
+            forward_signals(running)
+            result = await running.wait(timeout_s)
     if result.timed_out:
         click.echo(f"affiant: --timeout: the command was ended after {timeout_s:g} s", err=True)
     return result.exit_code
 
 
-def _forward_signals(running: RunningCommand) -> None:
-    """The first signal is the command's; the second kills it."""
+def forward_signals(running: Running, first: signal.Signals | None = None) -> None:
+    """The first signal is the command's, as ``first`` where that is given; the second kills it."""
     loop, told, count = asyncio.get_running_loop(), set[asyncio.Task[None]](), [0]
 
     def arrived(number: signal.Signals) -> None:
         count[0] += 1
-        task = loop.create_task(running.signal(number if count[0] == 1 else signal.SIGKILL))
+        task = loop.create_task(running.signal((first or number) if count[0] == 1 else signal.SIGKILL))
         told.add(task)
         task.add_done_callback(told.discard)
 
@@ -264,6 +257,7 @@ def logs(*, home: Path, follow: bool, name: str, number: int) -> None:
     except AffiantError:
         kept: Kept = read_kept(opened, find_session(opened, name).note.session, number)
         _print(kept.stdout, kept.stderr)
+        _say_incomplete(kept.incomplete)
         code = None if kept.facts is None else kept.facts.get("code")
     else:
         code = asyncio.run(_followed(session, number, follow=follow))
@@ -272,14 +266,21 @@ def logs(*, home: Path, follow: bool, name: str, number: int) -> None:
 
 
 async def _followed(session: DetachedSession, number: int, *, follow: bool) -> int | None:
-    at = (0, 0)
+    at, missing = (0, 0), 0
     while True:
         piece: KeptPiece = await session.kept(number, at, wait=follow)
         _print(piece.stdout, piece.stderr)
+        missing += piece.missing
         nothing = not piece.stdout and not piece.stderr
         if nothing and (piece.ended or not follow):
+            _say_incomplete(incomplete(missing, piece.failed))
             return piece.exit_code
         at = piece.at
+
+
+def _say_incomplete(text: str | None) -> None:
+    if text is not None:
+        click.echo(f"affiant: {printable(text)}", err=True)
 
 
 def _print(stdout: bytes, stderr: bytes) -> None:

@@ -15,12 +15,15 @@ from affiant.sandbox.cli.session_options import home_option, json_option
 from affiant.sandbox.detached.client import DetachedSession
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.session_note import SessionState
+from affiant.sandbox.session_acts.sandbox_files import Moved
 from affiant.sandbox.session_state.session_folder import HOST_SOCKET
 from affiant.sandbox.session_state.session_listing import list_sessions
 
 __all__ = ["copy", "top"]
 
 _MIB = 1 << 20
+_ANSWERS_WITHIN_S = 10.0
+"""A session host that is stopped does not answer."""
 
 
 @click.command("cp")
@@ -49,12 +52,21 @@ def copy(*, home: Path, source: str, target: str, as_json: bool) -> None:
             "One of SOURCE and TARGET is SESSION:PATH, with an absolute path; the other is local."
         )
     session = DetachedSession.connect(str(to or of), home=home)
-    moved = asyncio.run(session.upload(source, into) if to is not None else session.download(out_of, target))
+    moved = asyncio.run(
+        _moved(session, source, into) if to is not None else _moved(session, out_of, target, out=True)
+    )
+    left_out = len(moved.left_out)
     if as_json:
-        print_json({"session": session.id, **moved})
+        counted = {"digest": moved.digest, "files": moved.files, "length": moved.length, "left_out": left_out}
+        print_json({"session": session.id, **counted})
         return
-    left_out = f", {moved['left_out']} entries left out" if moved["left_out"] else ""
-    click.echo(f"{moved['files']} files, {moved['length']} bytes, {moved['digest']}{left_out}")
+    more = f", {left_out} entries left out" if left_out else ""
+    click.echo(f"{moved.files} files, {moved.length} bytes, {moved.digest}{more}")
+
+
+async def _moved(session: DetachedSession, source: str, target: str, *, out: bool = False) -> Moved:
+    files = (await session.opened()).files
+    return await (files.download(source, target) if out else files.upload(source, target))
 
 
 def _remote(place: str) -> tuple[str | None, str]:
@@ -97,16 +109,24 @@ def top(*, home: Path, as_json: bool) -> None:
 
 
 async def _metrics(home: Path, sessions: Sequence[str]) -> list[Mapping[str, object]]:
-    """What each uses; one that does not say is named on standard error."""
-    found: list[Mapping[str, object]] = []
-    for name in sessions:
-        try:
-            session = DetachedSession.connect(name, home=home)
-            info = await session.info()
-            found.append({"session": name, "name": info.get("name"), **(await session.metrics()).to_json()})
-        except AffiantError as error:
-            click.echo(f"affiant: session {name}: {printable(str(error))}", err=True)
-    return found
+    """What each uses; one that does not say, or not in time, is named on standard error."""
+    found = await asyncio.gather(*(_metrics_of(home, name) for name in sessions))
+    return [each for each in found if each is not None]
+
+
+async def _metrics_of(home: Path, name: str) -> Mapping[str, object] | None:
+    try:
+        async with asyncio.timeout(_ANSWERS_WITHIN_S):
+            session = await DetachedSession.connect(name, home=home).opened()
+            metrics = (await session.metrics()).to_json()
+    except AffiantError as error:
+        why = str(error)
+    except TimeoutError:
+        why = f"no answer within {_ANSWERS_WITHIN_S:g} s"
+    else:
+        return {"session": name, "name": session.info().get("name"), **metrics}
+    click.echo(f"affiant: session {name}: {printable(why)}", err=True)
+    return None
 
 
 def _row(each: Mapping[str, object]) -> tuple[str, ...]:

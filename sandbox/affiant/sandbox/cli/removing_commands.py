@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import filecmp
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import Final
@@ -13,14 +12,17 @@ import click
 
 from affiant.command_line import print_json
 from affiant.errors import StateError
+from affiant.files import sync_folder
+from affiant.sandbox.base.errors import OutputPlaceError
 from affiant.sandbox.base.user_files import copy_user_file
 from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
 from affiant.sandbox.detached.kept_output import output_folder, remove_output
+from affiant.sandbox.detached.removal import remove_ended
 from affiant.sandbox.processes.home import Home, lock, open_home
 from affiant.sandbox.processes.session_note import SessionState
 from affiant.sandbox.session_state.session_folder import SEALED
-from affiant.sandbox.session_state.session_listing import SessionEntry, find_session, list_sessions
+from affiant.sandbox.session_state.session_listing import SessionEntry, list_sessions
 
 __all__ = ["prune", "remove"]
 
@@ -52,69 +54,57 @@ def remove(*, home: Path, name: str, bundle: Path, as_json: bool) -> None:
     Exit codes: 0 removed, 1 refused, 2 usage.
     """
     opened = open_home(home)
-    with lock(opened.path / "reap.lock"):
-        entry = find_session(opened, name)
-        session = entry.note.session
-        _require_whole(entry)
-        assert entry.bundle is not None
-        _copied_to(bundle, entry.bundle, opened, session)
-        freed = remove_output(opened, session)
-        shutil.rmtree(opened.session(session))
+
+    def require_copy(entry: SessionEntry) -> None:
+        assert entry.bundle is not None  # what has none is not removed
+        _copied_to(bundle, entry.bundle, opened)
+
+    session, freed = remove_ended(opened, name, require_copy)
     if as_json:
         print_json({"session": session, "bundle": str(bundle), "freed": freed})
     else:
         click.echo(f"removed {session}; its receipts are in {bundle}")
 
 
-def _require_whole(entry: SessionEntry) -> None:
-    session = entry.note.session
-    if entry.note.state is SessionState.RUNNING:
-        raise StateError(
-            "the session runs", found=session, hint=f"affiant session stop {session}", code="session.running"
-        )
-    if entry.bundle is None or entry.note.state not in _IN_ORDER:
-        raise StateError(
-            "the session's folder may hold the only copy of its records",
-            found=entry.note.state.value,
-            hint=f"Gather them first: affiant session recover {session} --bundle FILE",
-            code="session.only_copy",
-        )
-    if entry.kept is not None:
-        raise StateError(
-            "the session's folder holds the only copy of the agent's files",
-            where=str(entry.kept),
-            hint=f"Copy them first: affiant session recover {session} --output DIR",
-            code="session.only_copy",
-        )
-
-
-def _copied_to(path: Path, receipts: Path, home: Home, session: str) -> None:
-    """Have the receipts at ``path``, outside of the session's folder.
+def _copied_to(path: Path, receipts: Path, home: Home) -> None:
+    """Have the receipts at ``path``, durably, where no session's removal takes them.
 
     Raises:
-        ``session.only_copy``: another file exists at that path, or the place goes with the session.
+        ``session.only_copy``: something else exists at that path, or it goes with this session or another one.
     """
-    if path.resolve().is_relative_to(home.session(session).resolve()):
-        raise StateError(
-            "--bundle is inside the session's folder, which would be removed",
-            where=str(path),
-            code="session.only_copy",
-        )
-    if path.exists():
-        if filecmp.cmp(path, receipts, shallow=False):
-            return
+    for folder in (home.sessions, home.path / "output"):
+        if path.resolve().is_relative_to(folder.resolve()):
+            raise StateError(
+                "--bundle is inside a session's folder, which would be removed",
+                where=str(path),
+                code="session.only_copy",
+            )
+    if not path.exists():
+        copy_user_file(receipts, path, mode=0o600)
+    elif not path.is_file() or not filecmp.cmp(
+        path, receipts, shallow=False
+    ):  # a pipe has no end, and keeps nothing
         raise StateError(
             "another file exists at that path",
             where=str(path),
             expected="this session's receipts",
             code="session.only_copy",
         )
-    copy_user_file(receipts, path, mode=0o600)
+    try:
+        _make_durable(path)
+    except OSError as error:
+        raise OutputPlaceError(
+            "the copy cannot be made durable", where=str(path), found=error.strerror
+        ) from error
+
+
+def _make_durable(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+    sync_folder(path.absolute().parent)
 
 
 @click.command()

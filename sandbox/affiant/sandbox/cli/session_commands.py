@@ -18,7 +18,9 @@ from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.live_commands import copy, top
 from affiant.sandbox.cli.narrow_command import narrow
 from affiant.sandbox.cli.removing_commands import prune, remove
+from affiant.sandbox.cli.serve_command import serve
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
+from affiant.sandbox.cli.shell_command import shell
 from affiant.sandbox.cli.template_command import template
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session.output_report import counted, skipped_lines
@@ -42,7 +44,7 @@ _SHOWN = (
         "gateway",
         "output",
     ),
-    *("bundle", "records", "kept"),
+    *("bundle", "records", "kept", "steps"),
 )
 _COLUMNS = ("SESSION", "STATE", "STARTED", "AGENT", "EXIT", "BUNDLE")
 
@@ -63,7 +65,7 @@ def session() -> None:
 
 
 session.add_command(narrow)
-for _command in (create, execute, logs, copy, top, stop, prune, remove, template):
+for _command in (create, execute, shell, logs, copy, top, stop, prune, remove, serve, template):
     session.add_command(_command)
 
 
@@ -217,9 +219,10 @@ def _row(entry: SessionEntry) -> tuple[str, ...]:
 
 
 def _shown(entry: SessionEntry) -> Mapping[str, object]:
-    """The entry's members, times as text."""
+    """The entry's members, times and steps as text."""
     members = entry.to_json()
-    return {**members, "started": _time(members["started"]), "ended": _time(members["ended"])}
+    times = {name: _time(members[name]) for name in ("started", "ended")}
+    return {**members, **times, "steps": ", ".join(step.state.value for step in entry.steps) or None}
 
 
 def _time(seconds: object) -> str | None:

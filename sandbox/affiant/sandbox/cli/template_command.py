@@ -31,10 +31,10 @@ def template(*, home: Path) -> None:
 
     \b
     Examples:
-      affiant session template
+      affiant session template --home /var/lib/affiant
 
     \b
-    Exit codes: 0 ended by SIGTERM or Ctrl-C, 1 refused or the template process failed, 2 usage.
+    Exit codes: 0 ended by SIGTERM or Ctrl-C, 1 the template process could not start or failed, 2 usage.
     """
     started = start_template(open_home(home))
     if started is None:

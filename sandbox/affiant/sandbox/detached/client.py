@@ -1,76 +1,90 @@
-"""A session that a session host holds, from another process: run commands, read kept output, close it.
+"""A session that a session host holds, from another process: the same calls as in the process that opened it.
 
 ::
 
-    session = DetachedSession.connect("build")
+    session = await DetachedSession.connect("build").opened()
     result = await session.run(["make", "test"], timeout_s=600)
 
-Each request is a connection of its own to the host, so any number can be under way at once.
+Each act is a connection of its own to the host, which passes it on to the supervisor: any number can be under way.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.errors import StateError
 from affiant.folders import default_home
+from affiant.sandbox.base.user_socket import connect_user_socket
 from affiant.sandbox.detached.names import running_session
 from affiant.sandbox.processes.home import Home, open_home
-from affiant.sandbox.session.captured import Capture
-from affiant.sandbox.session.restriction_socket import connected
-from affiant.sandbox.session.session import CommandResult, Metrics
-from affiant.sandbox.session_state.session_folder import HOST_SOCKET
+from affiant.sandbox.session.session import Running, SessionCalls
+from affiant.sandbox.session.supervisor_link import run_message
+from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
+from affiant.sandbox.session_state.session_folder import ARCHIVE, BUNDLE, HOST_SOCKET
 from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
 
-__all__ = ["DetachedSession", "KeptPiece", "RunningCommand"]
-
-_CAPTURE_LIMIT = 1 << 20
+__all__ = ["DetachedSession", "HostAct", "KeptPiece"]
 
 
 @dataclass(frozen=True, slots=True)
 class KeptPiece:
-    """A piece of the kept output of a command, and where the next one begins."""
+    """A piece of the kept output of a command, and where the next one begins.
+
+    Args:
+        missing: bytes between the position that was asked for and this piece that are not kept any more.
+        failed: why what came later is not kept; None: it is.
+    """
 
     stdout: bytes
     stderr: bytes
     at: tuple[int, int]
     ended: bool
     exit_code: int | None
+    missing: int = 0
+    failed: str | None = None
 
 
-class RunningCommand:
-    """A command of a detached session, in the foreground of this process. It ends if this process does."""
+class HostAct:
+    """An act of the supervisor's, by a connection of its own to the session host."""
 
-    def __init__(self, channel: ControlChannel, number: int) -> None:
+    def __init__(self, channel: ControlChannel) -> None:
         self._channel = channel
-        self.number = number
 
-    async def signal(self, number: int) -> None:
-        """Send a signal to it."""
-        with suppress(OSError):  # a host that is gone is noticed where its answer is awaited
-            await self._channel.send({"op": "signal", "number": int(number)})
+    async def tell(self, message: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
+        """Send a message about this act; a host that is gone is noticed where its answer is awaited."""
+        with suppress(OSError):
+            await self._channel.send(message, descriptors)
 
-    async def exited(self) -> CommandResult:
-        """How it ended; without what it wrote.
+    async def next(self) -> Mapping[str, object]:
+        """The next event.
 
         Raises:
-            AffiantError: the session has ended, or the command could not be run.
+            AffiantError: the act was rejected, or the session has ended; under the error's own code.
         """
-        event = await _next(self._channel, "exited")
-        return CommandResult(exit_code=_number(event, "code"), timed_out=event.get("timed_out") is True)
+        message = await self._channel.receive()
+        if message is None:
+            raise StateError(
+                "the session ended meanwhile", hint="See: affiant session ls", code="session.not_open"
+            )
+        message.close()
+        if message.members.get("event") == "refused":
+            raise sent_error(message.members)
+        return message.members
 
 
-class DetachedSession:
+class DetachedSession(SessionCalls):
     """A session that a host holds; made by :meth:`connect` only."""
 
     def __init__(self, home: Home, session: str) -> None:
-        self._path: Path = home.session(session) / HOST_SOCKET
-        self.id = session
+        self._folder = home.session(session)
+        self._id = session
+        self._files: SandboxFiles | None = None
+        self._facts: Mapping[str, object] = {}
 
     @classmethod
     def connect(cls, name: str, *, home: Path | None = None) -> DetachedSession:
@@ -85,65 +99,72 @@ class DetachedSession:
         place = open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
         return cls(place, running_session(place, name))
 
-    async def info(self) -> Mapping[str, object]:
-        """The session, its time to live, and its commands: those that run, and the last that have ended."""
-        status = dict(await self._ask({"op": "status"}, "status"))
-        del status["event"]
-        return status
+    async def opened(self) -> DetachedSession:
+        """This session, once its host has said what it is and which files may not be uploaded."""
+        facts = dict(await self._asked({"op": "open"}, "open"))
+        private = facts.pop("private")
+        if not isinstance(private, list):
+            raise _not_an_answer("open")
+        pairs = [str(each).partition(":") for each in private]
+        self._files = SandboxFiles(
+            self.ask, frozenset((int(device), int(inode)) for device, _, inode in pairs)
+        )
+        self._facts = facts
+        return self
 
-    async def run(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        timeout_s: float | None = None,
-        capture_limit: int = _CAPTURE_LIMIT,
-    ) -> CommandResult:
-        """Run a command and wait for its end, with nothing at its standard input.
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self._id
 
-        Args:
-            env, cwd, timeout_s, capture_limit: as :meth:`~.session.Session.run`.
+    @property
+    def bundle_path(self) -> Path:
+        """Where the session's bundle is, once it is closed."""
+        archive = self._folder / ARCHIVE
+        return archive if archive.exists() else self._folder / BUNDLE
+
+    @property
+    def files(self) -> SandboxFiles:
+        """The session's files: read, write, list, upload, download. The session is :meth:`opened`."""
+        assert self._files is not None
+        return self._files
+
+    @contextmanager
+    def act(self) -> Iterator[HostAct]:
+        """An act of the supervisor's, for the length of the block.
 
         Raises:
-            AffiantError: the session has ended, or the command could not be run.
+            ``session.not_open``: the session has ended.
         """
-        with ExitStack() as stack:
-            stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-            stack.callback(os.close, stdin)
-            out, err = (stack.enter_context(Capture(capture_limit)) for _ in range(2))
-            streams = (stdin, out.writing, err.writing)
-            async with self.started(argv, env=env, cwd=cwd, timeout_s=timeout_s, streams=streams) as command:
-                for capture in (out, err):
-                    capture.close_writing()
-                ended = await command.exited()
-            return CommandResult(
-                exit_code=ended.exit_code,
-                stdout_bytes=await out.result(),
-                stderr_bytes=await err.result(),
-                truncated=out.truncated or err.truncated,
-                timed_out=ended.timed_out,
-            )
+        channel = ControlChannel(connect_user_socket(self._folder / HOST_SOCKET))
+        try:
+            yield HostAct(channel)
+        finally:
+            with suppress(OSError):
+                channel.close()
 
     @asynccontextmanager
-    async def started(
+    async def begin(
         self,
         argv: Sequence[str],
+        streams: Mapping[str, int],
         *,
-        streams: tuple[int, int, int],
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        timeout_s: float | None = None,
-    ) -> AsyncIterator[RunningCommand]:
-        """A command that runs with these ``streams``, which stay the caller's; ended with the block.
+        terminal: tuple[int, int] | None = None,
+    ) -> AsyncIterator[Running]:
+        """As :meth:`SessionCalls.begin`. The command ends with the block, or with this process."""
+        with self.act() as act:
+            await act.tell(run_message(argv, env or {}, cwd, terminal), streams)
+            yield Running(act, _unshown)
 
-        Raises:
-            AffiantError: the session has ended, or takes no more commands.
-        """
-        named: dict[str, int] = dict(zip(("stdin", "stdout", "stderr"), streams, strict=True))
-        async with connected(self._path) as channel:
-            await channel.send(_command("exec", argv, env, cwd, timeout_s), named)
-            yield RunningCommand(channel, _number(await _next(channel, "started"), "number"))
+    def info(self) -> Mapping[str, object]:
+        """As :meth:`SessionCalls.info`, with name, times (Unix seconds) and process id. It is :meth:`opened`."""
+        return self._facts
+
+    async def status(self) -> Mapping[str, object]:
+        """The session, its time to live, and its commands: those that run, and the last that have ended."""
+        return await self._asked({"op": "status"}, "status")
 
     async def detach(
         self,
@@ -154,7 +175,18 @@ class DetachedSession:
         timeout_s: float | None = None,
     ) -> int:
         """Start a command that outlives this process; its number. What it writes is kept, see :meth:`kept`."""
-        return _number(await self._ask(_command("detach", argv, env, cwd, timeout_s), "started"), "number")
+        timeout = None if timeout_s is None else max(int(timeout_s * 1000), 1)
+        command = {
+            "op": "detach",
+            "argv": list(argv),
+            "env": dict(env or {}),
+            "cwd": cwd,
+            "timeout_ms": timeout,
+        }
+        number = (await self._asked(command, "started")).get("number")
+        if not isinstance(number, int):
+            raise _not_an_answer("started")
+        return number
 
     async def kept(self, number: int, at: tuple[int, int] = (0, 0), *, wait: bool = False) -> KeptPiece:
         """The kept output of command ``number`` from position ``at`` on.
@@ -166,8 +198,8 @@ class DetachedSession:
             ``session.no_output``, ``session.command_unknown``: none is kept.
         """
         asked = {"op": "logs", "number": number, "stdout": at[0], "stderr": at[1], "wait": wait}
-        event = await self._ask(asked, "logs")
-        code = event.get("code")
+        event = await self._asked(asked, "logs")
+        code, missing, failed = (event.get(name) for name in ("code", "missing", "failed"))
         (stdout, out_at), (stderr, err_at) = (_piece(event.get(name)) for name in ("stdout", "stderr"))
         return KeptPiece(
             stdout=stdout,
@@ -175,32 +207,13 @@ class DetachedSession:
             at=(out_at, err_at),
             ended=event.get("ended") is True,
             exit_code=code if isinstance(code, int) else None,
+            missing=missing if isinstance(missing, int) else 0,
+            failed=failed if isinstance(failed, str) else None,
         )
 
     async def kill(self, number: int, sent: int) -> None:
         """Send the signal ``sent`` to command ``number``."""
-        await self._ask({"op": "kill", "number": number, "signal": int(sent)}, "sent")
-
-    async def upload(self, local: Path | str, path: str) -> Mapping[str, object]:
-        """Copy a local file or folder to ``path`` (:meth:`~.sandbox_files.SandboxFiles.upload`).
-
-        Returns:
-            ``digest`` of the tree, ``files``, ``length`` in bytes, and ``left_out``: how many entries cannot be copied.
-        """
-        return await self._move({"op": "upload", "local": _absolute(local), "path": path})
-
-    async def download(self, path: str, local: Path | str) -> Mapping[str, object]:
-        """Copy a file or folder of the session to ``local``; what it returns is as of :meth:`upload`."""
-        return await self._move({"op": "download", "local": _absolute(local), "path": path})
-
-    async def _move(self, asked: Mapping[str, object]) -> Mapping[str, object]:
-        moved = dict(await self._ask(asked, "moved"))
-        del moved["event"]
-        return moved
-
-    async def metrics(self) -> Metrics:
-        """What the session uses now."""
-        return Metrics.of(await self._ask({"op": "metrics"}, "metrics"))
+        await self._asked({"op": "kill", "number": number, "signal": int(sent)}, "sent")
 
     async def close(self) -> Path:
         """Close the session, which ends its commands; where its bundle is.
@@ -208,49 +221,26 @@ class DetachedSession:
         Raises:
             AffiantError: it could not be closed in order.
         """
-        return Path(str((await self._ask({"op": "stop"}, "stopped")).get("bundle")))
+        return Path(str((await self._asked({"op": "stop"}, "stopped")).get("bundle")))
 
-    async def _ask(self, members: Mapping[str, object], event: str) -> Mapping[str, object]:
-        async with connected(self._path) as channel:
-            await channel.send(members)
-            return await _next(channel, event)
-
-
-def _absolute(local: Path | str) -> str:
-    """The host has a working directory of its own."""
-    return str(Path(local).absolute())
+    async def _asked(self, members: Mapping[str, object], event: str) -> Mapping[str, object]:
+        """The host's answer, which is an ``event``."""
+        answer = dict(await self.ask(members))
+        if answer.pop("event", None) != event:
+            raise _not_an_answer(event)
+        return answer
 
 
-def _command(
-    op: str, argv: Sequence[str], env: Mapping[str, str] | None, cwd: str | None, timeout_s: float | None
-) -> Mapping[str, object]:
-    timeout = None if timeout_s is None else max(int(timeout_s * 1000), 1)
-    return {"op": op, "argv": list(argv), "env": dict(env or {}), "cwd": cwd, "timeout_ms": timeout}
+def _unshown(step: str, detail: Mapping[str, object]) -> None:
+    """No progress is shown."""
 
 
-async def _next(channel: ControlChannel, event: str) -> Mapping[str, object]:
-    message = await channel.receive()
-    if message is None:
-        raise StateError(
-            "the session ended meanwhile", hint="See: affiant session ls", code="session.not_open"
-        )
-    message.close()
-    if message.members.get("event") == "refused":
-        raise sent_error(message.members)
-    if message.members.get("event") != event:
-        raise StateError("not an answer of a session host", expected=event, code="session.not_open")
-    return message.members
-
-
-def _number(members: Mapping[str, object], name: str) -> int:
-    value = members.get(name)
-    if not isinstance(value, int):
-        raise StateError("not an answer of a session host", expected=name, code="session.not_open")
-    return value
+def _not_an_answer(expected: str) -> StateError:
+    return StateError("not an answer of a session host", expected=expected, code="session.not_open")
 
 
 def _piece(value: object) -> tuple[bytes, int]:
     match value:
         case {"data": str(data), "at": int(at)}:
             return from_b64u(data), at
-    raise StateError("not an answer of a session host", expected="a piece of output", code="session.not_open")
+    raise _not_an_answer("a piece of output")

@@ -12,6 +12,7 @@ the next command tidies up (``interrupted``).
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -25,17 +26,21 @@ from typing import Final, TextIO
 from affiant.errors import AffiantError, NotFreshError, StateError
 from affiant.sandbox.detached.host_socket import HostServer
 from affiant.sandbox.detached.kept_output import output_folder
-from affiant.sandbox.detached.names import named_launch, names_lock
+from affiant.sandbox.detached.names import asked_launch, names_lock
 from affiant.sandbox.processes.home import Home, lock
+from affiant.sandbox.processes.launch_records import Launch
 from affiant.sandbox.session.session import Session
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_state.session_folder import HOST_SOCKET
 from affiant.sandbox.supervisor.launch.control import refusal_members
 
-__all__ = ["StartingHost", "start_host"]
+__all__ = ["StartingHost", "fork_host", "start_host"]
 
 _LEASE_BEYOND_TTL_S: Final = 120
 """The activation lasts so much longer than the session may live: its end must still be recorded."""
+_READY_WITHIN_S: Final = 60.0
+"""So long a repeated request waits for the session that the first one is starting."""
+_LOOKS_EVERY_S: Final = 0.1
 _SERVICES: Final = frozenset({"services", "services-one-user"})
 """Steps by which the launch record, with the session's name, is written."""
 
@@ -59,38 +64,47 @@ class StartingHost:
             os.kill(self.pid, signal.SIGTERM)
 
 
-def start_host(home: Home, request: SessionRequest, *, ttl_s: int) -> StartingHost:
+def start_host(home: Home, request: SessionRequest, *, ttl_s: int | None) -> StartingHost:
     """Fork a session host. The caller has no thread.
 
     Args:
-        request: with ``name`` and ``key``. ttl_s: seconds until the session is closed.
+        request: with ``name`` and ``key``.
+        ttl_s: seconds until the session is closed; None: as long as it may last.
     """
     reading, writing = os.pipe2(os.O_CLOEXEC)
+    pid = fork_host(home, request, ttl_s, writing)
+    os.close(writing)
+    return StartingHost(pid, open(reading, encoding="utf-8"))
+
+
+def fork_host(home: Home, request: SessionRequest, ttl_s: int | None, report: int) -> int:
+    """As :func:`start_host`; ``report`` is the writing end of the stream. The host's process id."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid > 0:
-        os.close(writing)
-        return StartingHost(pid, open(reading, encoding="utf-8"))
+        return pid
     code = 1
     try:
-        os.close(reading)
-        _detach()
-        code = _host(home, replace(request, lease_s=ttl_s + _LEASE_BEYOND_TTL_S), ttl_s, writing)
+        report = fcntl.fcntl(report, fcntl.F_DUPFD_CLOEXEC, 3)
+        _detach(report)
+        if ttl_s is not None:
+            request = replace(request, lease_s=ttl_s + _LEASE_BEYOND_TTL_S)
+        code = _host(home, request, ttl_s, report)
     finally:
         os._exit(code)
 
 
-def _detach() -> None:
-    """Belong to no terminal, and keep none of the creator's streams."""
+def _detach(kept: int) -> None:
+    """Belong to no terminal, and keep none of the creator's descriptors but ``kept``."""
     os.setsid()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
-    if nothing > 2:
-        os.close(nothing)
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 class _Report:
@@ -109,7 +123,7 @@ class _Report:
             self._stream.close()
 
 
-def _host(home: Home, request: SessionRequest, ttl_s: int, descriptor: int) -> int:
+def _host(home: Home, request: SessionRequest, ttl_s: int | None, descriptor: int) -> int:
     report = _Report(descriptor)
     try:
         with _named(home, request, report) as written:
@@ -120,6 +134,10 @@ def _host(home: Home, request: SessionRequest, ttl_s: int, descriptor: int) -> i
         report.say("refused", refusal_members(error))
         return 1
     except (asyncio.CancelledError, KeyboardInterrupt):
+        return 1
+    except Exception as error:  # noqa: BLE001 - a mistake of ours: nothing else would say why there is no session
+        failed = StateError("the session host failed", found=type(error).__name__, code="session.host_failed")
+        report.say("refused", refusal_members(failed))
         return 1
     finally:
         report.close()
@@ -132,29 +150,45 @@ def _named(home: Home, request: SessionRequest, report: _Report) -> Iterator[Cal
     that was asked for runs already.
 
     Raises:
-        ``session.name_taken``: another session has the name.
+        ``session.name_taken``: another session has the name, or the one that was asked for is not ready in time.
     """
     with ExitStack() as stack:
-        if request.name is not None:
+        deadline = time.monotonic() + _READY_WITHIN_S
+        while request.name is not None or request.key is not None:
             stack.enter_context(lock(names_lock(home)))
-            running = named_launch(home, request.name)
-            if running is not None:
-                asked = running.asked
-                if request.key is None or asked is None or asked.key != request.key:
-                    raise StateError(
-                        "a session of this name runs",
-                        found=request.name,
-                        hint=f"Use it, or end it: affiant session stop {request.name}",
-                        code="session.name_taken",
-                    )
+            running = asked_launch(home, request.name, request.key, request.owner)
+            if running is None:
+                break
+            _require_same(running, request)
+            if (home.session(running.session) / HOST_SOCKET).exists():
                 report.say("ready", {"session": running.session, "created": False, "expires": None})
                 yield None
                 return
+            stack.close()  # it is being started, or closed
+            if time.monotonic() > deadline:
+                raise StateError(
+                    "the session of this name is still being started or closed",
+                    found=running.session,
+                    hint="Try again",
+                    code="session.name_taken",
+                )
+            time.sleep(_LOOKS_EVERY_S)
         yield stack.pop_all().close
 
 
+def _require_same(running: Launch, request: SessionRequest) -> None:
+    asked = running.asked
+    if request.key is None or asked is None or asked.key != request.key:
+        raise StateError(
+            "a session of this name runs",
+            found=request.name,
+            hint=f"Use it, or end it: affiant session stop {request.name}",
+            code="session.name_taken",
+        )
+
+
 async def _hold(
-    home: Home, request: SessionRequest, ttl_s: int, report: _Report, written: Callable[[], None]
+    home: Home, request: SessionRequest, ttl_s: int | None, report: _Report, written: Callable[[], None]
 ) -> None:
     def step(name: str, detail: Mapping[str, object]) -> None:
         if name in _SERVICES:
@@ -176,19 +210,18 @@ async def _hold(
         async with Session.open(request, home=home.path, progress=step) as session:
             loop.add_signal_handler(signal.SIGTERM, terminated.set)
             began = int(time.time())
+            expires = began + (session.plan.lease_s if ttl_s is None else ttl_s)
             facts = {
-                "session": session.id,
+                **session.info(),
                 "name": request.name,
-                "agent": request.agent,
-                "isolation": session.isolation,
                 "started": began,
-                "expires": began + ttl_s,
+                "expires": expires,
                 "pid": os.getpid(),
                 "started_by": session.started_by,
             }
             server = HostServer(session, output_folder(home, session.id), lambda: int(time.time()), facts)
             async with server.listening(home.session(session.id) / HOST_SOCKET):
-                report.say("ready", {"session": session.id, "created": True, "expires": began + ttl_s})
+                report.say("ready", {"session": session.id, "created": True, "expires": expires})
                 report.close()
                 await _until_over(session, server, terminated, ttl_s)
         outcome = {"event": "stopped", "session": session.id, "bundle": str(session.bundle_path)}
@@ -200,7 +233,9 @@ async def _hold(
             await server.finish(outcome)
 
 
-async def _until_over(session: Session, server: HostServer, terminated: asyncio.Event, ttl_s: float) -> None:
+async def _until_over(
+    session: Session, server: HostServer, terminated: asyncio.Event, ttl_s: float | None
+) -> None:
     """Return when the session is to be closed in order; its commands are ended by that.
 
     Raises:

@@ -2,15 +2,17 @@
 
 A connection carries messages of the supervisor's control socket (``control``). Its first message is a request:
 
-- ``exec``: run a command. Its streams come with the message. The events ``started`` and ``exited`` follow. Meanwhile
-  the client may send ``signal``. A client that leaves ends its command: SIGHUP, and five seconds later SIGKILL.
-- ``detach``: run a command whose output is kept; only ``started`` follows, and the client may leave.
+- ``run``, ``files``, ``port``, ``metrics``: an act of the supervisor's, as a launcher asks for it, with the same
+  descriptors (``supervisor_link``). The host passes it on, and the supervisor's events back. A client tells about its
+  own act alone: ``signal`` and ``resize`` of its command, ``port-close`` of its port. When it leaves, its command is
+  ended (SIGHUP, and five seconds later SIGKILL) and its port is closed.
+- ``detach``: run a command whose output is kept; only ``started`` follows, and the client may leave. ``kill`` sends
+  it a signal.
 - ``logs``: kept output from a position on; held for a while where there is none yet.
-- ``upload``, ``download``: a local file or folder, named by its absolute path, to or from the session's files.
-- ``metrics``: what the session uses now.
-- ``status``: the session and its commands. ``stop``: close it; answered when that is done.
+- ``open``: what does not change of the session. ``status``: its commands, too. ``stop``: close it; answered when that
+  is done.
 
-Only processes of one user talk to each other here, at both ends by SO_PEERCRED (``restriction_socket``).
+An error is answered with ``refused``. Only processes of one user talk to each other here (``user_socket``).
 """
 
 from __future__ import annotations
@@ -20,25 +22,28 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import AffiantError, MalformedError, StateError
+from affiant.sandbox.base.user_socket import Connections, listening_user_socket
 from affiant.sandbox.detached.kept_output import MOST_KEPT, CommandOutput, no_output
-from affiant.sandbox.session.restriction_socket import bound, peer_user
-from affiant.sandbox.session.session import CommandResult, Running, Session
-from affiant.sandbox.session_acts.sandbox_files import Moved
+from affiant.sandbox.session.session import Running, Session
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
 
 __all__ = ["HostServer", "HostedCommand"]
 
+_T = TypeVar("_T")
+
 _CONNECTIONS: Final = 64
 _FIRST_S: Final = 20.0
 _HELD_S: Final = 20.0
+_LAST_S: Final = 2.0
 _PIECE: Final = 128 * 1024
 _KILLED_AFTER_S: Final = 5.0
 _LISTED: Final = 256
@@ -87,27 +92,43 @@ class HostedCommand:
         if self._running is not None:
             await self._running.signal(number)
 
+    async def resize(self, rows: int, columns: int) -> None:
+        """Change the size of its terminal; waits as :meth:`signal` does."""
+        await self._begun.wait()
+        if self._running is not None:
+            await self._running.resize(rows, columns)
+
 
 @dataclass(frozen=True, slots=True)
 class _Exec:
-    """A request to run a command, read strictly."""
+    """A request to run a command, read strictly.
+
+    Args:
+        terminal: rows and columns. timeout_s: of a detached command; whoever waits for another one has its own.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str | None
-    timeout_s: float | None
+    terminal: tuple[int, int] | None = None
+    timeout_s: float | None = None
 
     @classmethod
     def of(cls, members: Mapping[str, object]) -> _Exec:
         match members:
-            case {"argv": list(argv), "env": dict(env), "cwd": cwd, "timeout_ms": timeout, **rest}:
+            case {"op": op, "argv": list(argv), "env": dict(env), "cwd": cwd, **rest}:
                 words = tuple(word for word in argv if isinstance(word, str))
                 named = {name: value for name, value in env.items() if isinstance(value, str)}
-                whole = 0 < len(words) == len(argv) and len(named) == len(env) and set(rest) == {"op"}
-                timed = timeout is None or (type(timeout) is int and timeout > 0)
-                if whole and timed and isinstance(cwd, (str, type(None))):
-                    return cls(words, named, cwd, timeout / 1000 if isinstance(timeout, int) else None)
-        raise MalformedError("not a request to run a command", where="exec", code="session.control")
+                whole = 0 < len(words) == len(argv) and len(named) == len(env)
+                if whole and (cwd is None or isinstance(cwd, str)):
+                    match op, rest:
+                        case ("run", {"terminal": None}) | ("detach", {"timeout_ms": None}) if len(rest) == 1:
+                            return cls(words, named, cwd)
+                        case "run", {"terminal": [int(rows), int(columns)]} if len(rest) == 1:
+                            return cls(words, named, cwd, (rows, columns))
+                        case "detach", {"timeout_ms": int(timeout)} if len(rest) == 1 and timeout > 0:
+                            return cls(words, named, cwd, timeout_s=timeout / 1000)
+        raise MalformedError("not a request to run a command", where="run", code="session.control")
 
 
 class HostServer:
@@ -126,8 +147,10 @@ class HostServer:
         self._clock = clock
         self._facts = facts
         self._commands: dict[int, HostedCommand] = {}
+        self._kept: deque[HostedCommand] = deque()
+        """Detached commands in the order in which they ended, as far as their output is kept."""
         self._number = 0
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections = Connections(self._serve, most=_CONNECTIONS)
         self._detached: set[asyncio.Task[None]] = set()
         self._outcome: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
         self.stop_asked = asyncio.Event()
@@ -146,12 +169,12 @@ class HostServer:
         Raises:
             ``session.no_socket``: no socket can be made there.
         """
-        with bound(path) as listener:
+        with listening_user_socket(path, backlog=_CONNECTIONS) as listener:
             if listener is None:
                 raise StateError(
                     "the session's socket cannot be made", where=str(path), code="session.no_socket"
                 )
-            accepting = asyncio.create_task(self._accept(listener))
+            accepting = asyncio.create_task(self._connections.accept(listener))
             try:
                 yield
             finally:
@@ -161,28 +184,19 @@ class HostServer:
     async def finish(self, outcome: Mapping[str, object]) -> None:
         """The session has ended: answer who waits for that, and close every connection."""
         self._outcome.set_result(outcome)
-        for tasks in (self._detached, self._connections):
-            if tasks:
-                await asyncio.wait(tasks, timeout=2)
-            for task in tuple(tasks):
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        detached = tuple(self._detached)
+        if detached:
+            await asyncio.wait(detached, timeout=_LAST_S)
+        for task in detached:
+            task.cancel()
+        await asyncio.gather(*detached, return_exceptions=True)
+        await self._connections.close(within_s=_LAST_S)
         for command in self._commands.values():
             if command.output is not None:
                 command.output.close()
 
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            connection, _ = await loop.sock_accept(listener)
-            if len(self._connections) >= _CONNECTIONS or peer_user(connection) != os.geteuid():
-                connection.close()
-                continue
-            task = asyncio.create_task(self._serve(ControlChannel(connection)))
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
-
-    async def _serve(self, channel: ControlChannel) -> None:
+    async def _serve(self, connection: socket.socket) -> None:
+        channel = ControlChannel(connection)
         try:
             while True:
                 async with asyncio.timeout(_FIRST_S):
@@ -205,8 +219,12 @@ class HostServer:
         """Answer one request; ``streams`` closes its descriptors, as soon as the supervisor has them."""
         members = message.members
         match members:
-            case {"op": "exec"}:
+            case {"op": "run"}:
                 await self._exec(channel, message, _Exec.of(members), streams)
+            case {"op": "files" | "metrics"}:
+                await channel.send(_event(await self._session.ask(members, message.descriptors)))
+            case {"op": "port"}:
+                await self._port(channel, message, streams)
             case {"op": "detach"}:
                 await channel.send({"event": "started", "number": await self._detach(_Exec.of(members))})
             case {"op": "logs", "number": int(number), "stdout": int(out), "stderr": int(err), "wait": wait}:
@@ -215,12 +233,9 @@ class HostServer:
             case {"op": "kill", "number": int(number), "signal": int(sent), **rest} if not rest:
                 await self._known(number).signal(sent)
                 await channel.send({"event": "sent"})
-            case {"op": "upload", "local": str(local), "path": str(path), **rest} if not rest:
-                await channel.send(_moved(await self._session.files.upload(_absolute(local), path)))
-            case {"op": "download", "local": str(local), "path": str(path), **rest} if not rest:
-                await channel.send(_moved(await self._session.files.download(path, _absolute(local))))
-            case {"op": "metrics", **rest} if not rest:
-                await channel.send({"event": "metrics", **(await self._session.metrics()).to_json()})
+            case {"op": "open", **rest} if not rest:
+                private = [f"{device}:{inode}" for device, inode in sorted(self._session.private)]
+                await channel.send({"event": "open", **self._facts, "private": private})
             case {"op": "status", **rest} if not rest:
                 await channel.send(self._status())
             case {"op": "stop", **rest} if not rest:
@@ -246,58 +261,109 @@ class HostServer:
         self, channel: ControlChannel, message: Message, asked: _Exec, streams: contextlib.ExitStack
     ) -> None:
         if set(message.descriptors) != {"stdin", "stdout", "stderr"}:
-            raise MalformedError("a command without its streams", where="exec", code="session.control")
+            raise MalformedError("a command without its streams", where="run", code="session.control")
         command = self._command(asked, detached=False)
-        running = asyncio.create_task(self._run(command, asked, message.descriptors, streams.close))
-        listening = asyncio.create_task(self._signals(channel, command))
+        run = self._run(command, asked, message.descriptors, Running.exited, streams.close)
+        running = asyncio.create_task(run)
+        listening = asyncio.create_task(self._notices(channel, command))
         try:
             await channel.send({"event": "started", "number": command.number})
             await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
             if not running.done():  # the client has left
                 await self._end(command, running)
                 return
-            result = running.result()
-            await channel.send({"event": "exited", "code": result.exit_code, "timed_out": result.timed_out})
+            await channel.send(_event(running.result()))
         finally:
             for task in (running, listening):
                 task.cancel()
             await asyncio.gather(running, listening, return_exceptions=True)
 
-    async def _signals(self, channel: ControlChannel, command: HostedCommand) -> None:
-        """Pass the client's signals on, until it is gone or says something else."""
+    async def _notices(self, channel: ControlChannel, command: HostedCommand) -> None:
+        """Pass on what the client tells about its command, until it is gone or says something else."""
         with suppress(AffiantError):
             while (message := await channel.receive()) is not None:
                 message.close()
                 match message.members:
                     case {"op": "signal", "number": int(number), **rest} if not rest:
                         await command.signal(number)
+                    case {"op": "resize", "terminal": [int(rows), int(columns)], **rest} if not rest:
+                        await command.resize(rows, columns)
                     case _:
                         return
 
-    async def _end(self, command: HostedCommand, running: asyncio.Task[CommandResult]) -> None:
+    async def _port(self, channel: ControlChannel, message: Message, streams: contextlib.ExitStack) -> None:
+        """Pass a port on until the supervisor closes it, or the client says anything or leaves."""
+        with self._session.act() as act:
+            await act.tell(message.members, message.descriptors)
+            streams.close()
+            await channel.send(_event(await act.next()))
+            closed, asked = asyncio.ensure_future(act.next()), asyncio.ensure_future(_anything(channel))
+            try:
+                await asyncio.wait({closed, asked}, return_when=asyncio.FIRST_COMPLETED)
+                await act.tell({"op": "port-close"})
+                await channel.send(_event(await closed))
+            finally:
+                for task in (closed, asked):
+                    task.cancel()
+                await asyncio.gather(closed, asked, return_exceptions=True)
+
+    async def _end(self, command: HostedCommand, running: asyncio.Task[Mapping[str, object]]) -> None:
         for number in (signal.SIGHUP, signal.SIGKILL):
             await command.signal(number)
             await asyncio.wait({running}, timeout=_KILLED_AFTER_S)
 
     async def _detach(self, asked: _Exec) -> int:
-        command = self._command(asked, detached=True)
-        self._forget_output()
-        command.output = CommandOutput(self._output, command.number)
-        task = asyncio.create_task(self._run_detached(command, asked, command.output))
+        """Start a command that outlives its client; its number.
+
+        Raises:
+            ``session.no_output``: what it writes cannot be kept.
+        """
+        command, ours = self._command(asked, detached=True), contextlib.ExitStack()
+        try:
+            while len(self._kept) >= MOST_KEPT:
+                self._forget(self._kept.popleft())
+            output = command.output = CommandOutput(self._output, command.number)
+            streams = {"stdin": os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)}
+            ours.callback(os.close, streams["stdin"])
+            for name in ("stdout", "stderr"):
+                streams[name] = output.pipe(name)
+                ours.callback(os.close, streams[name])
+        except OSError as error:
+            ours.close()
+            self._forget(command)
+            command.over(self._clock())
+            raise StateError(
+                "what the command writes cannot be kept", found=error.strerror, code="session.no_output"
+            ) from error
+        task = asyncio.create_task(self._run_detached(command, asked, output, streams, ours))
         self._detached.add(task)
         task.add_done_callback(self._detached.discard)
         return command.number
 
-    async def _run_detached(self, command: HostedCommand, asked: _Exec, output: CommandOutput) -> None:
-        stdout, stderr = output.pipes()
-        stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    async def _run_detached(
+        self,
+        command: HostedCommand,
+        asked: _Exec,
+        output: CommandOutput,
+        streams: Mapping[str, int],
+        ours: contextlib.ExitStack,
+    ) -> None:
         try:
-            with suppress(AffiantError):  # the session has ended: the client that asks hears of it
-                await self._run(command, asked, {"stdin": stdin, "stdout": stdout, "stderr": stderr})
+            await self._run(
+                command, asked, streams, lambda running: running.wait(asked.timeout_s), ours.close
+            )
+        except AffiantError as error:  # nobody waits for it: whoever reads its output hears of it
+            output.say(f"{error} [{error.code}]")
         finally:
-            for descriptor in (stdin, stdout, stderr):
-                os.close(descriptor)
+            ours.close()
+            self._kept.append(command)
             await output.end({"code": command.exit_code, "command": list(command.argv)})
+
+    def _forget(self, command: HostedCommand) -> None:
+        """Keep the output of a command no longer."""
+        output, command.output = command.output, None
+        if output is not None:
+            output.remove()
 
     def _command(self, asked: _Exec, *, detached: bool) -> HostedCommand:
         self._number += 1
@@ -308,31 +374,26 @@ class HostServer:
             del self._commands[each.number]
         return command
 
-    def _forget_output(self) -> None:
-        kept = [
-            each for each in self._commands.values() if each.output is not None and each.ended is not None
-        ]
-        for command in kept[: max(len(kept) - MOST_KEPT + 1, 0)]:
-            assert command.output is not None
-            command.output.remove()
-            command.output = None
-
     async def _run(
         self,
         command: HostedCommand,
         asked: _Exec,
         streams: Mapping[str, int],
+        ended: Callable[[Running], Awaitable[_T]],
         passed: Callable[[], None] = lambda: None,
-    ) -> CommandResult:
-        """Run it to its end. ``passed`` is called once the supervisor has the streams."""
-
+    ) -> _T:
+        """Run it, and return what ``ended`` waits for. ``passed`` is called once the supervisor has the streams."""
+        begun = self._session.begin(
+            asked.argv, streams, env=asked.env, cwd=asked.cwd, terminal=asked.terminal
+        )
         try:
-            async with self._session.begin(asked.argv, streams, env=asked.env, cwd=asked.cwd) as running:
+            async with begun as running:
                 command.begun(running)
                 passed()
-                result = await running.wait(asked.timeout_s)
-            command.exit_code = result.exit_code
-            return result
+                try:
+                    return await ended(running)
+                finally:
+                    command.exit_code = running.exit_code
         finally:
             command.over(self._clock())
 
@@ -348,22 +409,20 @@ class HostServer:
             "event": "logs",
             "ended": ended,
             "code": self._known(number).exit_code,
+            "failed": output.failed,
+            "missing": output.missing(at),
             **{name: {"at": position, "data": b64u(data)} for name, (position, data) in read.items()},
         }
 
 
-def _absolute(local: str) -> Path:
-    """A path on this machine. The host is a process of the client's own user (``peer_user``)."""
-    if not local.startswith("/"):
-        raise MalformedError("not an absolute local path", where="local", code="session.control")
-    return Path(local)
+def _event(event: Mapping[str, object]) -> Mapping[str, object]:
+    """An event of the supervisor's, without the number of its act, which is the host's."""
+    return {name: value for name, value in event.items() if name != "id"}
 
 
-def _moved(moved: Moved) -> Mapping[str, object]:
-    return {
-        "event": "moved",
-        "digest": moved.digest,
-        "files": moved.files,
-        "length": moved.length,
-        "left_out": len(moved.left_out),
-    }
+async def _anything(channel: ControlChannel) -> None:
+    """Return when the client has said anything, or is gone."""
+    with suppress(AffiantError):
+        message = await channel.receive()
+        if message is not None:
+            message.close()

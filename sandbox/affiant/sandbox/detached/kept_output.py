@@ -25,6 +25,7 @@ __all__ = [
     "MOST_KEPT",
     "CommandOutput",
     "KeptStream",
+    "incomplete",
     "output_folder",
     "read_kept",
     "remove_output",
@@ -80,14 +81,17 @@ class KeptStream:
         Raises:
             OSError: it cannot be written; what was kept stays.
         """
-        os.pwrite(self._descriptor, data, self._size)
-        self._size += len(data)
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(self._descriptor, rest, self._size)
+            self._size += written
+            rest = rest[written:]
         if self._size > 2 * self._most:
-            rest = os.pread(self._descriptor, self._most, self._size - self._most)
-            os.pwrite(self._descriptor, rest, 0)
-            os.ftruncate(self._descriptor, len(rest))
-            self.dropped += self._size - len(rest)
-            self._size = len(rest)
+            end = os.pread(self._descriptor, self._most, self._size - self._most)
+            os.pwrite(self._descriptor, end, 0)
+            os.ftruncate(self._descriptor, len(end))
+            self.dropped += self._size - len(end)
+            self._size = len(end)
 
     def read(self, at: int, size: int) -> tuple[int, bytes]:
         """At most ``size`` bytes from position ``at`` on, or from the first one that is kept; and the position after
@@ -108,22 +112,48 @@ class CommandOutput:
 
     Args:
         folder: where the files are. number: the command's.
+
+    Raises:
+        OSError: a file cannot be made; none is left.
     """
 
     def __init__(self, folder: Path, number: int) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self.number = number
-        self._streams = {name: KeptStream(folder / f"{number}.{name}") for name in _STREAMS}
+        self._streams: dict[str, KeptStream] = {}
         self._changed = asyncio.Event()
         self._copies: set[asyncio.Task[None]] = set()
         self.failed: str | None = None
         """Why no more is kept."""
         self.ended = False
+        try:
+            for name in _STREAMS:
+                self._streams[name] = KeptStream(folder / f"{number}.{name}")
+        except OSError:
+            self.remove()
+            raise
 
-    def pipes(self) -> tuple[int, int]:
-        """Descriptors to write to, which the caller closes. What is written is kept."""
-        return self._pipe("stdout"), self._pipe("stderr")
+    def pipe(self, name: str) -> int:
+        """A descriptor to write to, which the caller closes. What is written is kept as ``stdout`` or ``stderr``.
+
+        Raises:
+            OSError: there is none.
+        """
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(reading, False)
+        task = asyncio.create_task(self._copy(reading, self._streams[name]))
+        task.add_done_callback(lambda _: os.close(reading))
+        self._copies.add(task)
+        return writing
+
+    def say(self, text: str) -> None:
+        """Keep a line of ours among the command's errors."""
+        self._keep(self._streams["stderr"], f"affiant: {text}\n".encode())
+
+    def missing(self, at: Mapping[str, int]) -> int:
+        """Bytes after ``at`` that are not kept any more."""
+        return sum(max(stream.dropped - at.get(name, 0), 0) for name, stream in self._streams.items())
 
     def read(self, at: Mapping[str, int], size: int) -> dict[str, tuple[int, bytes]]:
         """As :meth:`KeptStream.read`, of both streams."""
@@ -163,13 +193,6 @@ class CommandOutput:
         for name in (*_STREAMS, "json"):
             (self._folder / f"{self.number}.{name}").unlink(missing_ok=True)
 
-    def _pipe(self, name: str) -> int:
-        reading, writing = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(reading, False)
-        task = asyncio.create_task(self._copy(reading, self._streams[name]))
-        self._copies.add(task)
-        return writing
-
     async def _copy(self, reading: int, stream: KeptStream) -> None:
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(reading, ready.set)
@@ -187,7 +210,6 @@ class CommandOutput:
                 await asyncio.sleep(0)  # a command that never pauses leaves the others their turn
         finally:
             loop.remove_reader(reading)
-            os.close(reading)
 
     def _keep(self, stream: KeptStream, data: bytes) -> None:
         """Keep it; on a full disk the command goes on, and the log says that it is not whole."""
@@ -199,6 +221,17 @@ class CommandOutput:
         self._changed.set()
 
 
+def incomplete(missing: int, failed: str | None) -> str | None:
+    """What a reader of kept output must hear: that it is not all; None: it is."""
+    if failed is not None:
+        return f"the rest of the output is not kept: {failed}"
+    return (
+        f"{missing} bytes of the output are not kept; the last {KEPT_BYTES >> 20} MiB are"
+        if missing
+        else None
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """The kept output of a command whose session has ended."""
@@ -207,6 +240,17 @@ class Kept:
     stderr: bytes
     facts: Mapping[str, object] | None
     """Exit code and more; None: the session host was killed before the command had ended."""
+
+    @property
+    def incomplete(self) -> str | None:
+        """As :func:`incomplete`."""
+        if self.facts is None:
+            return "the session host was killed: the output may go on"
+        dropped, failed = self.facts.get("dropped"), self.facts.get("failed")
+        counts = (
+            [each for each in dropped.values() if isinstance(each, int)] if isinstance(dropped, dict) else []
+        )
+        return incomplete(sum(counts), failed if isinstance(failed, str) else None)
 
 
 def read_kept(home: Home, session: str, number: int) -> Kept:

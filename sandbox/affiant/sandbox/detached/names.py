@@ -1,4 +1,4 @@
-"""Names of sessions: unique among those that run in a state folder, and matched as a whole.
+"""Names of sessions: unique among those of one owner that run in a state folder, and matched as a whole.
 
 There is no register of names. A launcher's record of its session holds the name, and ends with it.
 """
@@ -13,7 +13,7 @@ from affiant.errors import ConfigurationError, StateError
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import Launch, live_launches
 
-__all__ = ["named_launch", "names_lock", "require_name", "running_session"]
+__all__ = ["asked_launch", "names_lock", "require_name", "running_session"]
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _ID_LENGTH: Final = 22
@@ -40,10 +40,13 @@ def names_lock(home: Home) -> Path:
     return home.path / "names.lock"
 
 
-def named_launch(home: Home, name: str) -> Launch | None:
-    """The session of exactly this name that runs; None: there is none."""
+def asked_launch(home: Home, name: str | None, key: str | None, owner: str | None = None) -> Launch | None:
+    """The owner's session of exactly this name that runs, or without a name that of this key; None: there is none."""
     for launch in live_launches(home):
-        if launch.asked is not None and launch.asked.name == name:
+        asked = launch.asked
+        if asked is None or asked.owner != owner:
+            continue
+        if asked.key == key if name is None else asked.name == name:
             return launch
     return None
 
@@ -51,11 +54,14 @@ def named_launch(home: Home, name: str) -> Launch | None:
 def running_session(home: Home, name: str) -> str:
     """The id of the session that runs under this very name, or has this id.
 
+    Names are those of this machine's user: a session that was created over HTTP is found by its id.
+
     Raises:
         ``session.not_open``: there is none.
     """
     for launch in live_launches(home):
-        if name == launch.session or (launch.asked is not None and launch.asked.name == name):
+        asked = launch.asked
+        if name == launch.session or (asked is not None and (asked.name, asked.owner) == (name, None)):
             return launch.session
     raise StateError(
         "no session of this name runs",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +87,16 @@ class AffiantSandboxClient(BaseSandboxClient[AffiantSandboxClientOptions | None]
             ttl=asked.ttl,
             resources=asked.resources,
             task=asked.task,
+            name=asked.name,
+            keep=asked.keep,
         )
         return self._session(state)
 
     async def resume(self, state: SandboxSessionState) -> SandboxSession:
-        """The session of ``state``, in its sandbox if this client still has it open, else in a new one.
+        """The session of ``state``, in its sandbox if that still runs, else in a new one.
 
-        A new sandbox gets the workspace of the state's snapshot, under this client's profile.
+        It still runs if this client has it open, or if a session host holds it (``name``, ``keep``) under the same
+        profile. A new sandbox gets the workspace of the state's snapshot, under this client's profile.
         """
         if not isinstance(state, AffiantSandboxSessionState):
             raise TypeError("AffiantSandboxClient.resume expects an AffiantSandboxSessionState")
@@ -119,17 +126,30 @@ class AffiantSandboxClient(BaseSandboxClient[AffiantSandboxClientOptions | None]
         if found is not None:
             return found, True
         sandbox = await Sandbox.create(
+            name=state.name,
+            idempotency_key=await asyncio.to_thread(self._key, state),
             ttl=state.ttl,
             resources=None if state.resources is None else state.resources.resources(),
             task=None if state.task is None else state.task.label(),
             **self._given,
         )
         self._open[sandbox.id] = sandbox
-        return sandbox, False
+        return sandbox, sandbox.id == state.sandbox
 
-    async def _closed(self, sandbox: Sandbox) -> None:
-        """Close ``sandbox``, and remember its bundle."""
-        if self._open.pop(sandbox.id, None) is None:
+    def _key(self, state: AffiantSandboxSessionState) -> str | None:
+        """What only the same session under the same profile has; None: this process holds the session."""
+        if state.name is None and not state.keep:
+            return None
+        profile = self._given["profile"]
+        if isinstance(profile, Path) or (isinstance(profile, str) and "\n" not in profile):
+            with suppress(OSError):  # the sandbox will say so
+                profile = Path(profile).read_bytes().hex()
+        parts = [state.session_id.hex, self._given["agent"], profile]
+        return hashlib.sha256(json.dumps(parts, default=dict).encode()).hexdigest()
+
+    async def _closed(self, sandbox: Sandbox, state: AffiantSandboxSessionState) -> None:
+        """Close ``sandbox``, unless it is kept, and remember its bundle."""
+        if self._open.pop(sandbox.id, None) is None or state.keep:
             return
         try:
             await sandbox.close()

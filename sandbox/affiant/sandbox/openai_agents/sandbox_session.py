@@ -51,7 +51,7 @@ _AGENT: Final = "agent"
 _KINDS: Final = {"file": EntryKind.FILE, "directory": EntryKind.DIRECTORY, "link": EntryKind.SYMLINK}
 
 Opened = Callable[[AffiantSandboxSessionState], Awaitable[tuple[Sandbox, bool]]]
-Closed = Callable[[Sandbox], Awaitable[None]]
+Closed = Callable[[Sandbox, AffiantSandboxSessionState], Awaitable[None]]
 
 
 class AffiantSandboxSession(BaseSandboxSession):
@@ -94,20 +94,16 @@ class AffiantSandboxSession(BaseSandboxSession):
             self._set_start_state_preserved(preserved)
 
     async def _prepare_backend_workspace(self) -> None:
-        root = self._workspace_root_path()
-        listed = self.sandbox.session.plan.sandbox.workspaces
-        if str(root) not in {bind.target for bind in listed}:
+        root, info = str(self._workspace_root_path()), self.sandbox.info()
+        folders, held = (_texts(info.get(name)) for name in ("files", "secrets"))
+        if root not in folders:
             raise ConfigurationError(
                 "the manifest's root is no path of the profile's filesystem_access",
-                expected=", ".join(bind.target for bind in listed) or "a path there",
-                found=str(root),
+                expected=", ".join(folders) or "a path there",
+                found=root,
                 hint="Change Manifest(root=...), or list the path",
                 code="openai_agents.root",
             )
-        self._require_secrets()
-
-    def _require_secrets(self) -> None:
-        held = self.sandbox.session.secrets
         for variable, entry in self.state.manifest.environment.normalized().items():
             if isinstance(entry.value, AffiantSecretRef) and entry.value.name not in held:
                 raise ConfigurationError(
@@ -143,7 +139,7 @@ class AffiantSandboxSession(BaseSandboxSession):
             try:
                 await ports.aclose()
             finally:
-                await self._closed(sandbox)
+                await self._closed(sandbox, self.state)
 
     async def running(self) -> bool:
         """Whether commands can be run: asked of the sandbox itself."""
@@ -409,6 +405,10 @@ def _require_agent(user: str | User | None) -> None:
     name = user.name if isinstance(user, User) else user
     if name not in {None, _AGENT}:
         raise unsupported("one user, the agent", op="exec", hint="Leave user= and run_as= out")
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    return tuple(map(str, found)) if isinstance(found, (list, tuple)) else ()
 
 
 def _nonzero(program: str, path: str, reason: str, cause: AffiantError | None = None) -> ExecNonZeroError:

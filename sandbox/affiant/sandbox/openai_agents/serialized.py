@@ -65,6 +65,9 @@ class AffiantSandboxClientOptions(BaseSandboxClientOptions):
         ttl: seconds until the session is closed in order, whatever runs; None: the longest lease.
         resources: further bounds. task: what the session belongs to.
         exposed_ports: ports of the agent's servers that may be resolved; the profile must list each.
+        name: what the session is called. A session host holds it: it goes on when this process dies, and `resume` of
+            its state finds it again.
+        keep: it also goes on when it is shut down, until ``ttl`` is over or `affiant session stop`; named or not.
     """
 
     type: Literal["affiant"] = "affiant"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -72,6 +75,8 @@ class AffiantSandboxClientOptions(BaseSandboxClientOptions):
     resources: ResourceBounds | None = None
     task: TaskLabel | None = None
     exposed_ports: tuple[int, ...] = ()
+    name: str | None = None
+    keep: bool = False
 
 
 class AffiantSandboxSessionState(SandboxSessionState):
@@ -79,7 +84,7 @@ class AffiantSandboxSessionState(SandboxSessionState):
 
     Attributes:
         sandbox: the id that receipts name; None: no sandbox was opened yet.
-        ttl, resources, task: as in the options.
+        ttl, resources, task, name, keep: as in the options.
     """
 
     type: Literal["affiant"] = "affiant"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -87,6 +92,8 @@ class AffiantSandboxSessionState(SandboxSessionState):
     ttl: float | None = Field(default=_TTL_S, gt=0)
     resources: ResourceBounds | None = None
     task: TaskLabel | None = None
+    name: str | None = None
+    keep: bool = False
 
 
 class AffiantSecretRef(EnvValue):

@@ -25,6 +25,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import CodeType
 from typing import Final, Protocol, runtime_checkable
 
 from affiant.attestation.release.running import MeasuredProcess
@@ -66,6 +67,12 @@ class LoadedImage(MeasuredProcess, Protocol):
     """An image that this process has loaded, and the SHA-256 of each of its files."""
 
     image_files: Mapping[str, str]
+
+    code: Mapping[str, bytes] | None
+    """Compiled code by path, from which modules are loaded; None: they are read from files."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of a module, whose file was compared with the image."""
 
 
 class Template:

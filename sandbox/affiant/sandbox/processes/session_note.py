@@ -48,6 +48,7 @@ class Asked:
         output: where changes were to be copied. source: from where, below the session's folder.
         exclude: what is never copied out.
         name: of a session that is held by a session host. key: of the request to create it.
+        owner: the caller who created it over HTTP; None: this machine's user.
     """
 
     agent: str
@@ -59,6 +60,7 @@ class Asked:
     exclude: tuple[str, ...] = ()
     name: str | None = None
     key: str | None = None
+    owner: str | None = None
 
     def to_json(self) -> Mapping[str, object]:
         """Its members."""
@@ -142,6 +144,7 @@ def asked_from_json(value: object) -> Asked | None:
                 exclude=tuple(str(path) for path in exclude),
                 name=_text(rest.get("name")),
                 key=_text(rest.get("key")),
+                owner=_text(rest.get("owner")),
             )
         case _:
             return None

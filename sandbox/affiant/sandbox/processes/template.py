@@ -1,4 +1,4 @@
-"""A template process: loads the modules of the session image once, and forks programs of it on order.
+"""A template process: loads what the programs of the session image need once, and forks programs of it on order.
 
 ``python -I .../start.py --files session affiant.sandbox.processes.service_stage --plan-fd P
 affiant.sandbox.processes.template --socket-fd N --ready-fd M``, started as root by the service supervisor or by
@@ -17,6 +17,7 @@ import ctypes
 import gc
 import hashlib
 import importlib
+import marshal
 import os
 import resource
 import select
@@ -33,15 +34,22 @@ from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.release.running import measured_process
 from affiant.errors import StateError
 from affiant.sandbox.base.template_order import peer_process, send_packet
-from affiant.sandbox.processes.forked_program import LoadedImage, Template, run_order
+from affiant.sandbox.processes.forked_program import PROGRAMS, LoadedImage, Template, run_order
 
-__all__ = ["main"]
+__all__ = ["keep_code", "main"]
 
 _BACKLOG: Final = 64
 _PR_SET_DUMPABLE: Final = 4
 _BEHIND: Final = 10
 """How much lower its priority is while it loads: a session that starts meanwhile comes first."""
 _NO_FORK_S: Final = 0.05
+_SUPERVISOR: Final = "affiant.sandbox.supervisor"
+_LATER: Final = tuple(
+    f"{_SUPERVISOR}.{name}"
+    for name in ("gateway.appraise_gateway", "attesting", "activating", "serving", "closing")
+)
+"""What every supervisor imports after its first steps. What only some programs need is kept as code: a smaller process
+is forked faster."""
 
 
 @dataclass(slots=True)
@@ -120,7 +128,7 @@ class _Forking:
 
 
 def _loaded() -> Template:
-    """Load every module of this process's image.
+    """Load what every program of this process's image needs.
 
     Raises:
         ``service.failed``: it has no image, or loading has started a thread.
@@ -129,8 +137,9 @@ def _loaded() -> Template:
     if not isinstance(image, LoadedImage):
         raise StateError("a template process needs a measured image", code="service.failed")
     gc.disable()
-    for path in sorted(image.image_files):
-        importlib.import_module(_module(path))
+    for module in (*PROGRAMS.values(), *_LATER):
+        importlib.import_module(module)
+    keep_code(image)
     if len(os.listdir("/proc/self/task")) != 1:
         raise StateError("a template process must have one thread", code="service.failed")
     gc.collect()
@@ -138,8 +147,18 @@ def _loaded() -> Template:
     return Template(image, _measurement(image))
 
 
-def _module(path: str) -> str:
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+def keep_code(image: LoadedImage) -> None:
+    """Read and compile every file of ``image`` that is not loaded yet: from now on no module of it is read from a file.
+
+    Raises:
+        ImportError: a file is another than the listed one.
+    """
+    named = {
+        path: path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for path in image.image_files
+    }
+    left = [path for path, module in named.items() if module not in sys.modules]
+    image.code = {path: marshal.dumps(image.get_code(named[path])) for path in left}
 
 
 def _measurement(image: LoadedImage) -> bytes:

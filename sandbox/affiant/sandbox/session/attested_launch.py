@@ -44,7 +44,8 @@ from affiant.sandbox.session.private_paths import private_inodes
 from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink, start_supervisor
 from affiant.sandbox.session_state.recovery import gather_now
-from affiant.sandbox.session_state.session_folder import RECORDS, SEALED, reclaim_folder, remove_files
+from affiant.sandbox.session_state.session_folder import BASE, RECORDS, SEALED, reclaim_folder, remove_files
+from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 from affiant.sandbox.workspace.copy_in import Copied, copy_in
 from affiant.sandbox.workspace.git_commit import copy_commit
 from affiant.sandbox.workspace.image import IMAGE_LIMITS, unpack_image
@@ -91,6 +92,7 @@ async def launched(
     """
     async with AsyncExitStack() as stack:
         _make_output(plan.request.output)
+        _make_output(None if plan.request.output_diff is None else plan.request.output_diff.absolute().parent)
         decisions = _open_decisions(plan.request.decisions, stack)
         launch = _record_launch(home, plan, stack)
         progress("services" if is_root() else "services-one-user", {})
@@ -212,12 +214,13 @@ async def _settle_unopened(home: Home, launch: Launch, progress: Progress, *, wi
     with suppress(TimeoutError):
         async with asyncio.timeout(None if (folder / SEALED).exists() else within_s):
             gathered = await abandonable(lambda: gather_now(home, launch.session))
-    closed = gathered is not None and gathered.in_order
+    closed, now = gathered is not None and gathered.in_order, datetime.now(UTC)
+    note_killed(folder, at=now)
     note = SessionNote(
         session=launch.session,
         state=SessionState.CLOSED if closed else SessionState.LOST,
         asked=launch.asked,
-        ended=int(datetime.now(UTC).timestamp()),
+        ended=int(now.timestamp()),
     )
     write_note(home, note)
     if gathered is not None:
@@ -228,16 +231,19 @@ async def _settle_unopened(home: Home, launch: Launch, progress: Progress, *, wi
 
 def _asked(plan: SessionPlan) -> Asked:
     request, place = plan.request, plan.place
+    results = (request.output, request.output_diff)
+    output = next((_text(path.absolute()) for path in results if path is not None), request.output_branch)
     return Asked(
         agent=request.agent,
         profile=_text(request.profile),
         started=int(datetime.now(UTC).timestamp()),
         gateway=request.gateway.url,
-        output=None if request.output is None else _text(request.output.absolute()),
+        output=output,
         source=None if place is None else plan.sandbox.source_of(place),
         exclude=() if place is None else plan.sandbox.carved_out(place),
         name=request.name,
         key=request.key,
+        owner=request.owner,
     )
 
 
@@ -273,6 +279,9 @@ def _fill_folder(home: Home, plan: SessionPlan, proceed: Proceed) -> tuple[Copie
             copied, commit = copy_commit(
                 plan.request.input, commit, target, limits=limits, exclude=exclude, owner=owner
             )
+        if plan.request.output_diff is not None and copied.commit is None:
+            (folder / BASE).mkdir(mode=0o700)
+            copy_in(target, folder / BASE, limits=limits)
         steps.append(("input", {"digest": copied.digest, "entries": len(copied.entries), "commit": commit}))
     if plan.image is not None and plan.rootfs is not None:
         digest = unpack_image(plan.image, plan.rootfs, limits=replace(IMAGE_LIMITS, proceed=proceed))

@@ -78,6 +78,8 @@ class RunOutcome:
     """Whether the bundle is a period archive: the session has more records than a single bundle holds."""
     timed_out: bool = False
     changes: Mapping[str, object] | None = None
+    commit: str | None = None
+    """On the branch that was asked for."""
     memory_locked: bool | None = None
     """Whether the broker's memory stays out of swap; None: it holds no secret."""
     denied: Sequence[Mapping[str, object]] = ()
@@ -254,7 +256,8 @@ async def _in_session(
         session=session.id,
         isolation=session.isolation,
         timed_out=result.timed_out,
-        changes=None if session.output is None else changes_to_json(session.output.changes),
+        changes=None if session.changes is None else changes_to_json(session.changes),
+        commit=session.commit,
         memory_locked=report.memory_locked,
         denied=report.denied,
         denied_unknown=report.denied_unknown,

@@ -18,9 +18,11 @@ _SHOWN: Final = 20
 """How many skipped entries a terminal is shown."""
 
 _REASONS: Final[Mapping[str, str]] = {
+    "workspace.git_name": "git could take it for its own folder",
     "workspace.link_leaves_tree": "a link that could lead out of the folder",
     "workspace.name": "its name, or where it links to, is not printable",
     "workspace.special_file": "a device, pipe or socket",
+    "workspace.submodule": "it is in a submodule",
     "workspace.unreadable": "it cannot be read",
 }
 

@@ -31,6 +31,7 @@ def refuse_private(home: Home, request: SessionRequest) -> None:
     given = (
         (request.input, "input"),
         (request.output, "output"),
+        (request.output_diff, "output-diff"),
         (request.runtime, "runtime"),
         (request.rootfs, "rootfs"),
     )

@@ -9,22 +9,20 @@ of one user: under root the folder is the supervisor's user's, who could put a s
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.errors import AffiantError, MalformedError, StateError
-from affiant.sandbox.base.template_order import peer_process
+from affiant.sandbox.base.user_socket import Connections, connect_user_socket, listening_user_socket
 from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink
 from affiant.sandbox.supervisor.launch.control import ControlChannel, refusal_members, sent_error
-from affiant.socket_address import reachable_address
 
-__all__ = ["InForce", "RestrictionServer", "bound", "connected", "peer_user", "restriction_members"]
+__all__ = ["InForce", "RestrictionServer", "connected", "restriction_members"]
 
 _CONNECTIONS: Final = 4
 _IDLE_S: Final = 60.0
@@ -78,16 +76,16 @@ class RestrictionServer:
         self._link = link
         self._in_force = in_force
         self._progress = progress
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections = Connections(self._serve, most=_CONNECTIONS)
 
     @asynccontextmanager
     async def listening(self, path: Path) -> AsyncIterator[None]:
         """Listen at ``path`` for the length of the block; where no socket can be made, requests are not heard."""
-        with bound(path) as listener:
+        with listening_user_socket(path, backlog=_CONNECTIONS) as listener:
             if listener is None:
                 yield
                 return
-            accepting = asyncio.create_task(self._accept(listener))
+            accepting = asyncio.create_task(self._connections.accept(listener))
             try:
                 yield
             finally:
@@ -98,26 +96,12 @@ class RestrictionServer:
         self._link.abandon(
             StateError("the session is being closed", expected="one that is open", code="session.not_open")
         )
-        tasks = [accepting, *self._connections]
-        await asyncio.sleep(0)
-        if self._connections:
-            await asyncio.wait(self._connections, timeout=0.2)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        accepting.cancel()
+        await asyncio.gather(accepting, return_exceptions=True)
+        await self._connections.close(within_s=0.2)
 
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            connection, _ = await loop.sock_accept(listener)
-            if len(self._connections) >= _CONNECTIONS or peer_user(connection) != os.geteuid():
-                connection.close()
-                continue
-            task = asyncio.create_task(self._serve(ControlChannel(connection)))
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
-
-    async def _serve(self, channel: ControlChannel) -> None:
+    async def _serve(self, connection: socket.socket) -> None:
+        channel = ControlChannel(connection)
         try:
             while True:
                 async with asyncio.timeout(_IDLE_S):
@@ -172,25 +156,6 @@ class RestrictionServer:
         return {"narrowed": {"epoch": epoch, "digest": answer.get("digest"), "changed": changed}}
 
 
-@contextmanager
-def bound(path: Path) -> Iterator[socket.socket | None]:
-    """A socket that only its owner can open, gone with the block; None: it cannot be made, as on a full disk."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        try:
-            os.fchmod(listener.fileno(), 0o600)
-            with reachable_address(path) as address:
-                listener.bind(address)
-            listener.listen(_CONNECTIONS)
-            listener.setblocking(False)  # noqa: FBT003 - the socket module's own signature
-        except OSError:  # the session is not worth less for that
-            yield None
-            return
-        try:
-            yield listener
-        finally:
-            path.unlink(missing_ok=True)
-
-
 @asynccontextmanager
 async def connected(path: Path) -> AsyncIterator[ControlChannel]:
     """A connection to the session that listens at ``path``.
@@ -198,33 +163,9 @@ async def connected(path: Path) -> AsyncIterator[ControlChannel]:
     Raises:
         ``session.not_open``: no process listens there, or another user's does.
     """
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with reachable_address(path) as address:
-            connection.connect(address)
-        if peer_user(connection) != os.geteuid():
-            raise StateError(
-                "another user listens in the session's place", where=str(path), code="session.not_open"
-            )
-    except OSError as error:
-        connection.close()
-        raise StateError(
-            "the session takes no requests",
-            expected="one that is open",
-            found=error.strerror,
-            code="session.not_open",
-        ) from error
-    except BaseException:
-        connection.close()
-        raise
-    channel = ControlChannel(connection)
+    channel = ControlChannel(connect_user_socket(path))
     try:
         yield channel
     finally:
         with suppress(OSError):
             channel.close()
-
-
-def peer_user(connection: socket.socket) -> int:
-    """The user at the other end (unix(7), SO_PEERCRED)."""
-    return peer_process(connection)[1]

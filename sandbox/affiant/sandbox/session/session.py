@@ -20,8 +20,16 @@ import asyncio
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -29,37 +37,51 @@ from pathlib import Path
 from typing import Final, Literal
 
 from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
-from affiant.errors import AffiantError, StateError, UnreachableError
+from affiant.errors import AffiantError, ConfigurationError, StateError, UnreachableError
 from affiant.folders import default_home
 from affiant.policy.loading.policy_file import policy_owners
 from affiant.sandbox.base.errors import SessionBundleTooLarge
 from affiant.sandbox.base.threads import abandonable
+from affiant.sandbox.base.user_files import write_user_file
 from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
 from affiant.sandbox.session.attested_launch import LaunchedSession, launched
 from affiant.sandbox.session.binding import new_session_id
-from affiant.sandbox.session.captured import Capture
+from affiant.sandbox.session.limits_in_force import limits_and_mechanisms
 from affiant.sandbox.session.private_paths import private_inodes, refuse_private
 from affiant.sandbox.session.restriction_socket import InForce, RestrictionServer
 from affiant.sandbox.session.session_plan import SessionPlan, SessionRequest, plan_session
 from affiant.sandbox.session.supervisor_link import Act, Progress, run_message
+from affiant.sandbox.session_acts.captured import CAPTURE_LIMIT, Capture
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
-from affiant.sandbox.session_acts.sandbox_ports import OpenPort, open_port
+from affiant.sandbox.session_acts.sandbox_ports import Asked, OpenPort, open_port
+from affiant.sandbox.session_state.bundle_out import boundary_record
 from affiant.sandbox.session_state.interrupted import reap_leftovers
 from affiant.sandbox.session_state.recovery import Gathered, gather_whole
 from affiant.sandbox.session_state.session_folder import (
+    BASE,
     BUNDLE,
     RESTRICTION_SOCKET,
     keep_files,
     reclaim_folder,
 )
 from affiant.sandbox.supervisor.launch.control import sent_error
-from affiant.sandbox.workspace.copy_out import Taken, copy_out
+from affiant.sandbox.supervisor.launch.lifecycle import note_killed
+from affiant.sandbox.supervisor.launch.user_streams import MOST_CELLS
+from affiant.sandbox.workspace.copy_out import Taken, changes_left, copy_out
+from affiant.sandbox.workspace.git_changes import (
+    FolderBase,
+    branch_message,
+    fit_for_git,
+    make_branch,
+    make_diff,
+    submodules_of,
+)
+from affiant.sandbox.workspace.tree import Changes, Entry
 
-__all__ = ["CommandResult", "Metrics", "Running", "Session", "Usage"]
+__all__ = ["CommandResult", "Metrics", "Running", "Session", "SessionCalls", "Usage"]
 
-_CAPTURE_LIMIT: Final = 1 << 20
 _FINISHED_WITHIN_S: Final = 60.0
 _TERM_GRACE_S: Final = 5.0
 
@@ -148,7 +170,7 @@ class CommandResult:
 class Running:
     """A command under way; made by :meth:`Session.begin` only."""
 
-    def __init__(self, act: Act, progress: Progress) -> None:
+    def __init__(self, act: Asked, progress: Progress) -> None:
         self._act = act
         self._progress = progress
         self.exit_code: int | None = None
@@ -160,7 +182,18 @@ class Running:
         await self._act.tell({"op": "signal", "number": int(number)})
 
     async def resize(self, rows: int, columns: int) -> None:
-        """Change the size of its terminal."""
+        """Change the size of its terminal.
+
+        Raises:
+            ``session.terminal_size``: not 1 to 4,096 rows and columns.
+        """
+        if not (0 < rows <= MOST_CELLS and 0 < columns <= MOST_CELLS):
+            raise ConfigurationError(
+                "not a terminal's size",
+                expected=f"1 to {MOST_CELLS} rows and columns",
+                found=f"{rows} rows, {columns} columns",
+                code="session.terminal_size",
+            )
         await self._act.tell({"op": "resize", "terminal": [rows, columns]})
 
     async def wait(self, timeout_s: float | None = None) -> CommandResult:
@@ -187,13 +220,23 @@ class Running:
         finally:
             waiting.cancel()
 
+    async def exited(self) -> Mapping[str, object]:
+        """The event of its end, as the supervisor sent it.
+
+        Raises:
+            As :meth:`wait`.
+        """
+        while (message := await self._act.next()).get("event") != "exited":
+            self._progress("started", {})
+        code = message.get("code")
+        self.exit_code = code if isinstance(code, int) else None
+        return message
+
     async def _ended(self) -> CommandResult:
         if self._result is not None:
             return self._result
-        while (message := await self._act.next()).get("event") != "exited":
-            self._progress("started", {})
-        code, limit = message.get("code"), message.get("limit")
-        self.exit_code = code if isinstance(code, int) else None
+        message = await self.exited()
+        limit = message.get("limit")
         self._result = CommandResult(
             exit_code=EXIT_LOST if self.exit_code is None else self.exit_code,
             usage=_usage(message.get("usage")),
@@ -217,7 +260,124 @@ def _quiet(step: str, detail: Mapping[str, object]) -> None:
     """No progress is shown."""
 
 
-class Session:
+class SessionCalls(ABC):
+    """What a running session does for its owner: the same in the process that opened it, and through its host."""
+
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """The session's id."""
+
+    @property
+    @abstractmethod
+    def bundle_path(self) -> Path:
+        """Where the session's bundle is, once it is closed."""
+
+    @property
+    @abstractmethod
+    def files(self) -> SandboxFiles:
+        """The session's files: read, write, list, upload, download, while the session is open."""
+
+    @abstractmethod
+    def info(self) -> Mapping[str, object]:
+        """The session, its agent, its isolation, how it was started, and each limit with what enforces it."""
+
+    @abstractmethod
+    def act(self) -> AbstractContextManager[Asked]:
+        """An act of the supervisor's, for the length of the block."""
+
+    @abstractmethod
+    def begin(
+        self,
+        argv: Sequence[str],
+        streams: Mapping[str, int],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        terminal: tuple[int, int] | None = None,
+    ) -> AbstractAsyncContextManager[Running]:
+        """Start a command, beside those that run, for the length of the block.
+
+        Args:
+            streams: descriptors ``stdin``, ``stdout`` and ``stderr``; they stay the caller's.
+            terminal: rows and columns of the terminal that the command gets; None: it gets pipes.
+
+        Raises:
+            ``session.not_open``: the session is closed.
+        """
+
+    async def ask(
+        self, message: Mapping[str, object], descriptors: Mapping[str, int] | None = None
+    ) -> Mapping[str, object]:
+        """The event that answers an act of one question.
+
+        Raises:
+            AffiantError: the supervisor rejected it, or the session has ended.
+        """
+        with self.act() as act:
+            await act.tell(message, descriptors)
+            return await act.next()
+
+    def port(
+        self, number: int, *, path: Path | None = None, most_bytes: int = 1 << 30
+    ) -> AbstractAsyncContextManager[OpenPort]:
+        """Reach the agent's server at ``number``, for the length of the block: see :func:`open_port`."""
+        return open_port(self.act, number, path=path, most_bytes=most_bytes)
+
+    async def metrics(self) -> Metrics:
+        """What the session uses now.
+
+        Raises:
+            ``session.not_open``: the session is closed. StateError: its sandbox has ended.
+        """
+        return Metrics.of(await self.ask({"op": "metrics"}))
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        timeout_s: float | None = None,
+        capture_limit: int = CAPTURE_LIMIT,
+    ) -> CommandResult:
+        """Run a command in the sandbox and wait for its end. Several may run at once.
+
+        Args:
+            env: variables beside those that the supervisor sets; these never win over them.
+            cwd: a path inside; None: where the input is.
+            stdin: a descriptor; None: nothing to read.
+            stdout, stderr: descriptors to write to as it happens; None: captured, up to ``capture_limit`` bytes.
+            timeout_s: after that, SIGTERM, and five seconds later the end.
+
+        Raises:
+            ``session.not_open``: the session is closed.
+            AffiantError: the command was rejected, or the session has ended.
+        """
+        with ExitStack() as stack:
+            if stdin is None:
+                stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+                stack.callback(os.close, stdin)
+            out = None if stdout is not None else stack.enter_context(Capture(capture_limit))
+            err = None if stderr is not None else stack.enter_context(Capture(capture_limit))
+            streams = {"stdin": stdin, "stdout": _end(stdout, out), "stderr": _end(stderr, err)}
+            captures = [capture for capture in (out, err) if capture is not None]
+            async with self.begin(argv, streams, env=env, cwd=cwd) as running:
+                for capture in captures:
+                    capture.close_writing()
+                result = await running.wait(timeout_s)
+                return replace(
+                    result,
+                    stdout_bytes=b"" if out is None else await out.result(),
+                    stderr_bytes=b"" if err is None else await err.result(),
+                    truncated=any(capture.truncated for capture in captures),
+                )
+
+
+class Session(SessionCalls):
     """An open session; made by :meth:`open` only."""
 
     def __init__(self, opened: LaunchedSession, progress: Progress) -> None:
@@ -233,6 +393,10 @@ class Session:
         """What the runner said keeps the memory: ``cgroup`` or ``watchdog``."""
         self.output: Taken | None = None
         """What was copied out, once the session is closed and if an output was asked for."""
+        self.changes: Changes | None = None
+        """What the agent changed, once the session is closed and if an output, a diff or a branch was asked for."""
+        self.commit: str | None = None
+        """The commit on the branch that was asked for, once the session is closed."""
 
     @classmethod
     @asynccontextmanager
@@ -310,16 +474,35 @@ class Session:
         return "template" if self._opened.link.forked else "interpreter"
 
     @cached_property
+    def private(self) -> frozenset[tuple[int, int]]:
+        """Device and inode of what may not be uploaded."""
+        return private_inodes(self._opened.home, self._opened.plan.request)
+
+    @cached_property
     def files(self) -> SandboxFiles:
         """The session's files: read, write, list, upload, download, while the session is open."""
-        opened = self._opened
-        return SandboxFiles(opened.link.ask, private_inodes(opened.home, opened.plan.request))
+        return SandboxFiles(self.ask, self.private)
 
-    def port(
-        self, number: int, *, path: Path | None = None, most_bytes: int = 1 << 30
-    ) -> AbstractAsyncContextManager[OpenPort]:
-        """Reach the agent's server at ``number``, for the length of the block: see :func:`open_port`."""
-        return open_port(self._opened.link.act, number, path=path, most_bytes=most_bytes)
+    def act(self) -> AbstractContextManager[Act]:
+        """An act of the supervisor's, for the length of the block.
+
+        Raises:
+            ``session.not_open``: the session is closed.
+        """
+        self._require_open()
+        return self._opened.link.act()
+
+    def info(self) -> Mapping[str, object]:
+        """As :meth:`SessionCalls.info`."""
+        return {
+            "session": self.id,
+            "agent": self.plan.request.agent,
+            "isolation": self.isolation,
+            "started_by": self.started_by,
+            "files": [bind.target for bind in self.plan.sandbox.workspaces],
+            "secrets": list(self.secrets),
+            "limits": limits_and_mechanisms(self.plan, memory=self.memory),
+        }
 
     @property
     def plan(self) -> SessionPlan:
@@ -351,50 +534,6 @@ class Session:
             raise SessionBundleTooLarge(self.id, limit=MAX_BUNDLE)
         return self._gathered.bundle
 
-    async def run(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        stdin: int | None = None,
-        stdout: int | None = None,
-        stderr: int | None = None,
-        timeout_s: float | None = None,
-        capture_limit: int = _CAPTURE_LIMIT,
-    ) -> CommandResult:
-        """Run a command in the sandbox and wait for its end. Several may run at once.
-
-        Args:
-            env: variables beside those that the supervisor sets; these never win over them.
-            cwd: a path inside; None: where the input is.
-            stdin: a descriptor; None: nothing to read.
-            stdout, stderr: descriptors to write to as it happens; None: captured, up to ``capture_limit`` bytes.
-            timeout_s: after that, SIGTERM, and five seconds later the end.
-
-        Raises:
-            ``session.not_open``: the session is closed.
-            ``session.supervisor_lost``: as named. StateError: the supervisor's error, under its code.
-        """
-        with ExitStack() as stack:
-            if stdin is None:
-                stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-                stack.callback(os.close, stdin)
-            out = None if stdout is not None else stack.enter_context(Capture(capture_limit))
-            err = None if stderr is not None else stack.enter_context(Capture(capture_limit))
-            streams = {"stdin": stdin, "stdout": _end(stdout, out), "stderr": _end(stderr, err)}
-            captures = [capture for capture in (out, err) if capture is not None]
-            async with self.begin(argv, streams, env=env, cwd=cwd) as running:
-                for capture in captures:
-                    capture.close_writing()
-                result = await running.wait(timeout_s)
-                return replace(
-                    result,
-                    stdout_bytes=b"" if out is None else await out.result(),
-                    stderr_bytes=b"" if err is None else await err.result(),
-                    truncated=any(capture.truncated for capture in captures),
-                )
-
     @asynccontextmanager
     async def begin(
         self,
@@ -405,21 +544,12 @@ class Session:
         cwd: str | None = None,
         terminal: tuple[int, int] | None = None,
     ) -> AsyncIterator[Running]:
-        """Start a command, beside those that run, for the length of the block.
-
-        Args:
-            streams: descriptors ``stdin``, ``stdout`` and ``stderr``; they stay the caller's.
-            terminal: rows and columns of the terminal that the command gets; None: it gets pipes.
-
-        Raises:
-            ``session.not_open``: the session is closed.
-        """
-        if self._closed:
-            raise StateError("the session is closed", expected="one that is open", code="session.not_open")
+        """As :meth:`SessionCalls.begin`."""
+        self._require_open()
         place = self._opened.plan.place if cwd is None else cwd
         with suppress(OSError):  # a full disk will be noticed where it matters
             await asyncio.to_thread(self._opened.launch.note_command, self._opened.home)
-        with self._opened.link.act() as act:
+        with self.act() as act:
             running = Running(act, self._progress)
             await act.tell(run_message(argv, env or {}, place, terminal), streams)
             self._running.add(running)
@@ -429,22 +559,16 @@ class Session:
                 self._running.discard(running)
                 self._exit_code_told = running.exit_code
 
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StateError("the session is closed", expected="one that is open", code="session.not_open")
+
     def _restrictions(self) -> AbstractAsyncContextManager[None]:
         """Listen for ``affiant session narrow`` while the session is open."""
         opened = self._opened
         in_force = InForce(opened.plan.request.agent, opened.plan.profile.normal_form, 0)
         server = RestrictionServer(opened.link, in_force, self._progress)
         return server.listening(opened.home.session(self.id) / RESTRICTION_SOCKET)
-
-    async def metrics(self) -> Metrics:
-        """What the session uses now.
-
-        Raises:
-            ``session.not_open``: the session is closed. StateError: its sandbox has ended.
-        """
-        if self._closed:
-            raise StateError("the session is closed", expected="one that is open", code="session.not_open")
-        return Metrics.of(await self._opened.link.ask({"op": "metrics"}))
 
     async def until_ended(self) -> AffiantError:
         """Return when the session ends by itself; why. Not to be waited for any more once it is being closed."""
@@ -483,7 +607,7 @@ class Session:
         finally:
             await self._opened.link.stop()
         reclaim_folder(self._opened.home.session(self.id))
-        for take in (self._take_output, self._take_bundle):
+        for take in (self._take_output, self._take_bundle, self._take_diff, self._take_branch):
             try:
                 await asyncio.to_thread(take)
             except AffiantError as error:
@@ -494,12 +618,13 @@ class Session:
             raise wrong[0]
 
     def _leave_note(self, code: str | None) -> None:
-        in_order = self._gathered is not None and self._gathered.in_order
+        in_order, now = self._gathered is not None and self._gathered.in_order, datetime.now(UTC)
+        note_killed(self._opened.home.session(self.id), at=now)
         note = SessionNote(
             session=self.id,
             state=SessionState.CLOSED if in_order else SessionState.LOST,
             asked=self._opened.launch.asked,
-            ended=int(datetime.now(UTC).timestamp()),
+            ended=int(now.timestamp()),
             exit_code=self._exit_code_told,
             code=code,
             kept=self._kept,
@@ -526,17 +651,63 @@ class Session:
         self._progress("bundled", {"path": str(self.bundle_path), "archive": archive})
 
     def _take_output(self) -> None:
-        opened, output = self._opened, self._opened.plan.request.output
-        if output is None or opened.plan.place is None:
+        output = self._opened.plan.request.output
+        if output is None:
             return
-        source = opened.home.session(self.id) / opened.plan.sandbox.source_of(opened.plan.place)
-        try:
-            self.output = copy_out(
+        with self._left_behind() as (source, before, exclude):
+            self.output = copy_out(source, output, before=before, exclude=exclude)
+        self.changes = self.output.changes
+        self._progress("output", {"path": str(output), "changes": self.output.changes})
+
+    def _take_diff(self) -> None:
+        opened, request = self._opened, self._opened.plan.request
+        if request.output_diff is None or self._kept:
+            return
+        with self._left_behind() as (source, before, exclude):
+            base: FolderBase | tuple[Path, str] = FolderBase(opened.home.session(self.id) / BASE, before)
+            modules: frozenset[str] = frozenset()
+            if request.input is not None and opened.copied is not None and opened.copied.commit is not None:
+                base = (request.input, opened.copied.commit)
+                modules = submodules_of(*base)
+            left = fit_for_git(changes_left(source, before=before, exclude=exclude), modules)
+            write_user_file(request.output_diff, make_diff(left, source, base=base))
+        self.changes = self.changes or left.changes
+        self._progress("diff", {"path": str(request.output_diff), "changes": left.changes})
+
+    def _take_branch(self) -> None:
+        opened, request = self._opened, self._opened.plan.request
+        branch, repository, copied = request.output_branch, request.input, opened.copied
+        if branch is None or repository is None or copied is None or copied.commit is None or self._kept:
+            return
+        with self._left_behind() as (source, before, exclude):
+            record = None if self._gathered is None else boundary_record(self._gathered.receipts(), self.id)
+            if record is None:
+                raise StateError("no receipt is there for the commit to name", code="session.not_gathered")
+            left = changes_left(source, before=before, exclude=exclude)
+            left = fit_for_git(left, submodules_of(repository, copied.commit))
+            self.commit = make_branch(
+                left,
                 source,
-                output,
-                before=() if opened.copied is None else opened.copied.entries,
-                exclude=frozenset(opened.plan.sandbox.carved_out(opened.plan.place)),
+                repository=repository,
+                commit=copied.commit,
+                branch=branch,
+                message=branch_message(
+                    session=self.id, agent=request.agent, task=request.task, receipt=record
+                ),
+                now=int(datetime.now(UTC).timestamp()),
             )
+        self.changes = self.changes or left.changes
+        self._progress("branch", {"path": f"branch {branch}", "changes": left.changes})
+
+    @contextmanager
+    def _left_behind(self) -> Iterator[tuple[Path, tuple[Entry, ...], frozenset[str]]]:
+        """Where the agent's files are, what was there before, and what stays out; they are kept if the block fails."""
+        opened = self._opened
+        assert opened.plan.place is not None  # a plan without a place for files has no output of any form
+        source = opened.home.session(self.id) / opened.plan.sandbox.source_of(opened.plan.place)
+        before = () if opened.copied is None else opened.copied.entries
+        try:
+            yield source, before, frozenset(opened.plan.sandbox.carved_out(opened.plan.place))
         except AffiantError as error:
             if source.exists():
                 kept = keep_files(opened.home, self.id)
@@ -546,7 +717,6 @@ class Session:
                     f"take it with: affiant session recover {self.id} --output DIR"
                 )
             raise
-        self._progress("output", {"path": str(output), "changes": self.output.changes})
 
 
 def _end(descriptor: int | None, capture: Capture | None) -> int:

@@ -36,9 +36,17 @@ from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, SandboxP
 from affiant.sandbox.processes.services import GatewayChoice
 from affiant.sandbox.runtimes.runtime_check import require_usable
 from affiant.sandbox.supervisor.launch.environment import session_sandbox
+from affiant.sandbox.workspace.git_changes import require_new_branch
 from affiant.secrets.store.local_store import StoreKey
 
-__all__ = ["SessionPlan", "SessionRequest", "VaultChoice", "plan_session", "read_profile_signature"]
+__all__ = [
+    "SessionPlan",
+    "SessionRequest",
+    "VaultChoice",
+    "parse_input",
+    "plan_session",
+    "read_profile_signature",
+]
 
 _PEM_LIMIT: Final = 1 << 20
 _LEASE_S: Final = 12 * 3600
@@ -65,6 +73,8 @@ class SessionRequest:
         input: a folder to copy in; input_at: where (default: the profile's only listed path).
         input_commit: ``input`` is a git repository; the files of this branch, tag or commit are copied in its place.
         output: a folder to copy changes out to.
+        output_diff: a file that gets the changes as a diff for ``git apply``.
+        output_branch: a new branch of the repository ``input`` that gets the changes as a commit on ``input_commit``.
         runtime: a prepared environment, shown read-only.
         rootfs: an image in place of the machine's /usr: an unpacked folder, an OCI layout, or a tar archive.
         min_isolation: the minimum isolation; the manifest names it.
@@ -83,6 +93,7 @@ class SessionRequest:
         resources: bounds of this session, none above the profile's; None: the profile's.
         task: what the session belongs to: ``workflow``, ``task``, ``attempt``, ``parent``. Receipts show it salted.
         name: what the session is called in its state folder. key: what makes a repeated request to create it the same.
+        owner: the caller who created it over HTTP; None: this machine's user.
     """
 
     profile: Path
@@ -91,6 +102,8 @@ class SessionRequest:
     input_at: str | None = None
     input_commit: str | None = None
     output: Path | None = None
+    output_diff: Path | None = None
+    output_branch: str | None = None
     runtime: Path | None = None
     rootfs: Path | None = None
     min_isolation: IsolationClass = IsolationClass.USERSPACE_KERNEL
@@ -109,6 +122,7 @@ class SessionRequest:
     resources: Resources | None = None
     name: str | None = None
     key: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +161,17 @@ class SessionPlan:
         return _LEASE_S if wall is None else wall + _ENDING_S
 
 
+def parse_input(value: str) -> tuple[Path, str | None, str | None]:
+    """``DIR[:PATH]`` or ``REPO@REF[:PATH]`` as folder, path and REF; a folder of exactly this name comes first."""
+    folder, mark, place = value.rpartition(":")
+    if not (mark and place.startswith("/") and not Path(value).exists()):
+        folder, place = value, ""
+    repository, mark, commit = folder.rpartition("@")
+    if mark and repository and commit and not Path(folder).exists():
+        return Path(repository), place or None, commit
+    return Path(folder), place or None, None
+
+
 def plan_session(
     request: SessionRequest,
     *,
@@ -178,6 +203,7 @@ def plan_session(
     folders = ((request.input, "input"), (request.runtime, "runtime"), (request.secret_store, "secret store"))
     for path, what in folders:
         _check_folder(path, what)
+    _check_branch(request)
     rootfs, image = _rootfs(request.rootfs, folder)
     if request.runtime is not None and image is None:  # what an image shows is known once it is unpacked
         require_usable(request.runtime, root=Path("/") if rootfs is None else rootfs)
@@ -283,6 +309,19 @@ def _check_folder(path: Path | None, what: str) -> None:
         raise ConfigurationError(f"the {what} is no folder", where=str(path), code="session.input")
 
 
+def _check_branch(request: SessionRequest) -> None:
+    if request.output_branch is None:
+        return
+    if request.input is None or request.input_commit is None:
+        raise ConfigurationError(
+            "a branch for the output needs an input from a repository",
+            where="--output-branch",
+            expected="--input REPO@REF",
+            code="session.output_branch",
+        )
+    require_new_branch(request.input, request.output_branch)
+
+
 def _rootfs(given: Path | None, folder: Path) -> tuple[Path | None, Path | None]:
     """Where the root file system is or will be, and the image to unpack there, if it is one."""
     if given is None:
@@ -302,7 +341,9 @@ def _place(request: SessionRequest, sandbox: SandboxPlan) -> str | None:
         ``session.input``: there is no such place, or more than one.
     """
     listed = tuple(bind.target for bind in sandbox.workspaces)
-    wanted = request.input is not None or request.output is not None
+    results = (request.output, request.output_diff, request.output_branch)
+    gives = any(result is not None for result in results)
+    wanted = request.input is not None or gives
     if request.input_at is not None:
         sandbox.source_of(request.input_at)
         place: str | None = request.input_at
@@ -319,7 +360,7 @@ def _place(request: SessionRequest, sandbox: SandboxPlan) -> str | None:
             hint="Name one: --input DIR:PATH" if listed else "List a path, such as read-write:/workspace",
             code="session.input",
         )
-    if request.output is not None and not any(
+    if gives and not any(
         bind.writable
         and place is not None
         and (
@@ -331,7 +372,7 @@ def _place(request: SessionRequest, sandbox: SandboxPlan) -> str | None:
             "the profile lets the agent change nothing there",
             where=str(place),
             expected="read-write",
-            hint="Leave --output out, or let the profile grant read-write",
+            hint="Leave --output, --output-diff and --output-branch out, or let the profile grant read-write",
             code="session.input",
         )
     return place

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from affiant.sandbox.supervisor.records.spool import SpoolEntry, read_signed
 
 __all__ = [
     "SealedBundle",
+    "boundary_record",
     "close_in",
     "close_of",
     "open_bundle",
@@ -155,6 +156,20 @@ def close_in(sdjwt: str, session: str) -> str | None:
         case {"kind": "session-close", "why": str(why), "agt": {"ses": str(named)}} if named == session:
             return why
     return None
+
+
+def boundary_record(receipts: Iterable[str], session: str) -> tuple[str, str] | None:
+    """Kind and receipt hash of the session's close, else of its start; None: neither is among ``receipts``."""
+    found: dict[str, str] = {}
+    for text in receipts:
+        receipt = parse_receipt(text)
+        match parse_object(receipt.split.payload):
+            case {"kind": ("session-close" | "session-start") as kind, "agt": {"ses": str(named)}} if (
+                named == session
+            ):
+                found[kind] = receipt.rh
+    kind = "session-close" if "session-close" in found else "session-start"
+    return (kind, found[kind]) if kind in found else None
 
 
 def open_bundle(sealed: SealedBundle, key: X25519PrivateKey) -> Bundle:

@@ -31,6 +31,7 @@ from affiant.sandbox.session_state.session_folder import (
     reclaim_folder,
     remove_files,
 )
+from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 
 __all__ = ["InterruptedSession", "reap_leftovers"]
 
@@ -67,6 +68,7 @@ def _settled(home: Home, launch: Launch) -> str:
     kept = _tidied(home, launch)
     if not (folder / RECORDS).exists():
         return f"{named} was interrupted before its agent ran: its launcher was killed"
+    note_killed(folder, at=datetime.now(UTC))
     gathered = gather_now(home, launch.session)
     closed = gathered is not None and gathered.in_order
     note = SessionNote(

@@ -17,7 +17,8 @@ from __future__ import annotations
 import secrets
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -74,6 +75,14 @@ class Gathered:
     left_out: int
     """Such records beside a close that speaks for both sides, or beside an archive: they stay in the session's
     folder."""
+
+    def receipts(self) -> Iterator[str]:
+        """Each, one after another."""
+        if self.bundle is not None:
+            yield from self.bundle.receipts
+            return
+        with PeriodBundle(self.path) as archive:
+            yield from archive.receipts()
 
     @property
     def in_order(self) -> bool:
@@ -159,13 +168,11 @@ def export_archive(home: Home, session: str, because: SessionBundleTooLarge) -> 
             because.found = printable(said, limit=300)
             raise because
         draft.replace(path)
-    closed, known = None, set[str]()
-    with PeriodBundle(path) as archive:
-        for sdjwt in archive.receipts():
-            known.add(receipt_hash(sdjwt.partition("~")[0]))
-            closed = closed or close_in(sdjwt, session)
-    left_out = sum(rh not in known for rh in spooled_hashes(folder / RECORDS))
-    return Gathered(path=path, bundle=None, closed=closed, added=0, left_out=left_out)
+    gathered, known = Gathered(path=path, bundle=None, closed=None, added=0, left_out=0), set[str]()
+    for sdjwt in gathered.receipts():
+        known.add(receipt_hash(sdjwt.partition("~")[0]))
+        gathered = replace(gathered, closed=gathered.closed or close_in(sdjwt, session))
+    return replace(gathered, left_out=sum(rh not in known for rh in spooled_hashes(folder / RECORDS)))
 
 
 def gather_now(home: Home, session: str) -> Gathered | None:

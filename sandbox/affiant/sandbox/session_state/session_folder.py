@@ -16,9 +16,11 @@ from typing import Final
 from affiant.sandbox.base.privileges import is_root
 from affiant.sandbox.isolation.plan.leftover_record import FOLDER
 from affiant.sandbox.processes.home import Home
+from affiant.sandbox.supervisor.launch.lifecycle import STATES
 
 __all__ = [
     "ARCHIVE",
+    "BASE",
     "BUNDLE",
     "HOST_SOCKET",
     "KEPT",
@@ -43,6 +45,8 @@ RESTRICTION_SOCKET: Final = "narrow.sock"
 """Where a session whose command runs takes requests to restrict its profile."""
 HOST_SOCKET: Final = "session.sock"
 """Where a session host takes its session's commands."""
+BASE: Final = "base"
+"""The input once more, for a diff; the agent never has it."""
 KEPT: Final = "files.kept"
 """The agent's files, if they could not be copied out."""
 
@@ -65,7 +69,10 @@ def remove_files(home: Home, session: str) -> None:
     with suppress(FileNotFoundError):
         reclaim_folder(home.session(session))
     folder = home.session(session)
-    _remove(folder / "files", folder / "rootfs", folder / RESTRICTION_SOCKET, folder / HOST_SOCKET)
+    working = ("files", BASE, "rootfs", RESTRICTION_SOCKET, HOST_SOCKET)
+    _remove(*(folder / name for name in working))
+    if not (folder / RECORDS).exists():
+        _remove(folder / STATES)
     for empty in (folder / FOLDER, folder):  # a session that never came to be leaves nothing in them
         with suppress(OSError):
             empty.rmdir()

@@ -17,8 +17,9 @@ from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import Launch, live_launches
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, read_note
 from affiant.sandbox.session_state.session_folder import ARCHIVE, BUNDLE, KEPT, RECORDS
+from affiant.sandbox.supervisor.launch.lifecycle import Step, read_steps
 
-__all__ = ["SessionEntry", "find_session", "list_sessions"]
+__all__ = ["SessionEntry", "find_session", "is_session_id", "list_sessions"]
 
 _OF_REQUEST: Final = ("agent", "gateway", "name", "output", "profile", "started")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{21}")
@@ -34,6 +35,8 @@ class SessionEntry:
     kept: Path | None
     noted: bool = True
     """Whether there is a note; else the state is a guess."""
+    steps: tuple[Step, ...] = ()
+    """The transitions of its life cycle, as far as they were recorded."""
 
     def to_json(self) -> Mapping[str, object]:
         """The entry's members."""
@@ -46,7 +49,13 @@ class SessionEntry:
             "exit_code": self.note.exit_code,
             "session": self.note.session,
             "state": self.note.state.value,
+            "steps": [step.to_json() for step in self.steps],
         }
+
+
+def is_session_id(text: str) -> bool:
+    """Whether ``text`` has the form of a session's id, which no name has."""
+    return _ID.fullmatch(text) is not None
 
 
 def list_sessions(home: Home) -> tuple[SessionEntry, ...]:
@@ -88,16 +97,18 @@ def _entry(home: Home, session: str, running: Mapping[str, Launch]) -> SessionEn
     folder = home.session(session)
     archive, single, records, kept = (_existing(folder / name) for name in (ARCHIVE, BUNDLE, RECORDS, KEPT))
     bundle = single if archive is None else archive
+    steps = read_steps(folder)
     if session in running:
         note = SessionNote(session=session, state=SessionState.RUNNING, asked=running[session].asked)
-        return SessionEntry(note, bundle, records, kept)
+        return SessionEntry(note, bundle, records, kept, steps=steps)
     found = read_note(folder)
     if found is not None:
-        return SessionEntry(found, bundle, records, kept)
+        return SessionEntry(found, bundle, records, kept, steps=steps)
     if bundle is None and records is None:  # it never came to be
         return None
     state = SessionState.LOST if bundle is None else SessionState.CLOSED
-    return SessionEntry(SessionNote(session=session, state=state), bundle, records, kept, noted=False)
+    note = SessionNote(session=session, state=state)
+    return SessionEntry(note, bundle, records, kept, noted=False, steps=steps)
 
 
 def _order(entry: SessionEntry) -> tuple[int, str]:

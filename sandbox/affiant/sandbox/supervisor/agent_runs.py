@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
-from typing import Final
 
 from affiant.errors import AffiantError, ConfigurationError, MalformedError
 from affiant.sandbox.isolation.plan.plan import Command
 from affiant.sandbox.supervisor.activating import OpenSession
-from affiant.sandbox.supervisor.acts import Act, Ending
-from affiant.sandbox.supervisor.command_execution import AgentRun, RunServices
+from affiant.sandbox.supervisor.acts import MOST_ACTS, Act, Ending
+from affiant.sandbox.supervisor.command_execution import WRITES, AgentRun, RunServices
 from affiant.sandbox.supervisor.launch.control import Message, refusal_members
 from affiant.sandbox.supervisor.launch.environment import agent_environment
-from affiant.sandbox.supervisor.launch.user_streams import UserStreams
+from affiant.sandbox.supervisor.launch.user_streams import MOST_CELLS, UserStreams
 
 __all__ = ["Commands"]
-
-_MOST_CELLS: Final = 4096
 
 
 class Commands:
@@ -36,9 +35,15 @@ class Commands:
         self._session = session
         self._random_bytes = random_bytes
         self._services = RunServices(
-            session.runner, session.broker, session.records, session.provision.backend.value
+            session.runner,
+            session.broker,
+            session.records,
+            session.provision.backend.value,
+            ThreadPoolExecutor(WRITES * MOST_ACTS, "output"),
         )
         self._runs: dict[int, AgentRun] = {}
+        self._early: dict[int, list[Callable[[AgentRun], None]]] = {}
+        """What was told about commands that are not begun yet."""
         self.notices: Mapping[str, Callable[[Mapping[str, object]], None]] = {
             "signal": self.signal,
             "resize": self.resize,
@@ -47,6 +52,7 @@ class Commands:
 
     async def run(self, act: Act) -> Ending | None:
         """Run a command to its end: events ``started`` and ``exited``."""
+        early = self._early[act.number] = []
         try:
             terminal = _terminal(act.message.members.get("terminal"))
             command = await self._command(act.message.members)
@@ -54,8 +60,12 @@ class Commands:
         except AffiantError:
             act.message.close()
             raise
+        finally:
+            del self._early[act.number]
         run = AgentRun(self._services, command, user, lambda: act.tell("started"), terminal)
         self._runs[act.number] = run
+        for tell in early:
+            tell(run)
         try:
             result = await run.run()
         except AffiantError as error:
@@ -80,19 +90,24 @@ class Commands:
 
     def signal(self, members: Mapping[str, object]) -> None:
         """Send a signal to a command; one that has ended gets none."""
-        number, run = members.get("number"), self._named(members)
-        if run is not None and isinstance(number, int):
-            run.signal(number)
+        number = members.get("number")
+        if isinstance(number, int):
+            self._tell(members, lambda run: run.signal(number))
 
     def resize(self, members: Mapping[str, object]) -> None:
-        """Change the size of a command's terminal."""
-        run, size = self._named(members), _terminal(members.get("terminal"))
-        if run is not None and size is not None:
-            run.resize(*size)
+        """Change the size of a command's terminal; to what is no size it is not changed."""
+        with suppress(MalformedError):
+            size = _terminal(members.get("terminal"))
+            if size is not None:
+                self._tell(members, lambda run: run.resize(*size))
 
-    def _named(self, members: Mapping[str, object]) -> AgentRun | None:
+    def _tell(self, members: Mapping[str, object], notice: Callable[[AgentRun], None]) -> None:
+        """Tell the command that is named; one that is not begun yet is told when it is."""
         number = members.get("id")
-        return self._runs.get(number) if isinstance(number, int) else None
+        if isinstance(number, int) and number in self._runs:
+            notice(self._runs[number])
+        elif isinstance(number, int) and number in self._early:
+            self._early[number].append(notice)
 
     async def _command(self, members: Mapping[str, object]) -> Command:
         argv, env, cwd = members.get("argv"), members.get("env"), members.get("cwd")
@@ -147,7 +162,7 @@ def _terminal(value: object) -> tuple[int, int] | None:
     match value:
         case None:
             return None
-        case [int(rows), int(columns)] if 0 < rows <= _MOST_CELLS and 0 < columns <= _MOST_CELLS:
+        case [int(rows), int(columns)] if 0 < rows <= MOST_CELLS and 0 < columns <= MOST_CELLS:
             return rows, columns
     raise MalformedError("not a terminal's size", expected="rows and columns", code="session.control")
 

@@ -22,7 +22,7 @@ from affiant.sandbox.supervisor.gateway.appraise_gateway import (
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, Timing
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
 from affiant.sandbox.supervisor.launch.launch_check import extend_session_events
-from affiant.sandbox.supervisor.launch.lifecycle import State
+from affiant.sandbox.supervisor.launch.lifecycle import Event
 from affiant.sandbox.supervisor.starting import Opening, Started
 
 __all__ = ["Admitted", "Attested", "attest", "enter"]
@@ -83,7 +83,7 @@ async def enter(opening: Opening, started: Started, attested: Attested) -> Admit
     Raises:
         AffiantError: the gateway does not accept this session, or answers with something else.
     """
-    opening.lifecycle.to(State.ACTIVATING)
+    opening.lifecycle.take(Event.ATTESTED)
     launch, identity, gateway = started.launch, attested.identity, attested.gateway
     granted = await admit(attested.client, launch, identity, gateway)
     await opening.progress("admitted", {"session": launch.activation.session})

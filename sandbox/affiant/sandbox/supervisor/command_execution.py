@@ -19,6 +19,7 @@ import sys
 import termios
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
@@ -34,9 +35,11 @@ from affiant.sandbox.supervisor.launch.user_streams import END_OF_INPUT, UserOut
 from affiant.sandbox.supervisor.records.records import SessionRecords
 from affiant.secrets.broker.client.client import BrokerClient
 
-__all__ = ["AgentRun", "RunResult", "RunServices"]
+__all__ = ["WRITES", "AgentRun", "RunResult", "RunServices"]
 
 _PIECE: Final = 64 * 1024
+WRITES: Final = 3
+"""At once, of one run: two outputs, and a line of ours."""
 _QUIET_S: Final = 0.2
 """Without output, after which a short line is given out that redaction held back."""
 LIMIT_EXIT: Final = 137
@@ -47,12 +50,23 @@ _DELIVERY_STEP_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class RunServices:
-    """What a run needs. ``isolation``: the receipt's ``iso``."""
+    """What a run needs.
+
+    Args:
+        isolation: the receipt's ``iso``.
+        writers: threads that write to users, who may not read; :data:`WRITES` for each run at once. No one else uses
+            them: a user who does not read holds up neither records nor other commands.
+    """
 
     runner: RunnerClient
     broker: BrokerClient
     records: SessionRecords
     isolation: str
+    writers: Executor
+
+    async def write(self, output: UserOutput, data: bytes, over: threading.Event) -> None:
+        """Write ``data`` to a user, as :meth:`UserOutput.write`."""
+        await asyncio.get_running_loop().run_in_executor(self.writers, output.write, data, over)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +134,9 @@ class AgentRun:
         delivery.add_done_callback(self._deliveries.discard)
 
     def resize(self, rows: int, columns: int) -> None:
-        """Change the size of the command's terminal, if it has one."""
+        """Change the size of the command's terminal, if it has one; one that is not made yet is made with this size."""
+        if self.terminal is not None:
+            self.terminal = (rows, columns)
         if self._master >= 0:
             termios.tcsetwinsize(self._master, (rows, columns))
             self.signal(signal.SIGWINCH)
@@ -139,7 +155,7 @@ class AgentRun:
 
     async def _say(self, text: str) -> None:
         """A line of ours among the command's errors."""
-        await asyncio.to_thread(self.user.stderr.write, f"affiant: {text}\n".encode(), self._over)
+        await self.services.write(self.user.stderr, f"affiant: {text}\n".encode(), self._over)
 
     async def _record(
         self,
@@ -194,17 +210,14 @@ class AgentRun:
         """The command's end of its input, and its outputs: two pipes', or one terminal's."""
         if self.terminal is None:
             outputs = [
-                _Output(self.services.broker, user, self._over)
-                for user in (self.user.stdout, self.user.stderr)
+                _Output(self.services, user, self._over) for user in (self.user.stdout, self.user.stderr)
             ]
             for output in outputs:
                 stack.callback(output.close)
             return self._stdin(), outputs
         self._master, slave = os.openpty()
         termios.tcsetwinsize(self._master, self.terminal)
-        output = _Output(
-            self.services.broker, self.user.stdout, self._over, ends=(os.dup(self._master), slave)
-        )
+        output = _Output(self.services, self.user.stdout, self._over, ends=(os.dup(self._master), slave))
         stack.callback(output.close)
         stack.callback(self._close_terminal)
         source = self.user.take_stdin()
@@ -243,13 +256,13 @@ class _Output:
 
     def __init__(
         self,
-        broker: BrokerClient,
+        services: RunServices,
         user: UserOutput,
         over: threading.Event,
         *,
         ends: tuple[int, int] | None = None,
     ) -> None:
-        self._broker = broker
+        self._services = services
         self._user = user
         self._over = over
         self._hash = hashlib.sha256()
@@ -258,7 +271,6 @@ class _Output:
         self._left: int | None = None
         """Bytes that were at hand when the command ended, and are still to be read."""
         self._ready = asyncio.Event()
-        asyncio.get_running_loop().add_reader(self._reading, self._ready.set)
 
     @property
     def digest(self) -> str:
@@ -284,7 +296,7 @@ class _Output:
         A user who has closed the output (``| head -1``) closes it for the command as well, which then gets the
         broken pipe that it would have had without us.
         """
-        async with self._broker.redactor(live=True) as redactor:
+        async with self._services.broker.redactor(live=True) as redactor:
             async for data in self._pieces():
                 await self._pass_on(await (redactor.feed(data) if data else redactor.settle()))
                 if self._user.gone:
@@ -298,16 +310,25 @@ class _Output:
         quiet = False
         while (data := self._read()) != b"":
             if data is None:
-                self._ready.clear()
                 try:
                     async with asyncio.timeout(None if quiet else _QUIET_S):
-                        await self._ready.wait()
+                        await self._something()
                 except TimeoutError:
                     quiet = True
                     yield b""
             else:
                 quiet = False
                 yield data
+
+    async def _something(self) -> None:
+        """Wait until something comes, or the end. Watched only meanwhile: at its end a pipe is ready for ever."""
+        loop = asyncio.get_running_loop()
+        self._ready.clear()
+        loop.add_reader(self._reading, self._ready.set)
+        try:
+            await self._ready.wait()
+        finally:
+            loop.remove_reader(self._reading)
 
     def _read(self) -> bytes | None:
         """What is at hand; None: nothing is yet; empty: nothing comes any more."""
@@ -324,13 +345,13 @@ class _Output:
 
     async def _pass_on(self, data: bytes) -> None:
         self._hash.update(data)
-        await asyncio.to_thread(self._user.write, data, self._over)
+        if data:
+            await self._services.write(self._user, data, self._over)
 
     def close(self) -> None:
         """Give the descriptors back. Idempotent."""
         self.close_write_end()
         if self._reading >= 0:
-            asyncio.get_running_loop().remove_reader(self._reading)
             os.close(self._reading)
             self._reading = -1
 

@@ -118,6 +118,9 @@ class Serving:
                     await asyncio.sleep(0)  # its handler takes the act up before a notice about it is read
                 elif asked in self._notices:
                     message.close()
+                    await asyncio.sleep(
+                        0
+                    )  # the act that it is about may have come with it: that begins first
                     self._notices[asked](message.members)
                 else:
                     message.close()

@@ -27,7 +27,7 @@ from affiant.errors import AffiantError, UnreachableError
 from affiant.lazy_names import loading
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
 from affiant.sandbox.supervisor.launch.errors import GatewayLost
-from affiant.sandbox.supervisor.launch.lifecycle import Lifecycle, State
+from affiant.sandbox.supervisor.launch.lifecycle import Event, Lifecycle, State
 from affiant.sandbox.supervisor.launch.provision import parse_provision
 from affiant.sandbox.supervisor.starting import Opening, Surroundings, start
 
@@ -65,9 +65,11 @@ async def supervise(channel: ControlChannel, look_around: Callable[[], Surroundi
         return await _session(channel, look_around(), lifecycle, first)
     except AffiantError as refusal:
         if lifecycle.state not in {State.TERMINATED, State.FAILED}:
-            lifecycle.to(State.FAILED, code=refusal.code)
+            lifecycle.take(Event.REJECTED, code=refusal.code)
         await _tell(channel, {"event": "refused", **refusal_members(refusal)})
         return 1
+    finally:
+        lifecycle.close()
 
 
 async def _session(
@@ -78,22 +80,24 @@ async def _session(
 
     async with AsyncExitStack() as stack:
         opening = Opening(parse_provision(first), around, lifecycle, stack, progress)
+        lifecycle.record_in(opening.provision.session_dir, around.clock)
+        lifecycle.take(Event.TAKEN)
         session = await _unless_ended(channel, open_session(opening))
         if session is None:
-            return await _interrupted(channel, stack)
+            return await _interrupted(channel, lifecycle, stack)
         from affiant.sandbox.supervisor.closing import end_agent  # noqa: PLC0415 - see above
         from affiant.sandbox.supervisor.serving import Serving  # noqa: PLC0415 - see above
 
-        lifecycle.to(State.RUNNING)
         serving = Serving(session, channel, around)
-        await _tell(channel, _ready(session))
+        lifecycle.take(Event.READY)
         try:
+            await _tell(channel, _ready(session))
             ending = await serving.until_over()
         finally:
-            lifecycle.to(State.STOPPING)
+            lifecycle.take(Event.ENDING)
             await end_agent(session, serving.acts)
         await _close(channel, session, ending)
-        lifecycle.to(State.TERMINATED)
+        lifecycle.take(Event.CLOSED)
     return 0
 
 
@@ -119,9 +123,10 @@ async def _unless_ended(
         await asyncio.gather(opening, ended, return_exceptions=True)
 
 
-async def _interrupted(channel: ControlChannel, stack: AsyncExitStack) -> int:
+async def _interrupted(channel: ControlChannel, lifecycle: Lifecycle, stack: AsyncExitStack) -> int:
     """Undo what was opened, which closes a session that was admitted; then say so."""
     await stack.aclose()
+    lifecycle.take(Event.ABANDONED)
     await _tell(channel, {"event": "finished"})
     return 0
 
@@ -191,7 +196,7 @@ async def open_session(opening: Opening) -> OpenSession:
         from affiant.sandbox.supervisor.attesting import attest  # noqa: PLC0415 - see above
 
     await opening.progress("provisioned", {"isolation": opening.provision.backend.value})
-    opening.lifecycle.to(State.ATTESTING)
+    opening.lifecycle.take(Event.CHECKED)
     attested = await attest(opening, started)
     admitted, records = await _finishing(begin(opening, started, attested), within_s=_ADMISSION_ENDS_WITHIN_S)
     return await activate(opening, started, admitted, records)

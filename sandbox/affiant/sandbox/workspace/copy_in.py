@@ -38,6 +38,8 @@ class Copied:
 
     entries: tuple[Entry, ...]
     digest: str
+    commit: str | None = None
+    """Of the repository, where the files are those of one."""
 
 
 def copy_in(

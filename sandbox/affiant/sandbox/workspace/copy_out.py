@@ -16,8 +16,8 @@ Doing it twice gives the same output and the same summary.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -45,12 +45,26 @@ from affiant.sandbox.workspace.walk import (
     read_tree,
 )
 
-__all__ = ["Taken", "copy_out"]
+__all__ = ["Left", "Taken", "changes_left", "content_left", "copy_out"]
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DRAFT: Final = ".affiant-output{}.new"
 """What a file is called until it is whole; the number is one that no name in the session's tree has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What the session left behind, before anything of it was written elsewhere."""
+
+    entries: tuple[Entry, ...]
+    """All of its tree that can be copied."""
+    changes: Changes
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Files and links that were added or changed."""
+        return frozenset((*self.changes.added, *self.changes.changed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +97,16 @@ def copy_out(
         TreeUnreadable: the machine did not let us read what the agent left.
         ``workspace.unwritable``: the machine did not let us write; the files written before are whole.
     """
-    skipped: list[Skipped] = []
-    try:
-        entries = read_tree(source, limits=limits, exclude=exclude, skipped=skipped)
-    except OSError as error:
-        raise TreeUnreadable("what the session left cannot be read", found=error.strerror) from error
-    changes = compare(before, entries)
-    wanted = {*changes.added, *changes.changed}
-    wanted -= _misleading([entry for entry in entries if entry.path in wanted], skipped)
-    draft, folders = _draft_name(entries), frozenset(changes.folders)
+    left = changes_left(source, before=before, limits=limits, exclude=exclude)
+    draft, folders = _draft_name(left.entries), frozenset(left.changes.folders)
     try:
         output.mkdir(mode=0o755, parents=True, exist_ok=True)
         with open_directory(source) as tree, open_directory(output.resolve()) as place:
-            for entry in entries:
+            for entry in left.entries:
                 if entry.path in folders:
                     with _parents(place, entry.path, make=True):
                         pass
-                elif entry.path in wanted:
+                elif entry.path in left.wanted:
                     _write(entry, tree, place, limits, draft)
     except OSError as error:
         raise UnreachableError(
@@ -108,6 +115,29 @@ def copy_out(
             found=error.strerror,
             code="workspace.unwritable",
         ) from error
+    return Taken(left.changes, tree_digest(left.entries))
+
+
+def changes_left(
+    source: Path,
+    *,
+    before: Iterable[Entry],
+    limits: Limits = WHOLE,
+    exclude: frozenset[str] = frozenset(),
+) -> Left:
+    """What in ``source`` differs from ``before``; the arguments are those of :func:`copy_out`.
+
+    Raises:
+        TreeTooLarge, TreeUnreadable: as :func:`copy_out` has them.
+    """
+    skipped: list[Skipped] = []
+    try:
+        entries = read_tree(source, limits=limits, exclude=exclude, skipped=skipped)
+    except OSError as error:
+        raise TreeUnreadable("what the session left cannot be read", found=error.strerror) from error
+    changes = compare(before, entries)
+    wanted = {*changes.added, *changes.changed}
+    wanted -= _misleading([entry for entry in entries if entry.path in wanted], skipped)
     kept = Changes(
         added=tuple(path for path in changes.added if path in wanted),
         changed=tuple(path for path in changes.changed if path in wanted),
@@ -115,7 +145,21 @@ def copy_out(
         skipped=tuple(skipped),
         folders=changes.folders,
     )
-    return Taken(kept, tree_digest(entries))
+    return Left(entries, kept)
+
+
+@contextmanager
+def content_left(entry: Entry, tree: int, limits: Limits = WHOLE) -> Iterator[tuple[int, Iterator[bytes]]]:
+    """The size and the content of the file ``entry`` below the descriptor ``tree``, reached without following a link.
+
+    Raises:
+        TreeUnreadable: it is not what was read before.
+    """
+    above, _, name = entry.path.rpartition("/")
+    with _parents(tree, above, make=False) as origin:
+        size = os.stat(name, dir_fd=origin, follow_symlinks=False).st_size
+        found = Found(entry.path, name, origin, entry.kind, entry.executable, 0)
+        yield size, read_chunks(found, at_most=min(size, limits.total_bytes))
 
 
 def _misleading(entries: Iterable[Entry], skipped: list[Skipped]) -> set[str]:

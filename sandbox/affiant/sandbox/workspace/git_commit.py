@@ -34,7 +34,7 @@ from affiant.sandbox.workspace.tree import (
 )
 from affiant.sandbox.workspace.walk import WHOLE, Limits, escaped, open_directory
 
-__all__ = ["copy_commit"]
+__all__ = ["ENVIRONMENT", "Repository", "copy_commit", "git_command", "open_repository", "submodules"]
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
@@ -42,7 +42,7 @@ _LINK_BYTES: Final = 4096
 _POINTER_BYTES: Final = 1 << 16
 _ALTERNATES: Final = 100
 _CONFIGURATION: Final = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
-_ENVIRONMENT: Final = {
+ENVIRONMENT: Final = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LC_ALL": "C",
     "HOME": "/nonexistent",
@@ -103,7 +103,7 @@ def copy_commit(
                         writer.write(item)
     except OSError as error:
         raise TreeUnreadable("the commit cannot be copied", found=error.strerror) from error
-    return Copied(tuple(writer.entries), tree_digest(writer.entries)), commit
+    return Copied(tuple(writer.entries), tree_digest(writer.entries), commit), commit
 
 
 def _no_repository(repository: Path, found: str) -> ConfigurationError:
@@ -116,10 +116,30 @@ def _no_repository(repository: Path, found: str) -> ConfigurationError:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """The folders of a repository: with HEAD, and with objects and names; of a worktree they differ."""
+
+    own: Path
+    common: Path
+
+
 @contextmanager
 def _private_repository(repository: Path) -> Iterator[Path]:
     """A repository of our own with the objects, branches and tags of ``repository``, and none of its configuration."""
-    if shutil.which("git", path=_ENVIRONMENT["PATH"]) is None:
+    with open_repository(repository) as (git, _):
+        yield git
+
+
+@contextmanager
+def open_repository(repository: Path) -> Iterator[tuple[Path, Repository]]:
+    """A repository of our own with the objects, branches and tags of ``repository``, and none of its configuration;
+    and where its own folders are.
+
+    Raises:
+        ``session.input_commit``: it is no repository that can be read, or git is not installed.
+    """
+    if shutil.which("git", path=ENVIRONMENT["PATH"]) is None:
         raise ConfigurationError("git is not installed", where="--input", code="session.input_commit")
     own, common = _folders_of(repository)
     if (common / "reftable").exists() or not (common / "objects").is_dir():
@@ -135,7 +155,7 @@ def _private_repository(repository: Path) -> Iterator[Path]:
                 _require_own(repository, place)
                 (git / name).symlink_to(place)
         _require_own_alternates(repository, (git / "objects").resolve())
-        yield git
+        yield git, Repository(own.resolve(), common.resolve())
 
 
 def _require_own(repository: Path, place: Path) -> None:
@@ -198,7 +218,8 @@ def _folders_of(repository: Path) -> tuple[Path, Path]:
     return own, own
 
 
-def _git(git: Path, *arguments: str) -> list[str]:
+def git_command(git: Path, *arguments: str) -> list[str]:
+    """A call of git in the private repository ``git``; with :data:`ENVIRONMENT` it reads no other configuration."""
     return ["git", f"--git-dir={git}", "--no-pager", *arguments]
 
 
@@ -206,8 +227,10 @@ def _resolve(git: Path, reference: str, repository: Path) -> str:
     done = None
     if reference and "\0" not in reference:
         done = subprocess.run(
-            _git(git, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}"),
-            env=_ENVIRONMENT,
+            git_command(
+                git, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}"
+            ),
+            env=ENVIRONMENT,
             cwd=git,
             capture_output=True,
             check=False,
@@ -224,11 +247,16 @@ def _resolve(git: Path, reference: str, repository: Path) -> str:
     return name
 
 
+def submodules(git: Path, commit: str) -> frozenset[str]:
+    """The paths in the commit that are commits of other repositories."""
+    return frozenset(item.path for item in _items(git, commit, WHOLE) if item.mode == "160000")
+
+
 def _items(git: Path, commit: str, limits: Limits) -> Iterator[_Item]:
     """Each directory before what is in it."""
     with subprocess.Popen(
-        _git(git, "ls-tree", "-r", "-t", "-z", "--full-tree", commit),
-        env=_ENVIRONMENT,
+        git_command(git, "ls-tree", "-r", "-t", "-z", "--full-tree", commit),
+        env=ENVIRONMENT,
         cwd=git,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -278,8 +306,8 @@ def _safe_path(raw: bytes, limits: Limits) -> str:
 def _objects(git: Path) -> Iterator[subprocess.Popen[bytes]]:
     """``git cat-file --batch``: names in, contents out."""
     with subprocess.Popen(
-        _git(git, "cat-file", "--batch"),
-        env=_ENVIRONMENT,
+        git_command(git, "cat-file", "--batch"),
+        env=ENVIRONMENT,
         cwd=git,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.raising import raises_code
-from tests.sandbox.isolation.conftest import begin, communicate, rest_of, sandbox
+from tests.sandbox.isolation.conftest import begin, communicate, once, rest_of, sandbox
 
 from affiant.errors import AffiantError
 from affiant.sandbox.isolation.plan.errors import RunnerLost
@@ -144,6 +144,7 @@ def test_what_is_written_belongs_to_the_sessions_user_alone(tmp_path, backend):
     run(scenario())
 
 
+@once
 def test_a_path_outside_of_the_profile_reaches_no_file(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -175,6 +176,7 @@ def test_a_path_outside_of_the_profile_reaches_no_file(tmp_path, backend):
     run(scenario())
 
 
+@once
 def test_an_entry_is_written_only_where_the_agent_may_write(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -186,6 +188,7 @@ def test_an_entry_is_written_only_where_the_agent_may_write(tmp_path, backend):
     run(scenario())
 
 
+@once
 def test_entries_whose_names_begin_alike_are_two(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -196,6 +199,7 @@ def test_entries_whose_names_begin_alike_are_two(tmp_path, backend):
     run(scenario())
 
 
+@once
 def test_no_link_leads_out_of_the_entry_and_one_inside_is_followed(tmp_path, backend):
     links = "\n".join(
         f"os.symlink({target!r}, {name!r})"
@@ -251,6 +255,7 @@ while time.monotonic() - at < 20:
 """
 
 
+@once
 def test_a_folder_that_is_swapped_for_a_link_in_a_loop_never_leads_elsewhere(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -275,6 +280,7 @@ def test_a_folder_that_is_swapped_for_a_link_in_a_loop_never_leads_elsewhere(tmp
     run(scenario())
 
 
+@once
 def test_pipes_sockets_and_odd_names_are_left_out_and_said_and_nothing_waits(tmp_path, backend):
     command = """
 os.mkfifo('pipe'); os.mkdir('d'); os.mkfifo('d/pipe')
@@ -314,6 +320,7 @@ os.symlink(b'\\xff', 'bad-link')
     run(scenario())
 
 
+@once
 def test_a_second_name_of_a_file_is_a_file_like_others_and_modes_do_not_cross(tmp_path, backend):
     command = """
 open('a', 'w').write('one'); os.link('a', 'b'); os.chmod('a', 0o6755)
@@ -332,6 +339,7 @@ open('locked', 'w').write('x'); os.chmod('locked', 0)
     run(scenario())
 
 
+@once
 def test_a_sparse_file_of_a_tebibyte_is_rejected_before_it_is_read(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend, limits=Limits(files_bytes=2 << 40)) as calls:
@@ -344,6 +352,7 @@ def test_a_sparse_file_of_a_tebibyte_is_rejected_before_it_is_read(tmp_path, bac
     run(scenario())
 
 
+@once
 def test_a_file_that_grows_while_it_is_read_is_bounded(tmp_path, backend):
     command = """
 f = open('grows', 'wb', buffering=0); f.write(bytes(1000)); print('up', flush=True)
@@ -364,6 +373,7 @@ while time.monotonic() - at < 20: f.write(bytes(65536)) if f.tell() < 1 << 28 el
     run(scenario())
 
 
+@pytest.mark.slow
 def test_ten_thousand_files_are_one_listing_and_one_tree(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -374,6 +384,7 @@ def test_ten_thousand_files_are_one_listing_and_one_tree(tmp_path, backend):
     run(scenario())
 
 
+@once
 def test_a_tree_that_is_nested_too_deep_is_an_error_and_nothing_more(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -386,6 +397,7 @@ def test_a_tree_that_is_nested_too_deep_is_an_error_and_nothing_more(tmp_path, b
     run(scenario())
 
 
+@once
 def test_more_than_the_disk_limit_leaves_is_rejected_and_the_sandbox_goes_on(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend, limits=Limits(files_bytes=4 * MIB)) as calls:
@@ -401,6 +413,7 @@ def test_more_than_the_disk_limit_leaves_is_rejected_and_the_sandbox_goes_on(tmp
     run(scenario())
 
 
+@once
 def test_a_disk_that_is_full_leaves_no_part_of_a_file(tmp_path, small_disk, backend):
     async def scenario():
         async with files(small_disk, backend) as calls:
@@ -425,6 +438,7 @@ def small_disk(tmp_path: Path):
     os.system(f"umount -l {place}")  # noqa: S605 - as above
 
 
+@once
 def test_a_folder_is_removed_as_it_was_recorded_and_a_carve_out_stays(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -440,6 +454,7 @@ def test_a_folder_is_removed_as_it_was_recorded_and_a_carve_out_stays(tmp_path, 
     run(scenario())
 
 
+@once
 def test_what_came_after_the_digest_is_not_removed(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -455,6 +470,7 @@ def test_what_came_after_the_digest_is_not_removed(tmp_path, backend):
     run(scenario())
 
 
+@once
 def test_a_stream_with_a_path_that_leads_out_writes_nothing(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -466,6 +482,7 @@ def test_a_stream_with_a_path_that_leads_out_writes_nothing(tmp_path, backend):
     run(scenario())
 
 
+@once
 def test_a_call_with_too_few_descriptors_or_in_no_sandbox_is_an_answer(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 from tests.raising import raises_code
 from tests.sandbox.isolation.conftest import (
+    BOTH,
     ENV,
+    ONCE,
     communicate,
     no_memory_cgroup,
+    once,
     run,
     sandbox,
     skip_without_upper_layer,
@@ -64,7 +67,19 @@ time.sleep(30)
 """System V segments that are attached no more: 640 MiB."""
 
 
-@pytest.mark.parametrize("program", [UNMAPPED, SHARED], ids=["anonymous files", "shared segments"])
+@pytest.mark.parametrize(
+    ("backend", "program"),
+    [
+        *(
+            pytest.param(*each.values, UNMAPPED, id=f"{each.id}-anonymous files", marks=each.marks)
+            for each in BOTH
+        ),
+        *(
+            pytest.param(*each.values, SHARED, id=f"{each.id}-shared segments", marks=each.marks)
+            for each in ONCE
+        ),
+    ],
+)
 def test_memory_that_nobody_maps_counts_or_cannot_be_had(backend, tmp_path, program):
     limits = Limits(memory_bytes=128 * MIB)
     try:
@@ -81,7 +96,14 @@ MAPPED = "import time; held = bytearray(b'x') * (400 << 20); print('held', flush
 
 
 @pytest.mark.skipif(no_memory_cgroup() is not None, reason=str(no_memory_cgroup()))
-@pytest.mark.parametrize("program", [UNMAPPED, SHARED, MAPPED], ids=["unmapped", "shared", "mapped"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(UNMAPPED, id="unmapped", marks=pytest.mark.slow),
+        pytest.param(SHARED, id="shared", marks=pytest.mark.slow),
+        pytest.param(MAPPED, id="mapped"),
+    ],
+)
 def test_where_a_cgroup_can_be_had_the_kernel_counts_all_memory_and_keeps_the_limit(
     backend, tmp_path, program
 ):
@@ -125,7 +147,16 @@ time.sleep(30)
 """64 MiB in files without a name."""
 
 
-@pytest.mark.parametrize("program", [MANY, UNLINKED], ids=["many files", "files without a name"])
+@pytest.mark.parametrize(
+    ("backend", "program"),
+    [
+        *(pytest.param(*each.values, MANY, id=f"{each.id}-many files", marks=each.marks) for each in ONCE),
+        *(
+            pytest.param(*each.values, UNLINKED, id=f"{each.id}-without a name", marks=each.marks)
+            for each in BOTH
+        ),
+    ],
+)
 def test_the_workspace_is_bounded_in_all_its_files_together(backend, tmp_path, program):
     started = time.monotonic()
     with pytest.raises(LimitExceeded) as ended:
@@ -159,6 +190,7 @@ def test_one_file_cannot_grow_beyond_the_limit_even_between_two_looks(backend, t
     assert (tmp_path / "files/0/x").stat().st_size <= 33 * MIB
 
 
+@once
 def test_files_that_are_there_already_count_before_the_command_runs(backend, tmp_path):
     (tmp_path / "files/0").mkdir(parents=True)
     (tmp_path / "files/0/input").write_bytes(bytes(9 * MIB))
@@ -167,14 +199,12 @@ def test_files_that_are_there_already_count_before_the_command_runs(backend, tmp
     assert not (tmp_path / "files/0/ran").exists()
 
 
-@pytest.mark.parametrize("name", ["mountinfo", "mounts", "mountstats"])
-def test_no_path_of_the_state_folder_shows_inside(backend, tmp_path, name):
+def test_no_path_of_the_state_folder_shows_inside(backend, tmp_path):
     if backend is BackendName.BUBBLEWRAP:
         skip_without_upper_layer(tmp_path)
     files = [("/w", "read-write"), ("/w/.git", "none"), ("/w/a/b", "none"), ("/r", "read-only")]
-    shown = run(
-        tmp_path, backend, "sh", "-c", f"cat /proc/self/{name}; cat /proc/1/{name}", files=files
-    ).output
+    show = "for name in mountinfo mounts mountstats; do cat /proc/self/$name /proc/1/$name; done"
+    shown = run(tmp_path, backend, "sh", "-c", show, files=files).output
     for part in (tmp_path.name, str(tmp_path.parent), "files/0", "session-0"):
         assert part not in shown, shown
 

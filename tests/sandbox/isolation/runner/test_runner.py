@@ -21,6 +21,7 @@ from tests.sandbox.isolation.conftest import (
     communicate,
     greeting,
     no_memory_cgroup,
+    once,
     processes_in,
     rest_of,
     run,
@@ -60,6 +61,7 @@ def machine_state():
     return names, sorted(line.split(":")[0].strip() for line in links), mounts
 
 
+@once
 @pytest.mark.parametrize(
     ("script", "code"),
     [
@@ -75,6 +77,7 @@ def test_the_exit_code_is_the_commands_own(backend, tmp_path, script, code):
     assert run(tmp_path, backend, SHELL, "-c", script).ended == code
 
 
+@once
 @pytest.mark.parametrize(
     ("program", "code"),
     [("/etc/passwd", 126), ("nowhere", 127), pytest.param("/nowhere", 127, marks=pytest.mark.slow)],
@@ -100,6 +103,7 @@ def test_input_arguments_and_directory_arrive_unchanged(backend, tmp_path):
     assert result.output == ascii([[hostile, ""], hostile, "/workspace", "given"]) + "\n"
 
 
+@once
 def test_output_streams_while_the_command_runs_and_a_signal_reaches_it(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
@@ -138,6 +142,7 @@ def test_an_ending_signal_reaches_every_process_of_the_command_as_from_a_termina
     assert asyncio.run(go()) == 5
 
 
+@once
 def test_a_stopped_command_stands_still_with_all_its_processes_until_it_is_continued(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
@@ -171,15 +176,19 @@ def test_any_other_signal_reaches_the_commands_first_process_only(backend, tmp_p
 
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
-            script = "trap 'echo told' USR1; (echo up; sleep 1; echo child) & wait $!; wait $!; exit 4"
+            waits = "(echo up; until [ -e /tmp/go ]; do sleep 0.02; done; echo child) & wait $!; wait $!"
+            script = f"trap 'echo told' USR1; {waits}; exit 4"
             read, waiting = await begin(client, Command((SHELL, "-c", script), ENV))
             await client.signal(1, signal.SIGUSR1)
+            told = await asyncio.to_thread(os.read, read, 5)
+            await communicate(client, Command((SHELL, "-c", "touch /tmp/go"), ENV))
             ended = await asyncio.wait_for(waiting, 10)
-            return ended, await rest_of(read)
+            return ended, told + await rest_of(read)
 
     assert asyncio.run(go()) == (4, b"told\nchild\n")
 
 
+@once
 def test_kill_ends_a_command_that_ignores_every_signal(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
@@ -222,6 +231,7 @@ def test_two_sandboxes_at_once_have_their_own_proxies_and_files(backend, tmp_pat
     assert second == (0, "b'hello from the proxy\\n' ['second']\n", 1)
 
 
+@once
 def test_an_output_stream_that_is_a_regular_file_is_refused(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
@@ -237,6 +247,7 @@ def test_an_output_stream_that_is_a_regular_file_is_refused(backend, tmp_path):
         asyncio.run(go())
 
 
+@once
 def test_steps_out_of_turn_are_refused_and_change_nothing(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
@@ -262,6 +273,7 @@ def test_steps_out_of_turn_are_refused_and_change_nothing(backend, tmp_path):
     assert asyncio.run(go()) == (0, "fine\n")
 
 
+@once
 def test_more_memory_than_allowed_ends_in_a_typed_refusal(backend, tmp_path):
     limits = Limits(memory_bytes=192 << 20)
     with pytest.raises(LimitExceeded, match="memory"):
@@ -275,6 +287,7 @@ def test_more_memory_than_allowed_ends_in_a_typed_refusal(backend, tmp_path):
         )
 
 
+@once
 @pytest.mark.parametrize(
     ("what", "program"),
     [
@@ -296,6 +309,7 @@ def test_files_beyond_the_limit_end_in_a_typed_refusal(backend, tmp_path, what, 
         )
 
 
+@once
 def test_a_fork_bomb_meets_a_full_table_and_the_runner_lives(backend, tmp_path):
     bomb = (
         "import os,time\nmade=0\ntry:\n"
@@ -366,6 +380,7 @@ def test_killing_the_runner_kills_the_sandbox(backend, tmp_path):
     assert list((tmp_path / "isolation").iterdir()) == []
 
 
+@once
 def test_a_start_that_fails_halfway_leaves_nothing(backend, tmp_path):
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "1").symlink_to("/etc")
@@ -381,6 +396,7 @@ def test_a_start_that_fails_halfway_leaves_nothing(backend, tmp_path):
     assert list((tmp_path / "isolation").iterdir()) == []
 
 
+@once
 def test_a_closed_control_socket_ends_everything_within_five_seconds(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, process):
@@ -421,6 +437,7 @@ time.sleep(60)
 """
 
 
+@once
 def test_the_next_command_reaps_what_a_killed_launcher_left(backend, tmp_path):
     session_dir = tmp_path / "sessions" / "one"
     session_dir.mkdir(parents=True)
@@ -456,6 +473,7 @@ def gone_within(seconds, namespaces):
     return processes_in(namespaces) == []
 
 
+@once
 def test_the_plan_must_name_the_root_that_the_launcher_fixed(backend, tmp_path):
     async def go(**plan_arguments):
         async with sandbox(tmp_path, backend, plan_sandbox("s", (), **plan_arguments)):
@@ -548,6 +566,7 @@ def test_an_image_is_the_root_and_is_never_written(backend, tmp_path):
     assert sorted(path.relative_to(image) for path in image.rglob("*")) == before
 
 
+@once
 def test_frames_that_are_not_the_protocols_are_answered_and_survived(backend, tmp_path):
     process, control = spawn_runner(Settings(tmp_path, backend, HostUsr(), None))
     with process, control:
@@ -568,6 +587,7 @@ def test_frames_that_are_not_the_protocols_are_answered_and_survived(backend, tm
         assert process.wait(5) == 0
 
 
+@once
 def test_a_client_whose_runner_is_gone_says_so(backend, tmp_path):
     async def go():
         process, control = spawn_runner(Settings(tmp_path, backend, HostUsr(), None))

@@ -1,5 +1,5 @@
 """Serves the witness over HTTP/1.1 with ``uvicorn`` (the extra ``witness``), bounded in connections, header sizes and
-time.
+time. :func:`serve_bounded` serves any other application in the same way.
 
 A client could otherwise hold connections with heads that never end; uvicorn times none of them.
 """
@@ -12,7 +12,7 @@ import logging
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from affiant.attestation.log.witness.asgi import WitnessApp
 from affiant.attestation.log.witness.witness import Witness
 from affiant.errors import ConfigurationError
 
-__all__ = ["ServerSettings", "serve_witness"]
+__all__ = ["ServerSettings", "serve_bounded", "serve_witness"]
 
 _STOP_S: Final = 5
 
@@ -127,17 +127,24 @@ def serve_witness(
     with _listening(settings) as listener, ThreadPoolExecutor(1, "witness") as worker:
         app = WitnessApp(witness, clock=clock, worker=worker)
         with asyncio.Runner() as runner:
-            runner.run(_serve(app, settings, listener, tls, announce))
+            runner.run(serve_bounded(app, listener, tls, connections=settings.connections, announce=announce))
 
 
-async def _serve(
-    app: WitnessApp,
-    settings: ServerSettings,
+async def serve_bounded(
+    app: Callable[..., Awaitable[None]],
     listener: socket.socket,
     tls: ssl.SSLContext | None,
+    *,
+    connections: int,
     announce: Callable[[str], None],
 ) -> None:
-    protocol = type("_Bounded", (_BoundedHTTP,), {"most": settings.connections})
+    """Serve an ASGI application until SIGTERM or SIGINT; what is being answered then has five seconds to end.
+
+    Args:
+        connections: at one time; further ones are closed at once.
+        announce: called once with the address, when it is being served.
+    """
+    protocol = type("_Bounded", (_BoundedHTTP,), {"most": connections})
     config = uvicorn.Config(
         app,
         loop="none",

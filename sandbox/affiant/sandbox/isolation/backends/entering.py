@@ -8,12 +8,13 @@ A command's program is two processes. The outer one waits for the inner one, whi
 how it ended and what it used. The inner one closes the report when it executes the command. What fails before that is
 reported with the kernel's error, and the command is not run.
 
-Attacks on entering, and what meets them. The program is a sealed, anonymous file, so nothing of the machine can be
-overwritten through ``/proc/PID/exe`` (CVE-2019-5736). It holds no descriptor but the streams, the namespaces' and the
-report's, and closes all but streams and report before it is confined. It is never dumpable, so ``/proc/PID/mem``,
-``fd`` and ``environ`` are closed to the agent, whose filter has neither ptrace nor process_vm_writev. Under bubblewrap
-it has given up root before it enters; the capabilities over the sandbox's user namespace that entering takes are
-dropped, bounding set and all, before it executes the command.
+Attacks on entering, and what meets them. The program is a sealed, anonymous file (under gVisor: a file that is mounted
+read-only), so nothing of the machine can be overwritten through ``/proc/PID/exe`` (CVE-2019-5736). It holds no
+descriptor but the streams, the namespaces' and the report's, and closes all but streams and report before it is
+confined. It is never dumpable, so ``/proc/PID/mem``, ``fd`` and ``environ`` are closed to the agent, whose filter has
+neither ptrace nor process_vm_writev (gVisor of 2024 shows ``environ`` all the same; it holds HOME alone). Under
+bubblewrap it has given up root before it enters; the capabilities over the sandbox's user namespace that entering
+takes are dropped, bounding set and all, before it executes the command.
 
 Landlock (Documentation/userspace-api/landlock.rst): every access right of the kernel's ABI is handled, so
 what no rule grants is denied. ABI 3 is the least that governs all ways of writing (truncate). Each command has a domain

@@ -91,6 +91,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[int, int]]] = {
     "quotactl_fd": (443, 443),
     "reboot": (169, 142),
     "request_key": (249, 218),
+    "sched_setaffinity": (203, 122),  # the limit of processors is an affinity
     "setdomainname": (171, 162),
     "sethostname": (170, 161),
     "setns": (308, 268),

@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["END_OF_INPUT", "POLL_MS", "UserOutput", "UserStreams", "feed_input"]
+__all__ = ["END_OF_INPUT", "MOST_CELLS", "POLL_MS", "UserOutput", "UserStreams", "feed_input"]
 
 _ATOMIC: Final = 4096
 """What poll(2) promises that a pipe takes at once (PIPE_BUF)."""
@@ -21,6 +21,9 @@ _ATOMIC: Final = 4096
 POLL_MS: Final = 100
 """How long a thread waits before it looks whether it is still wanted."""
 _FULL_S: Final = 0.005
+
+MOST_CELLS: Final = 4096
+"""Rows, and columns, of a command's terminal at most."""
 
 END_OF_INPUT: Final = b"\x04"
 """What ends the input of a program that reads from a terminal (termios(3), VEOF)."""

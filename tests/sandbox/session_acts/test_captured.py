@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from affiant.sandbox.session.captured import Capture
+from affiant.sandbox.session_acts.captured import Capture
 
 
 def capture(code: str, limit: int) -> tuple[bytes, bool]:

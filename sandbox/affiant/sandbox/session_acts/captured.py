@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Self
+from typing import Final, Self
 
-__all__ = ["Capture"]
+__all__ = ["CAPTURE_LIMIT", "Capture"]
 
+CAPTURE_LIMIT: Final = 1 << 20
+"""Bytes of each stream of a command that are kept, where its caller does not say another number."""
 _CHUNK = 1 << 16
 
 

@@ -1,0 +1,111 @@
+"""A Unix socket between processes of one user: only they connect, and each end compares the other's user (unix(7)).
+
+Under root a session's folder is the supervisor's user's, who could put a socket of its own in a launcher's place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from affiant.errors import StateError
+from affiant.sandbox.base.template_order import peer_process
+from affiant.socket_address import reachable_address
+
+__all__ = ["Connections", "connect_user_socket", "listening_user_socket"]
+
+_CONNECTS_WITHIN_S: Final = 5.0
+"""Where more wait than the other end lets wait; this process does nothing else meanwhile."""
+_PAUSE_S: Final = 0.2
+"""So long nothing is accepted after an error, such as too many open files."""
+
+
+class Connections:
+    """The connections of one listening socket.
+
+    Args:
+        serve: serves one connection to its end; the connection is its own. most: at once; one more is closed.
+    """
+
+    def __init__(self, serve: Callable[[socket.socket], Coroutine[Any, Any, None]], *, most: int) -> None:
+        self._serve = serve
+        self._most = most
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def accept(self, listener: socket.socket) -> None:
+        """Take connections of this user until cancelled; those that are open then stay until :meth:`close`."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError:  # too many open files: those that are open end one day
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            if len(self._open) >= self._most or peer_process(connection)[1] != os.geteuid():
+                connection.close()
+                continue
+            task = asyncio.create_task(self._serve(connection))
+            self._open.add(task)
+            task.add_done_callback(self._open.discard)
+
+    async def close(self, *, within_s: float) -> None:
+        """Give those that are open ``within_s`` to end, then end them."""
+        tasks = tuple(self._open)
+        if tasks:
+            await asyncio.wait(tasks, timeout=within_s)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextmanager
+def listening_user_socket(path: Path, *, backlog: int) -> Iterator[socket.socket | None]:
+    """A socket that only its owner can open, gone with the block; None: it cannot be made, as on a full disk."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        try:
+            os.fchmod(listener.fileno(), 0o600)
+            with reachable_address(path) as address:
+                listener.bind(address)
+            listener.listen(backlog)
+            listener.setblocking(False)  # noqa: FBT003 - the socket module's own signature
+        except OSError:  # the session is not worth less for that
+            yield None
+            return
+        try:
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def connect_user_socket(path: Path) -> socket.socket:
+    """A connection to the session that listens at ``path``; the caller's to close.
+
+    Raises:
+        ``session.not_open``: no process listens there, or another user's does.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(_CONNECTS_WITHIN_S)
+        with reachable_address(path) as address:
+            connection.connect(address)
+        if peer_process(connection)[1] != os.geteuid():
+            raise StateError(
+                "another user listens in the session's place", where=str(path), code="session.not_open"
+            )
+    except OSError as error:
+        connection.close()
+        raise StateError(
+            "the session takes no requests",
+            expected="one that is open",
+            found=error.strerror,
+            code="session.not_open",
+        ) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection

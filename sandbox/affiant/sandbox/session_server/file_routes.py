@@ -1,0 +1,179 @@
+"""Routes: the session's files, one by one, or a folder as a tar archive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import IO, Annotated, Any, Final
+
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import Response, StreamingResponse
+
+from affiant.errors import MalformedError, UnreachableError
+from affiant.sandbox.session_server.documents import Entries, EntryFacts, MovedFiles
+from affiant.sandbox.session_server.guard import owner_of
+from affiant.sandbox.session_server.owned_sessions import OwnedSessions
+from affiant.sandbox.session_server.responding import with_client
+from affiant.sandbox.session_server.session_routes import Name
+from affiant.sandbox.session_server.tar_archives import pack_archive, unpack_archive
+from affiant.sandbox.workspace.walk import Limits
+
+__all__ = ["add_files"]
+
+_FILE: Final = 64 << 20
+_TREE: Final = 1 << 30
+_LIMITS: Final = Limits(files=100_000, total_bytes=_TREE)
+_HEADERS: Final = 128 << 20
+"""Beside their content, entries of an archive have headers and padding."""
+_PIECE: Final = 1 << 20
+_IN_MEMORY: Final = 4
+"""Files and listings that are in memory at once; others wait."""
+
+_In = Annotated[str, Query(min_length=1, max_length=4096, description="An absolute path inside")]
+_Yes = Annotated[bool, Query()]
+
+
+def _bytes_of(media_type: str) -> dict[str, Any]:
+    return {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}
+
+
+def _body(media_type: str) -> dict[str, Any]:
+    return {"requestBody": {"required": True, **_bytes_of(media_type)}}
+
+
+_OCTETS: Final = "application/octet-stream"
+_TAR: Final = "application/x-tar"
+
+
+def add_files(app: FastAPI, sessions: OwnedSessions) -> None:
+    """Read, write, list and remove files; each call acts as the agent and has its record."""
+
+    in_memory = asyncio.Semaphore(_IN_MEMORY)
+
+    @app.get("/v1/sessions/{session}/file", response_class=Response, responses={200: _bytes_of(_OCTETS)})
+    async def read_file(request: Request, session: Name, path: _In) -> Response:
+        """A file's content, at most 64 MiB."""
+        sandbox = await sessions.opened(owner_of(request.scope), session)
+        content = tempfile.TemporaryFile()  # noqa: SIM115 - closed once it is sent, however slowly
+        try:
+            async with in_memory:
+                content.write(await with_client(request, sandbox.files.read(path, at_most=_FILE)))
+        except BaseException:
+            content.close()
+            raise
+        return _sent(content, _OCTETS)
+
+    @app.put("/v1/sessions/{session}/file", openapi_extra=_body(_OCTETS))
+    async def write_file(
+        request: Request,
+        session: Name,
+        path: _In,
+        executable: _Yes = False,  # noqa: FBT002 - a query parameter
+    ) -> MovedFiles:
+        """Write a file, at most 64 MiB, whole or not at all; folders on the way are made."""
+        sandbox = await sessions.opened(owner_of(request.scope), session)
+        with tempfile.NamedTemporaryFile(prefix="affiant-") as received:
+            await _receive(request, received, _FILE)
+            os.fchmod(received.fileno(), 0o700 if executable else 0o600)
+            return MovedFiles.of(await sandbox.files.upload(Path(received.name), path, at_most=_FILE))
+
+    @app.delete("/v1/sessions/{session}/file")
+    async def remove_file(request: Request, session: Name, path: _In) -> MovedFiles:
+        """Remove a file, a link, or a folder with all that is in it."""
+        sandbox = await sessions.opened(owner_of(request.scope), session)
+        return MovedFiles.of(await sandbox.files.remove(path))
+
+    @app.get("/v1/sessions/{session}/stat")
+    async def stat_file(request: Request, session: Name, path: _In) -> EntryFacts:
+        """Facts about one entry; a link is not followed."""
+        sandbox = await sessions.opened(owner_of(request.scope), session)
+        return EntryFacts.of(await sandbox.files.stat(path))
+
+    @app.get("/v1/sessions/{session}/files")
+    async def list_files(
+        request: Request,
+        session: Name,
+        path: _In,
+        recursive: _Yes = False,  # noqa: FBT002 - a query parameter
+    ) -> Entries:
+        """What is in a folder; `recursive`: and below it. More than 100,000 entries are an error."""
+        sandbox = await sessions.opened(owner_of(request.scope), session)
+        async with in_memory:
+            listing = await with_client(request, sandbox.files.list(path, recursive=recursive))
+            text = await asyncio.to_thread(lambda: Entries.of(listing).model_dump_json())
+        return Response(text, media_type="application/json")  # type: ignore[return-value]  # documented as Entries
+
+    _add_trees(app, sessions)
+
+
+def _add_trees(app: FastAPI, sessions: OwnedSessions) -> None:
+    @app.put("/v1/sessions/{session}/tree", openapi_extra=_body(_TAR))
+    async def upload_tree(request: Request, session: Name, path: _In) -> MovedFiles:
+        """Copy what is in a tar archive (without compression, 1 GiB) below a folder, in one call. Files there are
+        replaced, nothing else is removed."""
+        sandbox = await sessions.opened(owner_of(request.scope), session)
+        with tempfile.TemporaryDirectory(prefix="affiant-") as folder, tempfile.TemporaryFile() as received:
+            await _receive(request, received, _TREE + _HEADERS)
+            received.seek(0)
+            await asyncio.to_thread(unpack_archive, received, Path(folder), limits=_LIMITS)
+            return MovedFiles.of(
+                await with_client(request, sandbox.files.upload(Path(folder), path, at_most=_TREE))
+            )
+
+    @app.get("/v1/sessions/{session}/tree", response_class=Response, responses={200: _bytes_of(_TAR)})
+    async def download_tree(request: Request, session: Name, path: _In) -> Response:
+        """A file, or what is in a folder (1 GiB), as a tar archive. Links that lead out of the folder are left out."""
+        sandbox = await sessions.opened(owner_of(request.scope), session)
+        folder = Path(tempfile.mkdtemp(prefix="affiant-"))
+        archive = tempfile.TemporaryFile()  # noqa: SIM115 - closed once it is sent
+        try:
+            local = folder / (path.rstrip("/").rpartition("/")[2] or "files")
+            await with_client(request, sandbox.files.download(path, local, at_most=_TREE))
+            await asyncio.to_thread(pack_archive, local, archive)
+        except BaseException:
+            archive.close()
+            raise
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder)
+        return _sent(archive, _TAR)
+
+
+async def _receive(request: Request, file: IO[bytes], most: int) -> None:
+    """Write the body to ``file``.
+
+    Raises:
+        ``session.too_large``: more than ``most`` bytes.
+    """
+    size = 0
+    try:
+        async for piece in request.stream():
+            size += len(piece)
+            if size > most:
+                raise MalformedError(
+                    "the body is too large", expected=f"at most {most} bytes", code="session.too_large"
+                )
+            await asyncio.to_thread(file.write, piece)
+        await asyncio.to_thread(file.flush)
+    except OSError as error:
+        raise UnreachableError(
+            "the body cannot be kept", found=error.strerror, code="workspace.unwritable"
+        ) from error
+
+
+def _sent(content: IO[bytes], media_type: str) -> Response:
+    """A response with all that was written to ``content``, which is closed once it is sent."""
+    length = str(content.seek(0, os.SEEK_END))
+    return StreamingResponse(_pieces(content), media_type=media_type, headers={"content-length": length})
+
+
+async def _pieces(archive: IO[bytes]) -> AsyncIterator[bytes]:
+    try:
+        archive.seek(0)
+        while piece := await asyncio.to_thread(archive.read, _PIECE):
+            yield piece
+    finally:
+        archive.close()

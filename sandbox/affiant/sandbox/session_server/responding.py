@@ -1,0 +1,105 @@
+"""How routes answer: work that ends with its client, and commands as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import aclosing
+from typing import Any, Final, TypeVar
+
+from fastapi import Request
+from fastapi.responses import Response
+from pydantic import BaseModel
+
+from affiant.errors import MalformedError
+from affiant.sandbox.session_server.guard import Receive, Scope, Send
+
+__all__ = ["Events", "event", "with_client"]
+
+_T = TypeVar("_T")
+_ALIVE_S: Final = 15.0
+_HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+async def with_client(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
+    """The result of ``work``, which is cancelled if the client leaves.
+
+    Raises:
+        ``session.request``: the client has left; nobody reads this.
+    """
+    working = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(request.receive))
+    try:
+        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise MalformedError("the client has left", code="session.request")
+    finally:
+        for task in (working, gone):
+            task.cancel()
+        await asyncio.gather(working, gone, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def event(name: str, document: BaseModel) -> bytes:
+    """One server-sent event, whose data is a JSON document."""
+    return f"event: {name}\ndata: {document.model_dump_json()}\n\n".encode()
+
+
+class Events(Response):
+    """Server-sent events for as long as their source has any; a client that leaves ends the source at once."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, source: AsyncGenerator[bytes, None]) -> None:
+        self._source = source
+        self.background = None
+        self.status_code = 200
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them."""
+        sending = asyncio.ensure_future(self._send(send))
+        gone = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, gone):
+                task.cancel()
+            await asyncio.gather(sending, gone, return_exceptions=True)
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        async with aclosing(self._source) as source:
+            async for piece in _kept_alive(source):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _kept_alive(source: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """What ``source`` gives, and a comment where it gives nothing for long: proxies close what is silent."""
+    following: asyncio.Future[bytes] | None = None
+    try:
+        while True:
+            following = following or asyncio.ensure_future(anext(source))
+            done, _ = await asyncio.wait({following}, timeout=_ALIVE_S)
+            if not done:
+                yield b": alive\n\n"
+                continue
+            try:
+                piece = following.result()
+            except StopAsyncIteration:
+                return
+            following = None
+            yield piece
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
