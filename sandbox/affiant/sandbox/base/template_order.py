@@ -58,6 +58,7 @@ class StartedProgram(Protocol):
     @property
     def pid(self) -> int:
         """Its process id."""
+        ...
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit status, once it has ended; negative: the signal that ended it.
@@ -65,6 +66,7 @@ class StartedProgram(Protocol):
         Raises:
             subprocess.TimeoutExpired: it has not ended in time.
         """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

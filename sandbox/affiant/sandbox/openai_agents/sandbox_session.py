@@ -60,7 +60,7 @@ class AffiantSandboxSession(BaseSandboxSession):
     state: AffiantSandboxSessionState  # pyright: ignore[reportIncompatibleVariableOverride] - as the SDK's own
 
     def __init__(self, state: AffiantSandboxSessionState, *, opened: Opened, closed: Closed) -> None:
-        self.state = state
+        self.state = state  # pyright: ignore[reportIncompatibleVariableOverride] - as above
         self._opened = opened
         self._closed = closed
         self._sandbox: Sandbox | None = None

@@ -74,6 +74,7 @@ class LoadedImage(MeasuredProcess, Protocol):
 
     def get_code(self, fullname: str) -> CodeType:
         """The code of a module, whose file was compared with the image."""
+        ...
 
 
 class Template:
@@ -276,6 +277,6 @@ def _run(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
         if ended.code is None or isinstance(ended.code, int):
             return ended.code or 0
         sys.stderr.write(f"{ended.code}\n")
-    except BaseException:  # noqa: BLE001 - shown as the program has it shown, which may be by its kind alone
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:  # noqa: BLE001 - shown as the program has it shown, which may be by its kind alone
+        sys.excepthook(type(error), error, error.__traceback__)
     return _EXIT_UNHANDLED

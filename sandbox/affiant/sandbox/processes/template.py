@@ -179,7 +179,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.setpriority(os.PRIO_PROCESS, 0, min(19, priority + _BEHIND))
     template = _loaded()
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     os.setpriority(os.PRIO_PROCESS, 0, priority)
     listener = socket.socket(fileno=given.socket_fd)
     listener.set_inheritable(False)

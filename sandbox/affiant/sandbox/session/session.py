@@ -479,7 +479,7 @@ class Session(SessionCalls):
         """Device and inode of what may not be uploaded."""
         return private_inodes(self._opened.home, self._opened.plan.request)
 
-    @cached_property
+    @property
     def files(self) -> SandboxFiles:
         """The session's files: read, write, list, upload, download, while the session is open."""
         return SandboxFiles(self.ask, self.private)

@@ -167,7 +167,7 @@ def boundary_record(receipts: Iterable[str], session: str) -> tuple[str, str] | 
             case {"kind": ("session-close" | "session-start") as kind, "agt": {"ses": str(named)}} if (
                 named == session
             ):
-                found[kind] = receipt.rh
+                found[str(kind)] = receipt.rh
     kind = "session-close" if "session-close" in found else "session-start"
     return (kind, found[kind]) if kind in found else None
 

@@ -368,10 +368,11 @@ def _importing(git: Path, writer: tuple[int, int] | None) -> Iterator[IO[bytes]]
         raise UnreachableError("git cannot write the changed files", code="workspace.unwritable")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[Any]) -> None:
     process.kill()
-    with suppress(OSError):
-        process.stdin and process.stdin.close()
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
 
 
 def _begin_commit(stream: IO[bytes], name: str, message: bytes, now: int) -> None:
