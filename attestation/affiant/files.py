@@ -7,6 +7,7 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -92,7 +93,7 @@ def write_whole(
 
 
 def put_whole(
-    path: Path, data: bytes, *, mode: int = 0o644, exact: bool = False, replace: bool = True
+    path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o644, exact: bool = False, replace: bool = True
 ) -> None:
     """As :func:`write_whole`, but the file's name is not durable until its folder is (:func:`sync_folder`)."""
     refuse_stream(path)
@@ -103,7 +104,7 @@ def put_whole(
         with open(descriptor, "wb") as file:
             if exact:
                 os.fchmod(descriptor, mode)
-            file.write(data)
+            file.writelines((data,) if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         if replace:

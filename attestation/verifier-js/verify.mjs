@@ -23,7 +23,8 @@ file. It appraises no quote to its end, so it never affirms.
   --request FILE   a request body to hold against the receipts
   --response FILE  a response body to hold against the receipts
   --session ID     judge this session alone
-  --require WHAT   exit with 30 below this level, or if a session has no signed end: L3, complete, or L3,complete
+  --require WHAT   exit with 30 below this level (L0 to L5). "complete": also if a session has no signed end, or if a
+                   session of a whole period is not judged. Or both: L3,complete
   --from TIME      of a period: is every record from here on in it?
   --to TIME        the end of that range; without a range nothing is said of what may be missing
   --json           print the result document instead of the table

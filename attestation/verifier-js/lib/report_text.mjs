@@ -26,7 +26,6 @@ const SCOPE = {
   request: "request body {}",
   response: "response body {}",
 };
-/** Of an outcome that cannot be judged, where no object is known to be missing. */
 /** What a session that is open or lost leaves unsaid. */
 export const NO_END = "what a session without a signed end did after its last record here is not shown";
 

@@ -1,4 +1,4 @@
-// `session.intents`: what was begun and what became of it, of one signer, in one session and chain.
+// `session.intents`: what was begun, and how it ended, of one signer, in one session and chain.
 
 import { bySeq } from "./case.mjs";
 import { goneOf } from "./erasure_checks.mjs";
@@ -33,7 +33,7 @@ function judgeIntentsOf(records, erased) {
   let reopened = 0;
   for (const record of [...records].sort(bySeq)) {
     if (isIntent(record)) intents.set(record.jti, record);
-    if (said(record, "mov.n") === 0 && said(record, "mov.len") > 0) {
+    if (record.kind === "file" && said(record, "mov.n") === 0 && said(record, "mov.len") > 0) {
       throw broken("intent", "bytes of no file", record.jti);
     }
     const port = record.member("ph") === "opened" ? said(record, "prt.num") : undefined;

@@ -21,8 +21,8 @@ export const WORDS = Object.freeze({
     gap: "disclosed what a crash left unaccounted",
     hold: "recorded a legal hold",
     exec: "ran a command",
-    file: "file operation",
-    port: "port of the agent",
+    file: "moved or removed files",
+    port: "opened or closed a port",
   },
   uses: {
     command: ["command", "commands"],

@@ -13,7 +13,7 @@ from tests.attestation.tdx.conftest import BOOT_EVENTS, NOW, appraise_session, l
 from tests.raising import raises_code
 
 from affiant.attestation.release.boot import Image
-from affiant.attestation.release.images import DATA_FILES, PROGRAMS, files_of_images
+from affiant.attestation.release.images import PROGRAMS, files_of_images
 from affiant.attestation.release.manifest import Release, build_release, reference_values
 from affiant.attestation.release.measured_files import InstalledFileError, find_files, measure
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
@@ -66,10 +66,6 @@ def test_commands_reports_exports_and_audits_are_in_no_image(image: Image) -> No
 def test_every_program_of_an_image_is_in_it(image: Image) -> None:
     for program in PROGRAMS[image]:
         assert program.replace(".", "/") + ".py" in paths(image)
-
-
-def test_what_a_program_reads_as_data_is_in_its_image() -> None:
-    assert set(DATA_FILES) <= paths(Image.SESSION)
 
 
 def test_the_two_images_differ_in_every_name() -> None:

@@ -158,6 +158,13 @@ def resigned(key: SigningKey, **changes: Any) -> bytes:
         {"predicate": {**DOCUMENT, "simulated": 1}},
         {"predicate": {**DOCUMENT, "tier": "contraindicated"}},
         {"predicate": {**DOCUMENT, "tier": "good"}},
+        {
+            "predicate": DOCUMENT
+            | {"outcome": "rejected", "tier": "affirming", "simulated": False, "exit_code": 0}
+        },
+        {"predicate": {**DOCUMENT, "tier": "contraindicated", "exit_code": 20}},
+        {"predicate": {**DOCUMENT, "outcome": "rejected"}},
+        {"predicate": {**DOCUMENT, "tier": "affirming"}},
         {"predicate": {**DOCUMENT, "outcome": "cannot be judged"}},
         {"predicate": {**DOCUMENT, "demand": {"unmet": ["level"]}}},
         {"predicate": {name: DOCUMENT[name] for name in DOCUMENT if name != "demand"}},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,14 +12,20 @@ from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.gateway.in_process import in_process
 from tests.gateway.session_client import SessionClient, opened
+from tests.raising import raises_code
 
 from affiant.__main__ import cli
-from affiant.attestation.records.receipt import receipt_hash
+from affiant.attestation.bundle.period.archive_reader import PeriodBundle
+from affiant.attestation.encoding.canonical import parse_object
+from affiant.attestation.records.receipt import parse_receipt, receipt_hash
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verdict.verdict import State
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
+from affiant.gateway.bundles.bundles import Bundles
+from affiant.gateway.bundles.export import Asked, export_period
+from affiant.gateway.bundles.period_store import open_store
 
 
 def with_openings(answer: dict, key: X25519PrivateKey) -> dict:
@@ -112,3 +119,25 @@ def test_a_session_whose_gateway_died_is_lost_and_not_open(platform: PlatformCli
         assert not refused, refused
         assert (verdict.population.lost, verdict.population.open) == (lost, 1 - lost)
         assert verdict.population.kinds.get("gap", 0) == lost
+
+
+def test_nothing_is_read_of_a_bundle_that_would_be_too_large_and_its_session_can_be_exported(
+    platform: PlatformClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, place = tmp_path / "store", tmp_path / "one.affiant.zip"
+    with in_process(platform, store) as inside:
+        session = SessionClient.start(inside, platform)
+        session.say("hi")
+        session.submit(session.end_record())
+        session.close()
+        bundles = inside.service.bundles
+        assert json.loads(inside.run(bundles.of_session(session.id)))["openings"] == {}
+        with monkeypatch.context() as patched:
+            patched.setattr(Bundles, "_records", None)
+            patched.setattr(Bundles, "_peers", None)
+            with raises_code("session.bundle_too_large"):
+                inside.run(replace(bundles, most=1000).of_session(session.id))
+        export_period(open_store(store), Asked(None, None, (session.id,)), place, exporter="test")
+    with PeriodBundle(place) as archive:
+        found = [parse_object(parse_receipt(text).split.payload)["kind"] for text in archive.receipts()]
+    assert "session-close" in found and found.count("session-start") == 1

@@ -353,3 +353,22 @@ def test_a_key_that_others_can_read_is_refused(told: Told, tmp_path: Path, mode:
     done = CliRunner().invoke(cli, asked)
     assert done.exit_code == 1 and "openings.key" in done.output
     assert not place.exists()
+
+
+def test_a_label_that_no_start_record_commits_to_is_not_shown(told: Told, tmp_path: Path) -> None:
+    (label := tmp_path / "task.json").write_text('{"disclosures":["WyJzYWx0IiwidGFzayIsIngiXQ"]}')
+    asked = ["bundle", "export", "--store", str(told.store), "--label", str(label), "-o"]
+    done = CliRunner().invoke(cli, [*asked, str(tmp_path / "one.affiant.zip")])
+    assert done.exit_code == 0, done.output
+    with PeriodBundle(tmp_path / "one.affiant.zip") as archive:
+        assert {text.count("~") for text in archive.receipts()} == {1}
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"disclosures":"a"}', '{"disclosures":[1]}', "[" * 20_000])
+def test_what_is_no_label_is_refused(told: Told, tmp_path: Path, text: str) -> None:
+    (label := tmp_path / "task.json").write_text(text)
+    place = tmp_path / "one.affiant.zip"
+    asked = ["bundle", "export", "--store", str(told.store), "--label", str(label), "-o", str(place)]
+    done = CliRunner().invoke(cli, asked)
+    assert (done.exit_code, place.exists()) == (2, False)
+    assert "task.json" in done.output

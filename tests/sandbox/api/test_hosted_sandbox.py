@@ -73,6 +73,8 @@ def test_a_connected_sandbox_has_the_whole_interface(given: dict[str, Any], tmp_
         assert [found.path for found in await sandbox.files.list("/workspace")] == ["in.txt"]
         await sandbox.files.download("/workspace", tmp_path / "out")
         assert (tmp_path / "out" / "in.txt").read_bytes() == b"hello"
+        with raises_code("session.control"):
+            await sandbox.run(["echo", "x" * (1 << 20)])
         number = await sandbox.detach(["python3", "-c", SERVE], cwd="/workspace")
         async with sandbox.port(8080) as port:
             while True:

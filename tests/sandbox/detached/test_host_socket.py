@@ -162,6 +162,19 @@ def test_the_output_that_goes_is_that_of_the_first_to_have_ended(
     served(home, scenario)
 
 
+def test_every_command_is_listed_however_long_and_many_they_are(home: Home) -> None:
+    async def scenario(held: Held, session: DetachedSession) -> None:
+        for word in ("x" * 500_000, "\x01" * 100_000):
+            held.end(word)
+            for _ in range(160):
+                await session.run([word, *[""] * 1000])
+        commands = (await session.status())["commands"]
+        assert isinstance(commands, list) and len(commands) == 256
+        assert all(len(each["command"]) == 1 and len(each["command"][0]) == 401 for each in commands)
+
+    served(home, scenario)
+
+
 @pytest.mark.parametrize(
     "request_",
     [

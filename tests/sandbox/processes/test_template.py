@@ -354,13 +354,23 @@ def test_a_caller_that_is_confined_further_than_the_template_is_refused(
 def test_a_forked_program_has_the_limits_and_the_priority_of_its_caller(home: Home) -> None:
     limits = "prlimit --nofile=200:200 --nproc=1000:1000 nice -n 5 choom -n 300 --".split()
     found = json.loads(asked_by(*limits, home=home))
+    del found["held"]
     assert found == {"nofile": "200 200", "nproc": "1000 1000", "nice": 5, "oom": "300"}
 
 
-def asked_by(*before: str, home: Home) -> str:
-    """What a process that ``before`` starts learns of a broker that it orders."""
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize("number", [3, 4, 5, 6, 7, 8, 9, 199])
+def test_a_descriptor_comes_under_any_number_that_the_caller_may_use(home: Home, number: int) -> None:
+    found = json.loads(asked_by("prlimit", "--nofile=200:200", "--", home=home, number=number))
+    assert found["held"] == f"socket {number}"
+
+
+def asked_by(*before: str, home: Home, number: int = 0) -> str:
+    """What a process that ``before`` starts learns of a broker that it orders, whose socket is to be at ``number``."""
+    asked = (str(template_socket(home)), image_digest(Image.SESSION), str(number))
     done = subprocess.run(
-        [*before, sys.executable, "-c", CALLER, str(template_socket(home)), image_digest(Image.SESSION)],
+        [*before, sys.executable, "-c", CALLER, *asked],
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     return done.stdout.strip()
@@ -371,8 +381,9 @@ import json, os, socket, sys
 from pathlib import Path
 from affiant.sandbox.base.template_order import Order, forked, open_template
 ours, theirs = socket.socketpair()
-order = Order(program="affiant.secrets.broker.process", arguments=("--control-fd", str(theirs.fileno())),
-              environment={}, descriptors=(2, theirs.fileno()), image=sys.argv[2])
+number = int(sys.argv[3]) or theirs.fileno()
+order = Order(program="affiant.secrets.broker.process", arguments=("--control-fd", str(number)),
+              environment={}, descriptors=(2, number), image=sys.argv[2])
 program = forked(open_template(Path(sys.argv[1])), order, (2, theirs.fileno()))
 if program is None:
     print(None)
@@ -382,7 +393,8 @@ else:
         pass
     limits = {line[:26].strip(): " ".join(line[26:].split()[:2])
               for line in Path(f"/proc/{program.pid}/limits").read_text().splitlines()}
-    print(json.dumps({"nofile": limits["Max open files"], "nproc": limits["Max processes"],
+    name = os.readlink(f"/proc/{program.pid}/fd/{number}").partition(":")[0]
+    print(json.dumps({"held": f"{name} {number}", "nofile": limits["Max open files"], "nproc": limits["Max processes"],
         "nice": os.getpriority(os.PRIO_PROCESS, program.pid),
         "oom": Path(f"/proc/{program.pid}/oom_score_adj").read_text().strip()}))
     ours.close()

@@ -102,7 +102,7 @@ def test_two_agents_of_one_repository_at_once_leave_two_branches_that_name_their
         )
         assert trailer(repository, branch, "Affiant-Session") == session.id
         assert trailer(repository, branch, "Affiant-Task") == f'{{"attempt":1,"task":"{name}"}}'
-        record = boundary_record(session.bundle(), session.id)
+        record = boundary_record(session.bundle().receipts, session.id)
         assert record is not None
         assert record[0] == "session-close"
         assert trailer(repository, branch, "Affiant-Receipt") == " ".join(record)

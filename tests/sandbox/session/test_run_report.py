@@ -134,3 +134,12 @@ def test_what_is_missing_from_an_output_is_said_whatever_was_asked_for(
     RunReport(Detail.QUIET).step("output", {"path": "out", "changes": changes})
     (line,) = capsys.readouterr().err.splitlines()
     assert "pipe" in line
+
+
+def test_receipts_that_are_an_archive_are_said_to_be_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for detail, lines in ((Detail.SUMMARY, 2), (Detail.QUIET, 0)):
+        report = RunReport(detail)
+        report.step("bundled", {"path": "/home/bundle.affiant.zip", "archive": True})
+        assert report.archive
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == lines and (lines == 0 or "period archive" in said[0])

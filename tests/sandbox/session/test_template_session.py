@@ -254,7 +254,7 @@ def test_creating_a_session_starts_the_template_with_the_services_and_all_end_wi
 
 
 async def info(machine: Machine, name: str) -> Mapping[str, object]:
-    return await DetachedSession.connect(name, home=machine.home).info()
+    return await DetachedSession.connect(name, home=machine.home).status()
 
 
 def reaches(machine: Machine) -> bool:

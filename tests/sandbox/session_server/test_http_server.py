@@ -214,7 +214,7 @@ def test_a_caller_that_leaves_while_a_session_is_created_leaves_none(
         leaving.setblocking(False)
         with pytest.raises(BlockingIOError):
             leaving.recv(1)
-    assert until(lambda: not creating())
+    assert until(lambda: not creating(), within_s=60)
     assert "running" not in listed()
     assert create(alice, name="left"), "the name is free"
 

@@ -7,15 +7,18 @@ may see the label; each of the four can be shown alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.records.issuing import conceal
+from affiant.attestation.records.receipt import parse_receipt
+from affiant.attestation.schema.disclosure import disclosure_digest
 from affiant.attestation.schema.records import TASK
 from affiant.attestation.schema.shapes import ShapeMismatch
 from affiant.errors import MalformedError
 
-__all__ = ["TaskLabel", "TaskLabelMalformed", "make_task_label", "require_task_label"]
+__all__ = ["TaskLabel", "TaskLabelMalformed", "make_task_label", "require_task_label", "shown_label"]
 
 
 class TaskLabelMalformed(MalformedError):
@@ -72,3 +75,18 @@ def make_task_label(values: Mapping[str, object], *, random_bytes: Callable[[int
     require_task_label(values)
     digests, disclosures = conceal(TASK, values, random_bytes=random_bytes)
     return TaskLabel(tuple(digests), tuple(disclosures))
+
+
+def shown_label(sdjwt: str, disclosures: Sequence[str], *, session: str | None = None) -> str:
+    """``sdjwt`` with those of a label's ``disclosures`` that it commits to, if it is a start record.
+
+    Args:
+        session: only of this session; None: of any.
+    """
+    receipt = parse_receipt(sdjwt)
+    match parse_object(receipt.split.payload):
+        case {"kind": "session-start", "agt": {"ses": str(named)}, "tsk": {"_sd": list(digests)}}:
+            if session in {named, None}:
+                new = (each for each in disclosures if each not in receipt.disclosures)
+                return sdjwt + "".join(f"{each}~" for each in new if disclosure_digest(each) in digests)
+    return sdjwt

@@ -1,4 +1,4 @@
-"""What each image consists of: the files that its programs can import, and those that they read as data.
+"""What each image consists of: the files that its programs can import.
 
 An image is what a TD is launched with. Its digest is ``bld`` in records and ``supervisor`` in a session's manifest, and
 SHA-384 over the same list is its MRTD. Commands, reports, exports and audits are in no image: a change of theirs moves
@@ -17,7 +17,7 @@ from affiant.attestation.release.boot import Image
 from affiant.attestation.release.closure import import_graph, module_name, reachable
 from affiant.attestation.release.measured_files import InstalledFileError
 
-__all__ = ["DATA_FILES", "PROGRAMS", "files_of_images"]
+__all__ = ["PROGRAMS", "files_of_images"]
 
 PROGRAMS: Final[Mapping[Image, tuple[str, ...]]] = MappingProxyType(
     {
@@ -32,9 +32,6 @@ PROGRAMS: Final[Mapping[Image, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """The programs that run in each image's TD."""
-
-DATA_FILES: Final[tuple[str, ...]] = ()
-"""Files that a measured program reads as bytes."""
 
 
 def files_of_images(sources: Mapping[str, Callable[[], bytes]]) -> Mapping[Image, tuple[str, ...]]:

@@ -1,6 +1,6 @@
 """The memory that a simulated TD is launched with: one image's files, measured and compiled from the same bytes.
 
-``marshal`` of ``{"image", "files": {path: sha256 hex}, "code": {path: compiled}, "data": {path: bytes}}``, read by
+``marshal`` of ``{"image", "files": {path: sha256 hex}, "code": {path: compiled}}``, read by
 :mod:`~affiant.attestation.release.start`. Compiling takes some 0.4 s, so a platform keeps what it made, under a key of
 the files' digest and of what compiled them. Only a platform's own user can write there.
 """
@@ -17,7 +17,6 @@ from types import CodeType
 from typing import Final
 
 from affiant.attestation.release.boot import Image
-from affiant.attestation.release.images import DATA_FILES
 from affiant.attestation.release.manifest import mrtd_of
 from affiant.attestation.release.measured_files import InstalledFileError
 
@@ -59,7 +58,6 @@ def launch_image(
             "image": image.value,
             "files": files,
             "code": {path: marshal.dumps(_compiled(path, data)) for path, data in content.items()},
-            "data": {path: content[path] for path in DATA_FILES if path in content},
         }
     )
     if cache is not None:

@@ -62,7 +62,7 @@ class MeasuredImage(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         name: ``gateway`` or ``session``.
         files: each path of the image, and the SHA-256 of that file.
         code: compiled code by path, or None where ``read`` gives the file's bytes.
-        read: bytes of a listed path; the caller of :meth:`get_code` compares them.
+        read: bytes of a listed path, which are compared with ``files``; None where the image is code alone.
         descriptor: the sealed memory file, for programs that this one starts; None without one.
     """
 
@@ -72,7 +72,7 @@ class MeasuredImage(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         files: Mapping[str, str],
         *,
         code: Mapping[str, bytes] | None,
-        read: Callable[[str], bytes],
+        read: Callable[[str], bytes] | None,
         descriptor: int | None,
     ) -> None:
         self.image_name = name
@@ -113,6 +113,8 @@ class MeasuredImage(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         )
 
     def _bytes_of(self, place: str) -> bytes:
+        if self._read is None:
+            raise FileNotFoundError(f"{place} is in the image as code alone")
         data = self._read(place)
         if hashlib.sha256(data).hexdigest() != self.image_files[place]:
             raise NotMeasured(f"{place} differs from the file that the {self.image_name} image lists")
@@ -170,26 +172,11 @@ def read_memory(descriptor: int) -> MeasuredImage:
     if not 0 < size <= _MAX_MEMORY:
         raise ValueError(f"the memory of a TD has {size} bytes")
     match marshal.loads(os.pread(descriptor, size, 0)):  # noqa: S302 - from the platform that measured it
-        case {
-            "image": str() as name,
-            "files": dict() as files,
-            "code": dict() as code,
-            "data": dict() as data,
-        }:
+        case {"image": str() as name, "files": dict() as files, "code": dict() as code}:
             os.set_inheritable(descriptor, False)  # noqa: FBT003 - the os module's own signature
-            return MeasuredImage(name, files, code=code, read=_reader(data), descriptor=descriptor)
+            return MeasuredImage(name, files, code=code, read=None, descriptor=descriptor)
         case _:
             raise ValueError("the memory of a TD holds no image")
-
-
-def _reader(data: Mapping[str, bytes]) -> Callable[[str], bytes]:
-    def read(place: str) -> bytes:
-        try:
-            return data[place]
-        except KeyError:
-            raise FileNotFoundError(f"{place} is in the image as code alone") from None
-
-    return read
 
 
 def memory_of_td(descriptor: int) -> int:

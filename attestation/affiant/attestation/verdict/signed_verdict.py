@@ -101,8 +101,8 @@ def parse_signed_verdict(raw: bytes) -> SignedVerdict:
     """The signed verdict in ``raw``, at most :data:`MAX_SIGNED_VERDICT` bytes. Nothing of it is verified.
 
     Raises:
-        SignedVerdictMalformed: another form, another predicate, a subject that is not the verdict's bundle, or an exit
-            code that its other members do not come to.
+        SignedVerdictMalformed: another form, another predicate, a subject that is not the verdict's bundle, members
+            that contradict each other, or an exit code that they do not come to.
     """
     envelope = parse_envelope(
         raw, limit=MAX_SIGNED_VERDICT, statement=_MAX_STATEMENT, error=SignedVerdictMalformed
@@ -126,14 +126,20 @@ def parse_signed_verdict(raw: bytes) -> SignedVerdict:
 
 
 def _exit_code_of(document: Mapping[str, object]) -> int | None:
-    """What tier, platform, outcome and demand of the document come to; None: one of them is not there."""
+    """What tier, platform, outcome and demand of the document come to; None: one of them is not there, or they do not
+    agree: what is rejected is contraindicated, nothing else is, and what is simulated is none at best."""
     match document:
         case {
             "tier": str(tier),
             "simulated": bool(simulated),
             "outcome": str(outcome),
             "demand": {"unmet": list(unmet)},
-        } if tier in _TIERS and outcome in _OUTCOMES:
+        } if (
+            tier in _TIERS
+            and outcome in _OUTCOMES
+            and (outcome == Outcome.REJECTED) == (tier == Tier.CONTRAINDICATED)
+            and not (simulated and tier in (Tier.AFFIRMING, Tier.WARNING))
+        ):
             short = outcome == Outcome.UNJUDGED or bool(unmet)
             return exit_code_of(Tier(tier), simulated=simulated, short=short)
     return None

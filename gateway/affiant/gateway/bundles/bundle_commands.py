@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO, Final
 
 import click
 
@@ -13,6 +14,8 @@ from affiant.attestation.cli.options.timestamp_option import timestamp_if_given
 from affiant.command_line import Group, print_json
 
 __all__ = ["bundle"]
+
+_MAX_LABEL: Final = 16 * 1024
 
 
 @click.group(cls=Group)
@@ -26,6 +29,22 @@ bundle.add_command(show)
 def _default_home() -> str:
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return str(Path(state) / "affiant")
+
+
+def _label(file: BinaryIO | None) -> tuple[str, ...]:
+    from affiant.attestation.encoding.canonical import JSONError, parse_object  # noqa: PLC0415 - help needs no extra
+
+    if file is None:
+        return ()
+    try:
+        match parse_object(file.read(_MAX_LABEL + 1), limit=_MAX_LABEL):
+            case {"disclosures": list() as found} if all(
+                isinstance(each, str) and each.isascii() for each in found
+            ):
+                return tuple(found)
+    except JSONError:
+        pass
+    raise click.UsageError("--label is no task label: give task.json of the session's folder")
 
 
 @bundle.command()
@@ -63,6 +82,12 @@ def _default_home() -> str:
     help="Open what is sealed to this tenant's key (openings.key of the user who started the sessions), and put it in; "
     "repeatable. The archive is then readable for you alone.",
 )
+@click.option(
+    "--label",
+    type=click.File("rb", lazy=False),
+    metavar="FILE",
+    help="Show a session's task label: task.json in the session's folder of its starter.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def export(
     *,
@@ -73,6 +98,7 @@ def export(
     home: Path,
     output: Path,
     openings: tuple[Path, ...],
+    label: BinaryIO | None,
     as_json: bool,
 ) -> None:
     """Write the records of a period as one archive (*.affiant.zip), with what it takes to check them.
@@ -107,7 +133,7 @@ def export(
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--from must be before --to")
     keys = tuple(read_disclosure_key(path) for path in openings)
-    asked = Asked(since, until, tuple(sorted(set(sessions))) or None, keys)
+    asked = Asked(since, until, tuple(sorted(set(sessions))) or None, keys, _label(label))
     try:
         done = export_period(
             open_store(store or home.absolute() / "gateway"),

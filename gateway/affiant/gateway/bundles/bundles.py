@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from affiant.attestation.bundle.bundle import Bundle
+from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
 from affiant.attestation.bundle.bundle_anchors import Anchors
 from affiant.attestation.encoding.binary_text import b64u, from_b64u, sha256_name
 from affiant.attestation.encoding.canonical import parse_strict
@@ -38,32 +38,45 @@ from affiant.gateway.store.entries import (
 )
 from affiant.gateway.store.index import Index, PeerPlace, RecordPlace
 from affiant.gateway.store.journal import Journal, Place
-from affiant.gateway.wire.errors import EntryErased, IndexUnavailable, JournalMalformed, LogUnavailable
+from affiant.gateway.wire.errors import (
+    BundleTooLarge,
+    EntryErased,
+    IndexUnavailable,
+    JournalMalformed,
+    LogUnavailable,
+)
 
 __all__ = ["Bundles"]
 
 
 @dataclass(frozen=True, slots=True)
 class Bundles:
-    """Assembles bundles from one store."""
+    """Assembles bundles from one store, in memory.
+
+    Args:
+        most: bytes of the records of one session's bundle.
+    """
 
     index: Index
     journal: Journal
     log: PublishedLog
     anchors: LogAnchors
+    most: int = MAX_BUNDLE
 
     async def of_session(self, session: str) -> bytes:
         """``{"bundle", "openings"}`` of one session, of this boot or an earlier one: JSON.
 
         Raises:
-            ``not_found``: no session of this id has a record here. IndexUnavailable: as named.
+            ``not_found``: no session of this id has a record here. BundleTooLarge, IndexUnavailable: as named.
         """
         own = await self._own_records(session)
         last = _last_of(own)
         chain, named = await self._chain(own[0], last)
+        of_session = await self.index.peers(session)
+        await self._require_small([*(each.place for each in chain), *(each.place for each in of_session)])
         records = await self._records([record.place for record in chain])
-        peers = await self._peers([peer.place for peer in await self.index.peers(session)])
-        orders = await self._orders(session, chain, await self.index.peers(session))
+        peers = await self._peers([peer.place for peer in of_session])
+        orders = await self._orders(session, chain, of_session)
         later = [*orders, *await self._gap(own, chain)]
         introduced, more = await self._introduced(later, own[0].boot)
         records = [*records, *await self._records([each.place for each in introduced])]
@@ -78,6 +91,18 @@ class Bundles:
         return b'{"bundle":%s,"openings":%s}\n' % (
             bundle.to_bytes().rstrip(),
             json.dumps(openings, sort_keys=True).encode("ascii"),
+        )
+
+    async def _require_small(self, places: Iterable[Place]) -> None:
+        """Read nothing of a bundle that would be too large; its records are in the log's checkpoint then."""
+        if sum(place.length for place in places) <= self.most:
+            return
+        with suppress(LogUnavailable):
+            await self.log.include()
+        raise BundleTooLarge(
+            "the session has more records than a single bundle holds",
+            expected=f"at most {self.most >> 20} MiB",
+            hint="Export them as a period: affiant bundle export --session ID",
         )
 
     async def of_receipt(self, session: str, sdjwt: str) -> bytes:

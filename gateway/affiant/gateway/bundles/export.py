@@ -36,6 +36,7 @@ from affiant.attestation.bundle.period.manifest import Manifest, Range
 from affiant.attestation.bundle.period.writer import write_archive
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.records.sealed_disclosures import recipient
+from affiant.attestation.records.task_label import shown_label
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.note import Note, parse_note
 from affiant.attestation.tlog.tiles import TILE_WIDTH
@@ -68,6 +69,8 @@ class Asked:
     sessions: tuple[str, ...] | None = None
     keys: tuple[X25519PrivateKey, ...] = field(default=(), repr=False)
     """Of tenants, whose sealed openings are opened; without any, receipts carry no disclosures."""
+    label: tuple[str, ...] = field(default=(), repr=False)
+    """Disclosures of a session's task label, which its starter keeps: no gateway has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,8 @@ def _request(store: Store, asked: Asked) -> bytes:
     }
     if asked.keys:
         document["openings"] = sorted(recipient(key) for key in asked.keys)
+    if asked.label:
+        document["label"] = [b64u(sha256(each.encode("ascii")).digest()) for each in asked.label]
     return json.dumps(document, sort_keys=True).encode("utf-8")
 
 
@@ -191,7 +196,7 @@ class _Run:
             asked=asked,
             exporter=exporter,
             progress=packed,
-            private=bool(self.asked.keys),
+            private=bool(self.asked.keys or self.asked.label),
         )
         self.progress("packing", total, total)
         opened = dict.fromkeys(Outcome, 0) | {Outcome(k): n for k, n in self.plan.opened().items()}
@@ -355,7 +360,11 @@ class _Run:
             except (EntryErased, JournalMalformed):  # erased since it was found: its leaf stays
                 continue
             if isinstance(entry, (RecordEntry, PeerEntry)):
-                yield entry.jws, self._disclosures(entry.jws, opener) if opener.keys else ()
+                found = self._disclosures(entry.jws, opener) if opener.keys else ()
+                if self.asked.label and isinstance(entry, RecordEntry) and entry.kind == "session-start":
+                    shown = shown_label("~".join([entry.jws, *found, ""]), self.asked.label)
+                    found = tuple(shown.split("~")[1:-1])
+                yield entry.jws, found
 
     def _disclosures(self, jws: str, opener: Opener) -> tuple[str, ...]:
         rh = sha256(jws.encode("ascii")).digest()

@@ -29,7 +29,7 @@ from affiant.gateway.sessions.sessions import Session, SessionState
 from affiant.gateway.store.journal import DURABLE_WITHIN_S, durable
 from affiant.gateway.wire.bodies import MAX_ADMISSION, Body, Share
 from affiant.gateway.wire.connections import peer_of, prove
-from affiant.gateway.wire.errors import Busy, Crowded, JournalUnavailable, RequestMalformed
+from affiant.gateway.wire.errors import BundleTooLarge, Busy, Crowded, JournalUnavailable, RequestMalformed
 from affiant.gateway.wire.http_request import (
     ClientGone,
     header,
@@ -324,7 +324,11 @@ def _add_session(app: Routes, service: Service) -> None:
         """The session's bundle, and the sealed openings of its records."""
         found = await _reader(service, request, session)
         closed = found.state is SessionState.CLOSED  # while it is read, the session may be closed
-        made = await service.bundles.of_session(found.id)
+        try:
+            made = await service.bundles.of_session(found.id)
+        except BundleTooLarge:
+            found.bundle_given |= closed  # its archive is read from the store
+            raise
         found.bundle_given |= closed
         return json_response(made)
 

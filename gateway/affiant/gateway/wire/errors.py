@@ -13,6 +13,7 @@ from affiant.errors import (
 )
 
 __all__ = [
+    "BundleTooLarge",
     "Busy",
     "Crowded",
     "EntryErased",
@@ -198,6 +199,12 @@ class StoreLocked(StateError):
     """Another gateway serves from this folder."""
 
     code = "store.locked"
+
+
+class BundleTooLarge(StateError):
+    """A session has more records than a single bundle holds."""
+
+    code = "session.bundle_too_large"
 
 
 class LogDamaged(StateError):

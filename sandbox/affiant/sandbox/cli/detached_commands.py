@@ -27,9 +27,10 @@ from affiant.sandbox.detached.kept_output import Kept, incomplete, read_kept
 from affiant.sandbox.detached.names import require_name
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session.foreground_command import EXIT_OURS, open_standard_streams
-from affiant.sandbox.session.run_report import Detail, RunReport
+from affiant.sandbox.session.run_report import ARCHIVED, Detail, RunReport
 from affiant.sandbox.session.session import Running
 from affiant.sandbox.session.terminal_output import safely_shown
+from affiant.sandbox.session_state.session_folder import ARCHIVE
 from affiant.sandbox.session_state.session_listing import find_session
 from affiant.sandbox.supervisor.launch.control import sent_error
 
@@ -110,7 +111,7 @@ create = click.Command(
         click.Option(
             ["--idempotency-key"],
             metavar="KEY",
-            help="With the name and the key of a session that runs, that session is named, and none is created.",
+            help="Where a session of this key runs (under --name, if that is given), print that one and create none.",
         ),
         *(param for param in run.params if param.name not in _NOT_OF_CREATE),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document."),
@@ -306,7 +307,10 @@ def stop(*, home: Path, name: str, as_json: bool) -> None:
     """
     session = DetachedSession.connect(name, home=home)
     bundle = asyncio.run(session.close())
+    archive = bundle.name == ARCHIVE
+    if archive:
+        click.echo(f"affiant: {ARCHIVED}", err=True)
     if as_json:
-        print_json({"session": session.id, "bundle": str(bundle)})
+        print_json({"session": session.id, "bundle": str(bundle), "archive": archive})
     else:
         click.echo(f"receipts in {bundle}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import time
 from pathlib import Path
@@ -9,19 +10,18 @@ from typing import Final
 
 import click
 
-from affiant.attestation.bundle.bundle import MAX_BUNDLE
 from affiant.command_line import print_json
 from affiant.errors import StateError
 from affiant.files import sync_folder
 from affiant.sandbox.base.errors import OutputPlaceError
-from affiant.sandbox.base.user_files import write_user_file
+from affiant.sandbox.base.user_files import copy_user_file
 from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
 from affiant.sandbox.detached.kept_output import output_folder, remove_output
 from affiant.sandbox.detached.removal import remove_ended
 from affiant.sandbox.processes.home import Home, lock, open_home
 from affiant.sandbox.processes.session_note import SessionState
-from affiant.sandbox.session_state.session_folder import BUNDLE, SEALED
+from affiant.sandbox.session_state.session_folder import SEALED
 from affiant.sandbox.session_state.session_listing import SessionEntry, list_sessions
 from affiant.sandbox.session_state.shared_input import input_store
 
@@ -55,20 +55,24 @@ def remove(*, home: Path, name: str, bundle: Path, as_json: bool) -> None:
     Exit codes: 0 removed, 1 refused, 2 usage.
     """
     opened = open_home(home)
-    session, freed = remove_ended(opened, name, lambda entry: _copied_to(bundle, opened, entry.note.session))
+
+    def require_copy(entry: SessionEntry) -> None:
+        assert entry.bundle is not None  # what has none is not removed
+        _copied_to(bundle, entry.bundle, opened)
+
+    session, freed = remove_ended(opened, name, require_copy)
     if as_json:
         print_json({"session": session, "bundle": str(bundle), "freed": freed})
     else:
         click.echo(f"removed {session}; its receipts are in {bundle}")
 
 
-def _copied_to(path: Path, home: Home, session: str) -> None:
+def _copied_to(path: Path, receipts: Path, home: Home) -> None:
     """Have the receipts at ``path``, durably, where no session's removal takes them.
 
     Raises:
         ``session.only_copy``: something else exists at that path, or it goes with this session or another one.
     """
-    receipts = (home.session(session) / BUNDLE).read_bytes()
     for folder in (home.sessions, home.path / "output"):
         if path.resolve().is_relative_to(folder.resolve()):
             raise StateError(
@@ -77,8 +81,10 @@ def _copied_to(path: Path, home: Home, session: str) -> None:
                 code="session.only_copy",
             )
     if not path.exists():
-        write_user_file(path, receipts, mode=0o600)
-    elif not path.is_file() or _content(path) != receipts:  # a pipe has no end, and keeps nothing
+        copy_user_file(receipts, path, mode=0o600)
+    elif not path.is_file() or not filecmp.cmp(
+        path, receipts, shallow=False
+    ):  # a pipe has no end, and keeps nothing
         raise StateError(
             "another file exists at that path",
             where=str(path),
@@ -100,11 +106,6 @@ def _make_durable(path: Path) -> None:
     finally:
         os.close(descriptor)
     sync_folder(path.absolute().parent)
-
-
-def _content(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(2 * MAX_BUNDLE)
 
 
 @click.command()

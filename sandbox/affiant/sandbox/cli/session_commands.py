@@ -25,6 +25,7 @@ from affiant.sandbox.cli.template_command import template
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session.output_report import counted, skipped_lines
 from affiant.sandbox.session.recover_command import Recovered, recover
+from affiant.sandbox.session.run_report import ARCHIVED
 from affiant.sandbox.session_state.session_listing import SessionEntry, find_session, list_sessions
 
 __all__ = ["session"]
@@ -187,10 +188,11 @@ def recover_(
         click.echo(
             f"{gathered.added} records of them only its own journal had: its gateway had not acknowledged them"
         )
+    if gathered.bundle is None:
+        click.echo(f"affiant: {ARCHIVED}", err=True)
     if gathered.left_out:
-        click.echo(
-            f"{gathered.left_out} records are not among them: a close speaks for all that came before it"
-        )
+        why = "a close speaks for all that came before it" if gathered.in_order else "they stay in its folder"
+        click.echo(f"{gathered.left_out} records are not among them: {why}")
     if done.taken is not None:
         click.echo(f"copied to {output}: {counted(done.taken.changes)}")
 
@@ -199,6 +201,7 @@ def _recovered(name: str, done: Recovered) -> dict[str, object]:
     gathered, taken = done.gathered, done.taken
     return {
         "added": gathered.added,
+        "archive": gathered.bundle is None,
         "bundle": str(gathered.path),
         "closed": gathered.closed,
         "copied": None if taken is None else list(taken.changes.added),

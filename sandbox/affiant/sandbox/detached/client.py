@@ -25,7 +25,7 @@ from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.session.session import Running, SessionCalls
 from affiant.sandbox.session.supervisor_link import run_message
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
-from affiant.sandbox.session_state.session_folder import BUNDLE, HOST_SOCKET
+from affiant.sandbox.session_state.session_folder import ARCHIVE, BUNDLE, HOST_SOCKET
 from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
 
 __all__ = ["DetachedSession", "HostAct", "KeptPiece"]
@@ -120,7 +120,8 @@ class DetachedSession(SessionCalls):
     @property
     def bundle_path(self) -> Path:
         """Where the session's bundle is, once it is closed."""
-        return self._folder / BUNDLE
+        archive = self._folder / ARCHIVE
+        return archive if archive.exists() else self._folder / BUNDLE
 
     @property
     def files(self) -> SandboxFiles:

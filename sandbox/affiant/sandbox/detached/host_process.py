@@ -6,6 +6,7 @@ it in a pipe of its parent's: no file holds it, and no argument shows it.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import subprocess
@@ -34,15 +35,28 @@ async def create_detached(home: Home, request: SessionRequest, *, ttl_s: int | N
     Raises:
         AffiantError: something is missing or wrong; ``session.name_taken``: another session has the name.
     """
-    host = await abandonable(lambda: _spawned(home, request, ttl_s))
+    host = await _started(home, request, ttl_s)
     ready = False
     try:
-        session = await abandonable(lambda: _session(host))
+        session = await DetachedSession(home, await abandonable(lambda: _session(host))).opened()
         ready = True
+        return session
     finally:
         if not ready:
             host.interrupt()
-    return await DetachedSession(home, session).opened()
+
+
+async def _started(home: Home, request: SessionRequest, ttl_s: int | None) -> StartingHost:
+    """The host; whoever no longer waits for it leaves none."""
+    starting = asyncio.ensure_future(abandonable(lambda: _spawned(home, request, ttl_s)))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await asyncio.wait({starting})  # the host is being forked: its number is needed to end it
+        if starting.exception() is None:
+            starting.result().interrupt()
+            starting.result().stream.close()
+        raise
 
 
 def _spawned(home: Home, request: SessionRequest, ttl_s: int | None) -> StartingHost:

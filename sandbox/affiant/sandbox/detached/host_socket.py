@@ -34,13 +34,15 @@ from affiant.errors import AffiantError, MalformedError, StateError
 from affiant.sandbox.base.user_socket import Connections, listening_user_socket
 from affiant.sandbox.detached.kept_output import MOST_KEPT, CommandOutput, no_output
 from affiant.sandbox.session.session import Running, Session
+from affiant.sandbox.supervisor.acts import MOST_ACTS
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
 
 __all__ = ["HostServer", "HostedCommand"]
 
 _T = TypeVar("_T")
 
-_CONNECTIONS: Final = 64
+_CONNECTIONS: Final = 2 * MOST_ACTS
+"""As many acts as a session takes, and questions beside them."""
 _FIRST_S: Final = 20.0
 _HELD_S: Final = 20.0
 _LAST_S: Final = 2.0
@@ -48,6 +50,8 @@ _PIECE: Final = 128 * 1024
 _KILLED_AFTER_S: Final = 5.0
 _LISTED: Final = 256
 """Commands that ``status`` lists: those that run, and the last that have ended."""
+_LISTED_CHARACTERS: Final = 400
+"""Of a command that ``status`` lists."""
 
 
 @dataclass(slots=True)
@@ -68,7 +72,7 @@ class HostedCommand:
     def to_json(self) -> Mapping[str, object]:
         """As ``status`` lists it."""
         return {
-            "command": list(self.argv),
+            "command": _listed(self.argv),
             "detached": self.detached,
             "ended": self.ended,
             "exit_code": self.exit_code,
@@ -413,6 +417,18 @@ class HostServer:
             "missing": output.missing(at),
             **{name: {"at": position, "data": b64u(data)} for name, (position, data) in read.items()},
         }
+
+
+def _listed(argv: Sequence[str]) -> list[str]:
+    """The words of a command as ``status`` has them: all commands fit into one message."""
+    words: list[str] = []
+    left = _LISTED_CHARACTERS
+    for word in argv:
+        if len(word) >= left:
+            return [*words, word[:left] + "…"]
+        words.append(word)
+        left = max(left - len(word) - 1, 0)
+    return words
 
 
 def _event(event: Mapping[str, object]) -> Mapping[str, object]:

@@ -23,6 +23,7 @@ import resource
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
 from types import CodeType
@@ -226,13 +227,14 @@ def _become(
 
 def _place_descriptors(order: Order, received: Sequence[int], memory: int | None) -> int | None:
     """Put each descriptor under its number, and close all others; where the TD's memory is then."""
-    above = max(2, *order.descriptors, *received, *(() if memory is None else (memory,))) + 1
-    moved = [_duplicate(each, above) for each in received]
-    kept = None if memory is None else _duplicate(memory, above)
-    first = min((*moved, *(() if kept is None else (kept,))), default=above)
-    last = max((*moved, *(() if kept is None else (kept,))), default=above)
-    os.closerange(3, first)
-    os.closerange(last + 1, _LAST_DESCRIPTOR)
+    taken = frozenset(order.descriptors)
+    moved = [_duplicate(each, taken) for each in received]
+    kept = None if memory is None else _duplicate(memory, taken)
+    free = 3
+    for each in sorted((*moved, *(() if kept is None else (kept,)))):
+        os.closerange(free, each)
+        free = each + 1
+    os.closerange(free, _LAST_DESCRIPTOR)
     for number, source in zip(order.descriptors, moved, strict=True):
         os.dup2(source, number, inheritable=number == 2)
         os.close(source)
@@ -243,8 +245,11 @@ def _place_descriptors(order: Order, received: Sequence[int], memory: int | None
     return kept
 
 
-def _duplicate(descriptor: int, above: int) -> int:
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, above)
+def _duplicate(descriptor: int, taken: AbstractSet[int]) -> int:
+    """A copy under a number that is none of ``taken``; copies on the way there are closed with all others."""
+    while (copy := fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)) in taken:
+        pass
+    return copy
 
 
 def _show_as(words: Sequence[str]) -> None:

@@ -38,8 +38,9 @@ from affiant.attestation.records.sealed_disclosures_key import (
 from affiant.errors import ConfigurationError, MalformedError, StateError
 from affiant.files import write_whole
 
-__all__ = ["Home", "give_folder", "lock", "open_home", "open_lock", "write_file"]
+__all__ = ["OPENINGS_KEY", "Home", "give_folder", "lock", "open_home", "open_lock", "write_file"]
 
+OPENINGS_KEY: Final = "openings.key"
 _FOLDERS: Final = ("platform", "gateway", "secrets", "sessions", "launches")
 
 
@@ -94,7 +95,7 @@ class Home:
         Raises:
             ``home.file``: the file is not in its form, or others can read it.
         """
-        path = self.path / "openings.key"
+        path = self.path / OPENINGS_KEY
         if not path.exists():
             document = disclosure_key_file(random_bytes(32))
             with suppress(FileExistsError):  # another command has just made one: that one counts

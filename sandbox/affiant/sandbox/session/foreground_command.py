@@ -25,7 +25,7 @@ from typing import Final
 
 from affiant.errors import AffiantError
 from affiant.sandbox.base.errors import OutputPlaceError
-from affiant.sandbox.base.user_files import write_user_file
+from affiant.sandbox.base.user_files import copy_user_file
 from affiant.sandbox.runtimes.runtime_check import require_program
 from affiant.sandbox.session.output_report import changes_to_json
 from affiant.sandbox.session.run_report import Detail, RunReport
@@ -74,6 +74,8 @@ class RunOutcome:
     session: str | None = None
     isolation: str | None = None
     bundle: Path | None = None
+    archive: bool = False
+    """Whether the bundle is a period archive: the session has more records than a single bundle holds."""
     timed_out: bool = False
     changes: Mapping[str, object] | None = None
     commit: str | None = None
@@ -201,7 +203,7 @@ async def _run(request: SessionRequest, command: Sequence[str], options: RunOpti
             report.warn(f"receipts in {report.bundle}")
         raise
     try:
-        return replace(outcome, bundle=_copy_receipts(report, options.bundle))
+        return replace(outcome, bundle=_copy_receipts(report, options.bundle), archive=report.archive)
     except OutputPlaceError as error:
         error.hint = f"{how} receipts are in {report.bundle}"
         raise
@@ -215,13 +217,7 @@ def _copy_receipts(report: RunReport, place: Path | None) -> Path | None:
     """
     if report.bundle is None or place is None:
         return report.bundle
-    try:
-        receipts = report.bundle.read_bytes()
-    except OSError as error:
-        raise OutputPlaceError(
-            "the receipts cannot be copied", where=str(report.bundle), found=error.strerror
-        ) from error
-    write_user_file(place, receipts, mode=0o600)
+    copy_user_file(report.bundle, place, mode=0o600)
     report.note(f"receipts in {place}")
     return place
 

@@ -16,15 +16,17 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from affiant.attestation.bundle.bundle import MAX_BUNDLE
 from affiant.attestation.quote.providers.own_platform import PlatformName
 from affiant.errors import StateError
-from affiant.sandbox.base.errors import GatewayUnreachable
+from affiant.sandbox.base.errors import GatewayUnreachable, SessionBundleTooLarge
+from affiant.sandbox.base.user_files import copy_user_file
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.services import GatewayChoice, ensure_services
 from affiant.sandbox.processes.session_note import Asked, SessionState, write_note
 from affiant.sandbox.session.private_paths import refuse_private_output
-from affiant.sandbox.session_state.bundle_out import SealedBundle, parse_sealed_bundle, write_bundle
-from affiant.sandbox.session_state.recovery import Gathered, fetch_sealed, gather
+from affiant.sandbox.session_state.bundle_out import SealedBundle, parse_sealed_bundle
+from affiant.sandbox.session_state.recovery import Gathered, export_archive, fetch_sealed, gather
 from affiant.sandbox.session_state.session_folder import KEPT, remove_kept
 from affiant.sandbox.session_state.session_listing import SessionEntry
 from affiant.sandbox.workspace.copy_out import Taken, copy_out
@@ -52,6 +54,7 @@ def recover(
     bundle: Path | None,
     output: Path | None,
     starting: Callable[[], None],
+    most: int = MAX_BUNDLE,
 ) -> Recovered:
     """Gather the receipts of a session that has ended, and take its files if they were kept.
 
@@ -59,6 +62,7 @@ def recover(
         given: what the gateway's operator gave: a bundle with its sealed openings.
         bundle: where else to write the bundle. output: where to copy the kept files.
         starting: called before services are started.
+        most: bytes of a single bundle; receipts that have more become a period archive.
 
     Raises:
         ``session.running``, ``session.not_gathered``: as named. AffiantError: what it is made of is not of its form.
@@ -72,12 +76,15 @@ def recover(
         raise StateError("no files were kept of this session", where=session, code="session.not_gathered")
     if output is not None:
         refuse_private_output(home, output)
-    sealed = parse_sealed_bundle(given) if given is not None else _sealed(home, entry, starting)
     key = home.openings_key(random_bytes=secrets.token_bytes)
-    gathered = gather(home, session, sealed, key)
+    try:
+        sealed = parse_sealed_bundle(given) if given is not None else _sealed(home, entry, starting, most)
+        gathered = gather(home, session, sealed, key)
+    except SessionBundleTooLarge as error:
+        gathered = export_archive(home, session, error)
     entry = _noted(home, entry, gathered)
     if bundle is not None:
-        write_bundle(bundle, gathered.bundle, stream=True)
+        copy_user_file(gathered.path, bundle, mode=0o600)
     return Recovered(gathered, None if output is None else take_files(home, entry, output))
 
 
@@ -118,10 +125,10 @@ def _kept_place(home: Home, session: str, asked: Asked | None) -> Path:
     return kept / PurePosixPath(*below.parts[1:])
 
 
-def _sealed(home: Home, entry: SessionEntry, starting: Callable[[], None]) -> SealedBundle:
+def _sealed(home: Home, entry: SessionEntry, starting: Callable[[], None], most: int) -> SealedBundle:
     session, asked = entry.note.session, entry.note.asked
     try:
-        return fetch_sealed(home, session)
+        return fetch_sealed(home, session, most=most)
     except GatewayUnreachable as error:
         if asked is not None and asked.gateway is not None:
             raise StateError(
@@ -131,10 +138,10 @@ def _sealed(home: Home, entry: SessionEntry, starting: Callable[[], None]) -> Se
                 code="session.not_gathered",
             ) from error
     starting()
-    return asyncio.run(_from_new_gateway(home, session))
+    return asyncio.run(_from_new_gateway(home, session, most))
 
 
-async def _from_new_gateway(home: Home, session: str) -> SealedBundle:
+async def _from_new_gateway(home: Home, session: str, most: int) -> SealedBundle:
     services = await ensure_services(
         home,
         GatewayChoice(),
@@ -143,7 +150,7 @@ async def _from_new_gateway(home: Home, session: str) -> SealedBundle:
         random_bytes=secrets.token_bytes,
     )
     try:
-        return await asyncio.to_thread(fetch_sealed, home, session)
+        return await asyncio.to_thread(fetch_sealed, home, session, most=most)
     except GatewayUnreachable as error:
         raise StateError(
             "no gateway of this state folder has had this session",

@@ -19,7 +19,9 @@ from affiant.command_line import printable
 from affiant.sandbox.session.output_report import counted, skipped_lines
 from affiant.sandbox.workspace.tree import Changes
 
-__all__ = ["Detail", "RunReport"]
+__all__ = ["ARCHIVED", "Detail", "RunReport"]
+
+ARCHIVED: Final = "more records than a single bundle holds: the receipts are a period archive (*.affiant.zip)"
 
 _STEPS: Final = {
     "reaped": "ended what an earlier session left behind: {session}",
@@ -74,6 +76,8 @@ class RunReport:
         self.session: str | None = None
         self.bundle: Path | None = None
         """Where the receipts are, once they were gathered."""
+        self.archive = False
+        """Whether they are a period archive."""
         self.lost = False
         """Whether the session ended before it was open, without a signed close."""
         self.denied: Sequence[Mapping[str, object]] = ()
@@ -92,6 +96,9 @@ class RunReport:
                 self.session = str(detail.get("session"))
             case "bundled":
                 self.bundle = Path(str(detail.get("path")))
+                self.archive = detail.get("archive") is True
+                if self.archive:
+                    self.note(ARCHIVED)
             case "lost":
                 self.lost = True
                 self.warn(

@@ -36,10 +36,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
-from affiant.attestation.bundle.bundle import Bundle
+from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
 from affiant.errors import AffiantError, ConfigurationError, StateError, UnreachableError
 from affiant.folders import default_home
 from affiant.policy.loading.policy_file import policy_owners
+from affiant.sandbox.base.errors import SessionBundleTooLarge
 from affiant.sandbox.base.threads import abandonable
 from affiant.sandbox.base.user_files import write_user_file
 from affiant.sandbox.isolation.backends.backend import probe
@@ -57,7 +58,7 @@ from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.session_acts.sandbox_ports import Asked, OpenPort, open_port
 from affiant.sandbox.session_state.bundle_out import boundary_record
 from affiant.sandbox.session_state.interrupted import reap_leftovers
-from affiant.sandbox.session_state.recovery import Gathered, fetch_sealed, gather
+from affiant.sandbox.session_state.recovery import Gathered, gather_whole
 from affiant.sandbox.session_state.session_folder import (
     BASE,
     BUNDLE,
@@ -511,7 +512,10 @@ class Session(SessionCalls):
 
     @property
     def bundle_path(self) -> Path:
-        """Where the session's bundle is, once it is closed."""
+        """Where the session's bundle is, once it is closed: a single one, or an archive (``*.affiant.zip``) of a
+        session with more records than a single bundle holds."""
+        if self._gathered is not None:
+            return self._gathered.path
         return self._opened.home.session(self.id) / BUNDLE
 
     def bundle(self) -> Bundle:
@@ -519,6 +523,7 @@ class Session(SessionCalls):
 
         Raises:
             ``session.not_open``: the session is still open.
+            SessionBundleTooLarge: the receipts are an archive: ``PeriodBundle(session.bundle_path)``.
         """
         if self._gathered is None:
             raise StateError(
@@ -526,6 +531,8 @@ class Session(SessionCalls):
                 expected="leave the block first",
                 code="session.not_open",
             )
+        if self._gathered.bundle is None:
+            raise SessionBundleTooLarge(self.id, limit=MAX_BUNDLE)
         return self._gathered.bundle
 
     @asynccontextmanager
@@ -596,7 +603,8 @@ class Session(SessionCalls):
         try:
             await self._finish(why)
         except AffiantError as error:
-            wrong.append(error)
+            if error.code != SessionBundleTooLarge.code:  # closed in order: its receipts are exported below
+                wrong.append(error)
         finally:
             await self._opened.link.stop()
         reclaim_folder(self._opened.home.session(self.id))
@@ -639,8 +647,9 @@ class Session(SessionCalls):
     def _take_bundle(self) -> None:
         opened = self._opened
         key = opened.home.openings_key(random_bytes=secrets.token_bytes)
-        self._gathered = gather(opened.home, self.id, fetch_sealed(opened.home, self.id), key)
-        self._progress("bundled", {"path": str(self.bundle_path)})
+        self._gathered = gather_whole(opened.home, self.id, key)
+        archive = self._gathered.bundle is None
+        self._progress("bundled", {"path": str(self.bundle_path), "archive": archive})
 
     def _take_output(self) -> None:
         output = self._opened.plan.request.output
@@ -675,7 +684,7 @@ class Session(SessionCalls):
         if branch is None or repository is None or copied is None or copied.commit is None or self._kept:
             return
         with self._left_behind() as (source, before, exclude):
-            record = None if self._gathered is None else boundary_record(self._gathered.bundle, self.id)
+            record = None if self._gathered is None else boundary_record(self._gathered.receipts(), self.id)
             if record is None:
                 raise StateError("no receipt is there for the commit to name", code="session.not_gathered")
             left = changes_left(source, before=before, exclude=exclude)

@@ -24,13 +24,22 @@ from affiant.sandbox.session_server.guard import owner_of
 from affiant.sandbox.session_server.held_ports import HeldPorts
 from affiant.sandbox.session_server.owned_sessions import OwnedSessions
 from affiant.sandbox.session_server.responding import with_client
+from affiant.sandbox.session_state.session_folder import ARCHIVE
 from affiant.sandbox.session_state.session_listing import SessionEntry
 
 __all__ = ["Name", "add_sessions"]
 
 Name = Annotated[str, InPath(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="Its id, or its name")]
 _Digest = Annotated[str, Query(pattern=r"^sha256:[0-9a-f]{64}$", description="Of the bundle that you have")]
-_JSON = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
+_BUNDLE = {
+    200: {
+        "content": {
+            "application/json": {"schema": {"type": "object"}},
+            "application/zip": {"schema": {"type": "string", "format": "binary"}},
+        }
+    }
+}
+"""A single bundle, or the period archive of a session with more records than that holds."""
 
 
 def add_sessions(app: FastAPI, sessions: OwnedSessions, ports: HeldPorts) -> None:
@@ -74,11 +83,12 @@ def add_sessions(app: FastAPI, sessions: OwnedSessions, ports: HeldPorts) -> Non
         await ports.close_session(found)
         return Stopped(session=found, bundle=digest)
 
-    @app.get("/v1/sessions/{session}/bundle", response_class=Response, responses=_JSON)  # type: ignore[arg-type]  # FastAPI's own type is narrower
+    @app.get("/v1/sessions/{session}/bundle", response_class=Response, responses=_BUNDLE)  # type: ignore[arg-type]  # FastAPI's own type is narrower
     async def get_bundle(request: Request, session: Name) -> Response:
         """The receipts of a session that has ended, hidden values opened: `affiant verify` judges them."""
         path: Path = await sessions.bundle(owner_of(request.scope), session)
-        return FileResponse(path, media_type="application/json", headers={"cache-control": "no-store"})
+        media_type = "application/zip" if path.name == ARCHIVE else "application/json"
+        return FileResponse(path, media_type=media_type, headers={"cache-control": "no-store"})
 
     @app.delete("/v1/sessions/{session}")
     async def remove_session(request: Request, session: Name, bundle: _Digest) -> Removed:

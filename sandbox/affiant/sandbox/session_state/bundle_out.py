@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -29,12 +30,14 @@ from affiant.sandbox.supervisor.records.spool import SpoolEntry, read_signed
 __all__ = [
     "SealedBundle",
     "boundary_record",
+    "close_in",
     "close_of",
     "open_bundle",
     "open_counted",
     "parse_sealed_bundle",
     "read_sealed_bundle",
     "read_spooled",
+    "spooled_hashes",
     "with_spooled",
     "write_bundle",
 ]
@@ -87,10 +90,28 @@ def read_spooled(path: Path) -> tuple[SpoolEntry, ...]:
     Raises:
         ``session.bundle``: it is no plain file.
     """
+    with _journal(path) as file:
+        return () if file is None else read_signed(file.read(_LIMIT))
+
+
+def spooled_hashes(path: Path) -> Iterator[str]:
+    """The hashes of the same records, whatever the journal's size.
+
+    Raises:
+        ``session.bundle``: it is no plain file.
+    """
+    with _journal(path) as file:
+        for line in file or ():
+            yield from (entry.rh for entry in read_signed(line))
+
+
+@contextmanager
+def _journal(path: Path) -> Iterator[BinaryIO | None]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        return ()
+        yield None
+        return
     except OSError as error:
         raise MalformedError(
             "the session's journal cannot be read", found=error.strerror, code="session.bundle"
@@ -98,7 +119,7 @@ def read_spooled(path: Path) -> tuple[SpoolEntry, ...]:
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise MalformedError("the session's journal is no plain file", code="session.bundle")
-        return read_signed(file.read(_LIMIT))
+        yield file
 
 
 def with_spooled(
@@ -124,17 +145,23 @@ def with_spooled(
 
 def close_of(sealed: SealedBundle, session: str) -> str | None:
     """``why`` of the session's close; None: the bundle has none."""
-    for text in sealed.bundle.receipts:
-        match parse_object(parse_receipt(text).split.payload):
-            case {"kind": "session-close", "why": str(why), "agt": {"ses": str(named)}} if named == session:
-                return why
+    return next(
+        (why for text in sealed.bundle.receipts if (why := close_in(text, session)) is not None), None
+    )
+
+
+def close_in(sdjwt: str, session: str) -> str | None:
+    """``why``, if the receipt is the close of ``session``."""
+    match parse_object(parse_receipt(sdjwt).split.payload):
+        case {"kind": "session-close", "why": str(why), "agt": {"ses": str(named)}} if named == session:
+            return why
     return None
 
 
-def boundary_record(bundle: Bundle, session: str) -> tuple[str, str] | None:
-    """Kind and receipt hash of the session's close, else of its start; None: the bundle has neither."""
+def boundary_record(receipts: Iterable[str], session: str) -> tuple[str, str] | None:
+    """Kind and receipt hash of the session's close, else of its start; None: neither is among ``receipts``."""
     found: dict[str, str] = {}
-    for text in bundle.receipts:
+    for text in receipts:
         receipt = parse_receipt(text)
         match parse_object(receipt.split.payload):
             case {"kind": ("session-close" | "session-start") as kind, "agt": {"ses": str(named)}} if (

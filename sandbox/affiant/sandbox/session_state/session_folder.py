@@ -20,6 +20,7 @@ from affiant.sandbox.session_state.shared_input import LAYER, materialise, unmou
 from affiant.sandbox.supervisor.launch.lifecycle import STATES
 
 __all__ = [
+    "ARCHIVE",
     "BASE",
     "BUNDLE",
     "HOST_SOCKET",
@@ -35,6 +36,8 @@ __all__ = [
 
 BUNDLE: Final = "bundle.affiant.json"
 """The receipts, hidden values opened: what a user takes home."""
+ARCHIVE: Final = "bundle.affiant.zip"
+"""The same as a period archive, of a session with more records than a single bundle holds."""
 SEALED: Final = "bundle.json"
 """What the supervisor fetched from the gateway when it had closed the session."""
 RECORDS: Final = "records.ndjson"

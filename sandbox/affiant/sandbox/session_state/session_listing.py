@@ -16,7 +16,7 @@ from affiant.errors import ConfigurationError
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import Launch, live_launches
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, read_note
-from affiant.sandbox.session_state.session_folder import BUNDLE, KEPT, RECORDS
+from affiant.sandbox.session_state.session_folder import ARCHIVE, BUNDLE, KEPT, RECORDS
 from affiant.sandbox.supervisor.launch.lifecycle import Step, read_steps
 
 __all__ = ["SessionEntry", "find_session", "is_session_id", "list_sessions"]
@@ -95,7 +95,8 @@ def _named(home: Home, name: str) -> SessionEntry | None:
 
 def _entry(home: Home, session: str, running: Mapping[str, Launch]) -> SessionEntry | None:
     folder = home.session(session)
-    bundle, records, kept = (_existing(folder / name) for name in (BUNDLE, RECORDS, KEPT))
+    archive, single, records, kept = (_existing(folder / name) for name in (ARCHIVE, BUNDLE, RECORDS, KEPT))
+    bundle = single if archive is None else archive
     steps = read_steps(folder)
     if session in running:
         note = SessionNote(session=session, state=SessionState.RUNNING, asked=running[session].asked)

@@ -15,9 +15,7 @@ from typing import Final
 
 from affiant.attestation.bundle.bundle import Bundle
 from affiant.attestation.encoding.canonical import canonical, parse_object
-from affiant.attestation.records.receipt import parse_receipt
-from affiant.attestation.records.task_label import TaskLabel
-from affiant.attestation.schema.disclosure import disclosure_digest
+from affiant.attestation.records.task_label import TaskLabel, shown_label
 from affiant.errors import MalformedError
 
 __all__ = ["keep_label", "kept_label", "with_label"]
@@ -66,14 +64,6 @@ def with_label(bundle: Bundle, disclosures: Sequence[str], *, session: str) -> B
     """``bundle`` with those ``disclosures`` behind the start record of ``session`` that it commits to."""
     if not disclosures:
         return bundle
-    return replace(bundle, receipts=tuple(_shown(text, disclosures, session) for text in bundle.receipts))
-
-
-def _shown(text: str, disclosures: Sequence[str], session: str) -> str:
-    receipt = parse_receipt(text)
-    match parse_object(receipt.split.payload):
-        case {"kind": "session-start", "agt": {"ses": str(named)}, "tsk": {"_sd": list(digests)}}:
-            if named == session:
-                new = (each for each in disclosures if each not in receipt.disclosures)
-                return text + "".join(f"{each}~" for each in new if disclosure_digest(each) in digests)
-    return text
+    return replace(
+        bundle, receipts=tuple(shown_label(text, disclosures, session=session) for text in bundle.receipts)
+    )

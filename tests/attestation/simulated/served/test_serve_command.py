@@ -336,7 +336,7 @@ def test_a_td_gives_the_memory_that_was_measured_and_nobody_can_change_it(
     served: Served, image: Image
 ) -> None:
     with launch(served.client, image) as td:
-        descriptor = start._memory_of_td(td._socket.fileno())
+        descriptor = start.memory_of_td(td._socket.fileno())
         mrtd = td.report().mrtd
     try:
         with pytest.raises(PermissionError):

@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
@@ -202,3 +203,16 @@ def test_one_wrong_outcome_deep_in_a_long_session_is_found(
     refused = [check for check in verdict.checks if check.state is State.REFUSED]
     assert [check.code for check in refused] == ["session.intents"]
     assert story.done["command-150-o"].payload["jti"] in refused[0].where
+
+
+def test_a_record_on_disk_is_read_whole_a_bounded_number_of_times(
+    from_disk: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    whole = kept_records.KeptRecords._whole
+    read: Counter[int] = Counter()
+    from_disk.setattr(
+        kept_records.KeptRecords, "_whole", lambda self, at: read.update([at]) or whole(self, at)
+    )
+    archive = build(tmp_path, long_story(100, 0))
+    verify_period(archive, trust(), verifiers=STANDARD_VERIFIERS, at=NOW.replace(hour=23), build="test")
+    assert max(read.values()) <= 6

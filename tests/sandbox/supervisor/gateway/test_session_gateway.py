@@ -25,6 +25,9 @@ class Answer:
         for piece in PIECES:
             yield piece
 
+    async def body(self, _limit: int) -> bytes:
+        return b'{"error":{"code":"session.bundle_too_large","message":"m"}}'
+
     async def close(self) -> None:
         self.closed = True
 
@@ -54,3 +57,11 @@ def test_a_bundle_that_is_too_large_names_the_command_that_exports_it(
     assert f"affiant bundle export --session {'S' * 22} --openings" in str(raised.value.hint)
     monkeypatch.setattr(session_gateway, "_MAX_BUNDLE", 1200)
     assert fetched(monkeypatch, Answer()) == b"".join(PIECES)
+
+
+def test_a_bundle_that_the_gateway_finds_too_large_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = Answer()
+    answer.status = 409
+    with raises_code("session.bundle_too_large"):
+        fetched(monkeypatch, answer)
+    assert answer.closed

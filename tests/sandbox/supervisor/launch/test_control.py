@@ -229,3 +229,19 @@ def test_what_a_closed_channel_has_not_sent_is_an_error_of_whoever_sends() -> No
         there.close()
 
     asyncio.run(scenario())
+
+
+def test_a_message_that_is_too_large_is_its_senders_error_and_the_next_one_arrives() -> None:
+    async def scenario() -> object:
+        ours, theirs = (ControlChannel(each) for each in socket.socketpair())
+        try:
+            with raises_code("session.control"):
+                await ours.send({"op": "run", "argv": ["x" * (1 << 20)]})
+            await ours.send({"op": "next"})
+            message = await theirs.receive()
+            return None if message is None else message.members
+        finally:
+            ours.close()
+            theirs.close()
+
+    assert asyncio.run(scenario()) == {"op": "next"}

@@ -111,8 +111,8 @@ def _demand(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     "demand",
     callback=_demand,
     metavar="L3,complete",
-    help="Exit with 30 below this level (L0 to L5), or if a session has no signed end (complete), "
-    "or of a whole period is not judged.",
+    help='Exit with 30 below this level (L0 to L5). "complete": also if a session has no signed end, or if a session '
+    "of a whole period is not judged.",
 )
 @click.option(
     "--from",

@@ -436,7 +436,7 @@ def _examine_intents(records: Sequence[VerifiedReceipt], erased: int) -> Finding
     for record in sorted(records, key=lambda item: item.seq):
         if _is_intent(record):
             intents[record.jti] = record
-        if record.shown("mov.n") == 0 and record.shown("mov.len"):
+        if record.kind == "file" and record.shown("mov.n") == 0 and record.shown("mov.len"):
             raise IntentMismatch("bytes of no file", where=record.jti)
         if record.member("ph") == "opened" and (number := record.shown("prt.num")) is not None:
             if (reopened := reopened + (number in ports and ports[number] not in done)) > erased:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
-from typing import Final, NamedTuple
+from itertools import chain, starmap
+from typing import Final
 
 from affiant.attestation.verifier.check_rows import not_asked_check, not_made_check, refused_check
 from affiant.attestation.verifier.comparing import instant_of
@@ -43,11 +43,9 @@ class Compared:
     def then(self) -> Callable[[str], Then]:
         """Of one case, by its session; that is empty for gateways alone, whose rows are of the archive's own time."""
         assert self.run.signers is not None
-        established = _established(self.run)
         gateways = {each.kid: self._at(f":{each.kid}") for each in self.run.signers.gateways}
-        return lambda session: Then(
-            self._at(session) if session else self.run.asked.at, gateways, established
-        )
+        established, now = _established(self.run), self.run.asked.at
+        return lambda session: Then(self._at(session) if session else now, gateways, established)
 
     def _at(self, name: str) -> datetime:
         at = self.run.asked.at
@@ -56,33 +54,16 @@ class Compared:
         return at if end is None else instant_of(end, at)
 
 
-class _Beside(NamedTuple):
-    """What cases have in common. ``gateways``: their boot records, by key; ``gaps``, ``orders``: of all."""
-
-    gateways: Mapping[str, Kept]
-    gaps: Sequence[Kept]
-    orders: Sequence[Kept]
-    established: frozenset[str]
-    unlogged: frozenset[str]
-    then: Callable[[str], Then] | None
-
-    def work(self, session: str, kid: str, records: Sequence[Kept]) -> Work:
-        """One case; ``session`` is empty for gateways alone, which have no gaps of sessions."""
-        beside = [*self.gateways.values(), *(self.gaps if session else ()), *self.orders]
-        then = None if self.then is None else self.then(session)
-        return Work(session, kid, records, beside, self.established, then, self.unlogged)
-
-
 def judge_cases(run: Run, workers: WorkerPool, compared: Compared | None = None) -> None:
     """Make the checks of every case, if every receipt is authentic."""
     assert run.first is not None
     if not run.holds("sig.receipts"):
         return
     total, done = len(run.first.judged) or 1, 0
-    beside = _beside(run, compared)
+    making = _making(run, compared)
     for judged in chain(
-        workers.map(judging.judge, _works(run, beside)),
-        (workers.here(judging.judge, work) for work in _long_works(run, beside)),
+        workers.map(judging.judge, starmap(making, chain(_alone(run), _sessions(run, long=False)))),
+        (workers.here(judging.judge, making(*each)) for each in _sessions(run, long=True)),
     ):
         _take(run, judged)
         if compared is not None:
@@ -99,38 +80,38 @@ def _established(run: Run) -> frozenset[str]:
     return frozenset(held - {"chain.coverage"} | {"fmt.bundle"})
 
 
-def _beside(run: Run, compared: Compared | None) -> _Beside:
+def _making(run: Run, compared: Compared | None) -> Callable[[str, str, Sequence[Kept]], Work]:
+    """What makes a case: of a session, its supervisor's key and its records; without a session, of gateways alone."""
     assert run.first is not None
-    assert run.signers is not None
-    first, by_kid = run.first, run.signers.by_kid
-    return _Beside(
-        {kid: boot for kid, boot in first.boots.items() if by_kid[kid].role == "gateway"},
-        first.gaps,
-        first.orders,
-        _established(run),
-        frozenset(rh for rh, is_logged in first.logged.items() if not is_logged),
-        None if compared is None else compared.then(),
+    gateways, gaps, orders = _boots(run).values(), run.first.gaps, run.first.orders
+    alone, beside, established = [*gateways, *orders], [*gateways, *gaps, *orders], _established(run)
+    unlogged = frozenset(rh for rh, is_logged in run.first.logged.items() if not is_logged)
+    then = (lambda _: None) if compared is None else compared.then()
+    return lambda session, kid, records: Work(
+        session, kid, records, beside if session else alone, established, then(session), unlogged
     )
 
 
-def _works(run: Run, beside: _Beside) -> Iterator[Work]:
-    """Every case but long sessions: gateways alone, each in one at least, then sessions."""
-    assert run.first is not None
-    for kid in sorted(beside.gateways):
+def _alone(run: Run) -> Iterator[tuple[str, str, Sequence[Kept]]]:
+    """Gateways alone, each in one case at least."""
+    for kid in sorted(_boots(run)):
         name = f":{kid}"
         for begin in range(0, run.spill.count(name), _ALONE):
-            yield beside.work("", "", tuple(run.spill.texts(name, begin, _ALONE)))
-    for session, kid in sorted(run.first.judged.items()):
-        if run.spill.count(session) <= _IN_MEMORY:
-            yield beside.work(session, kid, tuple(run.spill.texts(session)))
+            yield "", "", tuple(run.spill.texts(name, begin, _ALONE))
 
 
-def _long_works(run: Run, beside: _Beside) -> Iterator[Work]:
-    """Sessions whose records stay on disk."""
+def _sessions(run: Run, *, long: bool) -> Iterator[tuple[str, str, Sequence[Kept]]]:
+    """Sessions; the records of ``long`` ones stay on disk."""
     assert run.first is not None
     for session, kid in sorted(run.first.judged.items()):
-        if run.spill.count(session) > _IN_MEMORY:
-            yield beside.work(session, kid, OnDisk(run.spill, session))
+        if (run.spill.count(session) > _IN_MEMORY) == long:
+            yield session, kid, OnDisk(run.spill, session) if long else tuple(run.spill.texts(session))
+
+
+def _boots(run: Run) -> Mapping[str, Kept]:
+    assert run.first is not None
+    assert run.signers is not None
+    return {kid: boot for kid, boot in run.first.boots.items() if run.signers.by_kid[kid].role == "gateway"}
 
 
 def _lacks_keysets(run: Run) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from sys import intern
 from typing import Final, NamedTuple
 
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
@@ -184,10 +185,11 @@ def _case(
     case.along_log, case.unlogged = place.setting.along_log, work.unlogged
     for number, record in enumerate(orders):
         case.places.setdefault(record.rh, ("", number))  # a line that stands twice is where it stands first
-    signed = {record.text.split.kid for record in [*records, *orders]}
+    kids = [intern(record.text.split.kid) for record in case.records]  # once: a record on disk is read for it
+    here = zip(case.records, kids, strict=True)
+    signed = {kid for record, kid in here if record.rh in known or record.kind in _ORDERS}
     signed |= {work.supervisor} if work.supervisor else set()
-    for record in case.records:
-        kid = record.text.split.kid
+    for record, kid in zip(case.records, kids, strict=True):
         if kid in signed and (record.rh in known or record.kind == "boot" or record.kind in _ORDERS):
             parties.setdefault(kid, Party(place.statements.by(kid))).records.append(record)
     if work.supervisor and work.supervisor not in parties:

@@ -7,7 +7,8 @@
 5. Files that nobody has asked for, against the manifest.
 
 Memory grows with sessions and keysets, by some hundred bytes each, and by 16 bytes for each receipt; never with their
-content. The records of one session that has many stay on disk while it is judged (``kept_records``).
+content. The records of one session that has many stay on disk while it is judged (``kept_records``); about 1 KiB of
+each remains in memory.
 """
 
 from __future__ import annotations

@@ -186,7 +186,10 @@ class SessionGateway:
         size = 0
         try:
             if reply.status != 200:
-                raise gateway_refusal(_members(await reply.body(_MAX_ANSWER)), reply.status)
+                refusal = gateway_refusal(_members(await reply.body(_MAX_ANSWER)), reply.status)
+                if refusal.gateway_code == SessionBundleTooLarge.code:
+                    raise SessionBundleTooLarge(self._session, limit=_MAX_BUNDLE) from refusal
+                raise refusal
             async for piece in reply.chunks():
                 size += len(piece)
                 if size > _MAX_BUNDLE:

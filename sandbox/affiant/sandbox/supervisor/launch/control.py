@@ -110,12 +110,7 @@ class Messages:
         if len(self._buffer) < _LENGTH.size:
             return None
         (size,) = _LENGTH.unpack(self._buffer[: _LENGTH.size])
-        if size > _MAX_MESSAGE:
-            raise MalformedError(
-                "a control message is too large",
-                expected=f"at most {_MAX_MESSAGE} bytes",
-                code="session.control",
-            )
+        _require_size(size)
         if len(self._buffer) < _LENGTH.size + size:
             return None
         members = dict(parse_object(bytes(self._buffer[_LENGTH.size : _LENGTH.size + size])))
@@ -135,6 +130,16 @@ class Messages:
         """Close descriptors that no message has named."""
         while self._descriptors:
             os.close(self._descriptors.popleft())
+
+
+def _require_size(size: int) -> None:
+    if size > _MAX_MESSAGE:
+        raise MalformedError(
+            "a control message is too large",
+            expected=f"at most {_MAX_MESSAGE} bytes",
+            found=f"{size} bytes",
+            code="session.control",
+        )
 
 
 def _receive(control: socket.socket) -> tuple[bytes, tuple[int, ...]]:
@@ -183,12 +188,14 @@ class ControlChannel:
         A message that was begun is sent whole, also when its sender is cancelled.
 
         Raises:
+            ``session.control``: it is too large, and nothing of it is sent.
             OSError: the other end is gone, or this one was closed.
         """
         if self._control.fileno() < 0:
             raise ConnectionAbortedError("the channel was closed")
         named = dict(descriptors or {})
         content = canonical({**members, "fds": list(named)} if named else members)
+        _require_size(len(content))
         await self._sender.send(_LENGTH.pack(len(content)) + content, tuple(named.values()))
 
     async def _readable(self) -> None:

@@ -24,6 +24,12 @@ def test_records_of_all_sessions_are_counted() -> None:
     assert row("session.start", Count(1, "sessions, each with one start")).detail.startswith("1 sessions")
 
 
+def test_what_a_case_found_stays_its_own() -> None:
+    counts = [Count(2, "quotes", {"gateway"}), Count(3, "quotes", {"session"})]
+    row("tee.appraisal", *counts)
+    assert counts == [Count(2, "quotes", {"gateway"}), Count(3, "quotes", {"session"})]
+
+
 def test_what_cases_share_is_counted_once() -> None:
     counts = [
         Count(2, "quotes", {"gateway"}, said="; TCB ", names={name}) for name in ("UpToDate", "OutOfDate")

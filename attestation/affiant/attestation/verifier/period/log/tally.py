@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,7 +63,7 @@ class Tally:
         self.first.setdefault(check.state, check)
         if check.state is State.HELD and check.counted is not None:
             if self.counted is None:
-                self.counted = check.counted
+                self.counted = deepcopy(check.counted)  # the case's own stays as it was
             else:
                 _add(self.counted, check.counted)
         if check.state is State.HELD and check.tier is not None:
