@@ -51,6 +51,19 @@ def kinds(bundle: Path) -> list[str]:
     return [str(json.loads(parse_receipt(text).split.payload)["kind"]) for text in receipts]
 
 
+@pytest.mark.slow
+def test_a_rejected_command_on_a_terminal_is_the_supervisors_error(given: dict[str, Any]) -> None:
+    async def go() -> list[int]:
+        async with Sandbox.create(**given) as sandbox:
+            with raises_code("session.environment"):
+                async with asyncio.timeout(30), sandbox.pty(["true"], env={"HTTP_PROXY": "x"}) as terminal:
+                    await terminal.wait()
+            async with sandbox.pty(["sh", "-c", "exit 4"]) as terminal:
+                return [(await terminal.wait(30)).exit_code for _ in range(2)]
+
+    assert asyncio.run(go()) == [4, 4]
+
+
 def test_a_connected_sandbox_has_the_whole_interface(given: dict[str, Any], tmp_path: Path) -> None:
     async def acts(sandbox: Sandbox) -> None:
         done = await sandbox.run(["sh", "-c", "cat; echo err >&2; exit 3"], stdin="given", env={"A": "b"})

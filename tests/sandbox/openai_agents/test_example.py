@@ -17,7 +17,17 @@ from affiant.sandbox import IsolationClass
 
 pytest.importorskip("agents.sandbox", reason="needs affiant[openai-agents]")
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "agents"
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = ROOT / "examples" / "agents"
+PAGE = ROOT / "docs" / "openai-agents.md"
+
+
+def test_the_pages_examples_use_names_that_are_there() -> None:
+    """They are run up to the call of a model, which a test does not have."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block.replace("asyncio.run(main())", ""), str(PAGE), "exec"), {})  # noqa: S102 - our own page
 
 
 def test_the_example_counts_lines_in_a_session_and_its_bundle_holds(

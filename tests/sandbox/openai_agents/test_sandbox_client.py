@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import tarfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from agents.sandbox.errors import (  # noqa: E402
     ExposedPortUnavailableError,
     MountConfigError,
     WorkspaceStartError,
+    WorkspaceStopError,
 )
 from agents.sandbox.sandboxes.unix_local import UnixLocalSandboxClient  # noqa: E402
 from agents.sandbox.session.sandbox_client import BaseSandboxClientOptions  # noqa: E402
@@ -45,7 +47,7 @@ agent_configs:
     filesystem_access: [read-write:/workspace, read-only:/data]
     ports: [8080]
     secrets_access: [GITHUB_TOKEN]
-    resources: {pids: 100}
+    resources: {pids: 100, memory: 512MiB}
   reader:
     filesystem_access: [read-only:/workspace]
 """
@@ -208,6 +210,9 @@ def test_a_flood_of_output_waits_for_who_reads_it(warm: Any) -> None:
         inner = session._inner._terminals._commands[begun.process_id]
         for output in (begun.output, more.output, b"".join(inner.chunks)):
             assert len(output) < 17 << 20
+        await session.pty_terminate_all()
+        gone = "while cat /proc/[0-9]*/comm 2>/dev/null | grep -qx yes; do sleep 0.1; done"
+        assert (await session.exec(gone, timeout=60)).exit_code == 0
         whole = await session.exec("head -c 20000000 /dev/zero")
         assert (len(whole.stdout), whole.exit_code) == (16 << 20, 0)
         assert b"affiant: output beyond 16777216 bytes was dropped" in whole.stderr
@@ -238,7 +243,8 @@ def test_a_resumed_state_is_in_the_open_sandbox_then_in_a_new_one_from_its_snaps
     client = client_of(warm)
 
     async def go() -> list[Any]:
-        manifest = Manifest(entries={"given.txt": File(content=b"given")})
+        again = File(content=b"again", ephemeral=True)
+        manifest = Manifest(entries={"given.txt": File(content=b"given"), "again.txt": again})
         first = await client.create(manifest=manifest, snapshot=LocalSnapshotSpec(base_path=tmp_path))
         await first.start()
         await first.exec(
@@ -261,9 +267,12 @@ def test_a_resumed_state_is_in_the_open_sandbox_then_in_a_new_one_from_its_snaps
     same, gone, restored, other = asyncio.run(go())
     assert same == b"/tmp/alive\n"
     assert not gone
-    assert restored == b"1\n1\ndir\nmade.txt\n"
+    assert restored == b"1\n1\nagain.txt\ndir\nmade.txt\n"
     assert other
     assert len(client.bundles) == 2
+    (path,) = tmp_path.glob("*.tar")
+    with tarfile.open(path) as archive:
+        assert not [name for name in archive.getnames() if "again" in name]
 
 
 @pytest.mark.slow
@@ -354,6 +363,28 @@ def test_sessions_and_states_of_other_backends_are_rejected(warm: Any) -> None:
         await other.delete(theirs)
 
     asyncio.run(go())
+
+
+@pytest.mark.slow
+def test_a_limit_is_a_typed_error_and_delete_still_closes_with_the_records(warm: Any, tmp_path: Path) -> None:
+    client = client_of(warm)
+    hog = "import time; a = bytearray(b'x') * (900 << 20); time.sleep(60)"
+
+    async def go() -> Any:
+        session = await client.create(snapshot=LocalSnapshotSpec(base_path=tmp_path))
+        with pytest.raises(WorkspaceStopError):  # there is nothing left of which a snapshot could be made
+            async with session:
+                with pytest.raises(ExecTransportError) as caught:
+                    await session.exec("python3", "-c", hog)
+                assert not await session.running()
+        assert client.bundles == ()
+        await client.delete(session)
+        return caught.value
+
+    error = asyncio.run(go())
+    assert (error.context["affiant"]["code"], error.retryable) == ("isolation.limit", False)
+    (bundle,) = client.bundles
+    warm.verdict(bundle)
 
 
 @pytest.mark.slow

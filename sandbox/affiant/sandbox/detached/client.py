@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from affiant.attestation.encoding.binary_text import from_b64u
-from affiant.errors import StateError
+from affiant.errors import AffiantError, StateError
 from affiant.folders import default_home
 from affiant.sandbox.base.user_socket import connect_user_socket
 from affiant.sandbox.detached.names import running_session
@@ -54,11 +54,13 @@ class HostAct:
 
     def __init__(self, channel: ControlChannel) -> None:
         self._channel = channel
+        self._ended: AffiantError | None = None
 
     async def tell(self, message: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
         """Send a message about this act; a host that is gone is noticed where its answer is awaited."""
-        with suppress(OSError):
-            await self._channel.send(message, descriptors)
+        if self._ended is None:  # after an error the host takes what comes for another request
+            with suppress(OSError):
+                await self._channel.send(message, descriptors)
 
     async def next(self) -> Mapping[str, object]:
         """The next event.
@@ -66,14 +68,18 @@ class HostAct:
         Raises:
             AffiantError: the act was rejected, or the session has ended; under the error's own code.
         """
+        if self._ended is not None:
+            raise self._ended
         message = await self._channel.receive()
         if message is None:
-            raise StateError(
+            self._ended = StateError(
                 "the session ended meanwhile", hint="See: affiant session ls", code="session.not_open"
             )
+            raise self._ended
         message.close()
         if message.members.get("event") == "refused":
-            raise sent_error(message.members)
+            self._ended = sent_error(message.members)
+            raise self._ended
         return message.members
 
 

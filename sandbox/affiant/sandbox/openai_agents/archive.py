@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import lzma
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import IO, cast
@@ -49,5 +51,5 @@ def unpacked(data: io.IOBase, folder: Path) -> None:
         raise WorkspaceArchiveWriteError(
             path=folder, context={"reason": error.reason, "member": error.member}, cause=error
         ) from error
-    except (tarfile.TarError, OSError) as error:
+    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise WorkspaceArchiveWriteError(path=folder, cause=error) from error

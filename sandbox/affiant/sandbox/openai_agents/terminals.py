@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from agents.sandbox.errors import PtySessionNotFoundError
 from agents.sandbox.session.pty_output import collect_pty_output
@@ -91,11 +92,10 @@ class Terminals:
         Raises:
             ExecTransportError: it was rejected.
         """
-        command = _Command(argv)
+        await self._make_room()
+        command, number = _Command(argv), allocate_pty_process_id(set(self._commands))
         work = _on_terminal if tty else _on_pipes
         command.task = asyncio.create_task(_run(command, work(command, sandbox, env, cwd)))
-        number = allocate_pty_process_id(set(self._commands))
-        await self._make_room()
         self._commands[number] = command
         try:
             await command.begun.wait()
@@ -191,10 +191,12 @@ async def _on_terminal(command: _Command, sandbox: Sandbox, env: Mapping[str, st
 
 async def _on_pipes(command: _Command, sandbox: Sandbox, env: Mapping[str, str], cwd: str) -> int:
     command.begun.set()
-    async for event in sandbox.stream(command.argv, env=env, cwd=cwd):
-        match event:
-            case Exited(result):
-                return result.exit_code
-            case Output(data=data):
-                await command.add(data)
+    events = cast("AsyncGenerator[Output | Exited, None]", sandbox.stream(command.argv, env=env, cwd=cwd))
+    async with aclosing(events):
+        async for event in events:
+            match event:
+                case Exited(result):
+                    return result.exit_code
+                case Output(data=data):
+                    await command.add(data)
     raise AssertionError("a stream ends with the command's end")
