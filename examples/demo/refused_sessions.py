@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from examples.demo.facts import Telling
-from examples.demo.place import Place, command_line
+from examples.demo.place import Place, affiant, command_line
 from examples.demo.processes import descendants
 
 from affiant.attestation.encoding.binary_text import from_b64u
@@ -155,6 +155,7 @@ def _asked_twice(own: Place, isolation: list[str]) -> tuple[bytes, bytes, int]:
             after = _ask(session, "second")
             session.kill()
             session.communicate()
+    affiant(own, "session", "list", capture_output=True)  # the next command tidies up after a killed one
     answered = [r for r in journal_records(own.home / "gateway") if r.kind == "inference"]
     return before, after, len(answered)
 
