@@ -15,11 +15,17 @@ EVIL = (
 )
 
 
-def on_a_terminal(machine: Machine, *options: str, stdout: int | None = None) -> bytes:
+ONE_STREAM = EVIL.replace(" >&2", "")
+"""So that it comes in the order in which it was written: two streams may be shown in pieces of each."""
+
+
+def on_a_terminal(
+    machine: Machine, *options: str, stdout: int | None = None, written: str = ONE_STREAM
+) -> bytes:
     """What a terminal is sent by a run whose standard error, and output unless it is redirected, it is."""
     terminal, line = pty.openpty()
     try:
-        process = machine.start("sh", "-c", EVIL, options=options, stdout=stdout or line, stderr=line)
+        process = machine.start("sh", "-c", written, options=options, stdout=stdout or line, stderr=line)
         os.close(line)
         seen = b""
         try:
@@ -56,7 +62,7 @@ def test_raw_passes_all_of_it_on(warm: Machine) -> None:
 @pytest.mark.slow
 def test_what_is_redirected_is_untouched(warm: Machine) -> None:
     reading, writing = os.pipe()
-    seen = on_a_terminal(warm, stdout=writing)
+    seen = on_a_terminal(warm, stdout=writing, written=EVIL)
     os.close(writing)
     with open(reading, "rb") as file:
         out = file.read()

@@ -283,7 +283,7 @@ def test_a_providers_tool_that_needs_approval_is_not_asked_for(
     told = Told(SessionClient.start(door, platform, profile=profile, openings=openings), upstream, openings)
     answer = told.ask(web_search_options={})
     assert (answer.code, told.upstream.received) == ("tool.not_allowed", [])
-    assert b"a person must approve it, and the provider does not show" in answer.body
+    assert b"no approver can be shown what the provider will do" in answer.body
     assert record_of(told.session, answer).disclosed.get("pol.rules") == ["provider_tools/0"]
 
 

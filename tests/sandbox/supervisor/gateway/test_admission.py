@@ -75,7 +75,7 @@ def test_a_session_ends_when_its_gateway_says_and_never_after_its_activation() -
 
 @pytest.mark.parametrize("ends", [0, -5, None, "soon"])
 def test_an_admission_without_an_end_ahead_is_refused(ends: object) -> None:
-    with raises_code("session.admission_mismatch", match="names no end"):
+    with raises_code("session.admission_mismatch", match="lacks the session"):
         admitted(ends=ends)
 
 
