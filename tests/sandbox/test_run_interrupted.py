@@ -184,6 +184,7 @@ def test_what_is_copied_or_left_elsewhere_is_whole(warm: Machine, tmp_path: Path
         assert "1 started, 1 closed" in warm.verdict(places["bundle"])
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_large_input_is_copied_stops_the_copy(warm: Machine, tmp_path: Path):
     source = tmp_path / "in"
     source.mkdir()

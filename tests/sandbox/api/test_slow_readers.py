@@ -14,6 +14,7 @@ from tests.sandbox.api.test_sandbox import in_sandbox
 from affiant.sandbox import Sandbox
 
 
+@pytest.mark.slow
 def test_a_command_ends_beside_more_unread_ones_than_a_machine_has_threads(warm: Any) -> None:
     unread = min(32, (os.cpu_count() or 1) + 4) + 2
 
@@ -34,6 +35,7 @@ def test_a_command_ends_beside_more_unread_ones_than_a_machine_has_threads(warm:
     assert in_sandbox(warm, scenario)[0] == "one more\n"
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_left_unread_ends_with_its_block(warm: Any) -> None:
     async def scenario(sandbox: Sandbox) -> str:
         async with asyncio.timeout(30):

@@ -106,6 +106,7 @@ def test_the_terminal_is_as_before_whatever_ended_the_shell(warm: Any, named: st
     assert screen.as_before
 
 
+@pytest.mark.slow
 def test_without_a_terminal_it_says_what_to_use(warm: Any, named: str) -> None:
     command = [sys.executable, "-m", "affiant", "session", "shell", "--home", str(warm.home), named]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)

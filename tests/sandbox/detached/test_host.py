@@ -259,6 +259,7 @@ def test_the_time_to_live_ends_the_session_and_everything_of_it(place: Machine) 
     assert place.quiet_within(10)
 
 
+@pytest.mark.slow
 def test_a_killed_host_leaves_nothing_and_the_next_command_says_so(place: Machine) -> None:
     assert create(place, "--name", "killed", "--ttl", "300").returncode == 0
     session = DetachedSession.connect("killed", home=place.home)
@@ -393,6 +394,7 @@ def test_a_session_without_a_close_is_not_removed(place: Machine) -> None:
         folder.rmdir()
 
 
+@pytest.mark.slow
 def test_files_go_in_and_out_and_the_use_of_a_session_is_shown(place: Machine, named: str) -> None:
     sent, back = place.folder / "sent", place.folder / "back"
     (sent / "deep").mkdir(parents=True)

@@ -31,6 +31,7 @@ def test_a_missing_sdk_is_an_error_with_the_command_that_installs_it(absent: str
     assert "pip install 'affiant[openai-agents]'" in done.stdout
 
 
+@pytest.mark.slow
 def test_nothing_outside_of_the_backend_imports_the_sdk() -> None:
     found = []
     for package in PACKAGES:

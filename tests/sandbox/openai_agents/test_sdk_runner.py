@@ -109,6 +109,7 @@ def test_the_sdks_shell_and_patches_work_confined_and_each_has_its_record(warm: 
     assert sum(each["kind"] == "file" for each in found) >= 4
 
 
+@pytest.mark.slow
 def test_a_run_that_is_paused_and_resumed_has_its_files_again(warm: Any, tmp_path: Path) -> None:
     """As the SDK's own test of its runner does it: interrupted by an approval, as JSON, with another model."""
     snapshot = LocalSnapshotSpec(base_path=tmp_path)

@@ -96,6 +96,7 @@ def test_the_same_wheels_give_the_same_digest_and_a_second_build_does_nothing(tm
     assert (tmp_path / "one").stat().st_ino == inode
 
 
+@pytest.mark.slow
 def test_included_files_constraints_hashes_and_folders_of_wheels_count(tmp_path, wheels, requirements):
     digest = hashlib.sha256((wheels / "beta-1.0-py3-none-any.whl").read_bytes()).hexdigest()
     (tmp_path / "in").mkdir()
@@ -196,6 +197,7 @@ def test_no_source_is_built_when_a_users_configuration_asks_for_it(tmp_path, whe
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_no_module_of_the_folder_that_the_command_runs_in_is_run(tmp_path, monkeypatch, wheels, requirements):
     folder = tmp_path / "checkout"
     folder.mkdir()
@@ -253,6 +255,7 @@ def test_what_a_killed_build_left_is_removed_by_the_next(tmp_path, wheels, requi
     assert not (tmp_path / ".env.affiant-build").exists()
 
 
+@pytest.mark.slow
 def test_an_earlier_build_comes_back_if_the_next_was_killed_between_its_two_renames(
     tmp_path, wheels, requirements
 ):

@@ -137,6 +137,7 @@ def test_a_diff_of_a_folder_is_of_what_the_session_was_given(warm, tmp_path):
     assert not (warm.home / "sessions" / session.id / "base").exists()
 
 
+@pytest.mark.slow
 def test_a_branch_that_appeared_meanwhile_is_kept_and_so_are_the_agents_files(warm, repository):
     async def run() -> None:
         asked = request(warm, input=repository, input_commit="main", output_branch="late")

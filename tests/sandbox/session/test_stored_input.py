@@ -88,6 +88,7 @@ def test_two_sessions_of_one_folder_share_one_tree_and_nothing_that_they_write(w
     assert mounts(warm) == []
 
 
+@pytest.mark.slow
 def test_a_commit_whose_tree_is_stored_is_not_read_again(warm, source):
     git(source, "init", "-q", "-b", "main")
     git(source, "add", "-A")
@@ -116,6 +117,7 @@ def test_a_stored_tree_that_was_damaged_is_never_used(warm, source):
     assert asyncio.run(seen()) == (tree, first)
 
 
+@pytest.mark.slow
 def test_a_state_folder_without_its_store_fills_it_again(warm, source):
     async def seen() -> str:
         async with Session.open(request(warm, input=source), home=warm.home) as session:

@@ -120,6 +120,7 @@ def test_a_session_from_its_creation_to_its_receipts(served: Served, alice: http
     assert code(alice.get(f"/v1/sessions/{session}")) == (404, "session.not_here")
 
 
+@pytest.mark.slow
 def test_a_session_is_its_caller_s_and_no_one_else_s(served: Served, module_session: str) -> None:
     requests: list[tuple[str, str, dict]] = [
         ("GET", "", {}),
