@@ -355,6 +355,7 @@ def test_another_user_cannot_reach_a_session(place: Machine, named: str) -> None
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
+@pytest.mark.slow
 def test_what_is_removed_is_never_the_only_copy(place: Machine, named: str) -> None:
     session = DetachedSession.connect(named, home=place.home).id
     folder, copy = place.home / "sessions" / session, place.folder / f"{named}.json"

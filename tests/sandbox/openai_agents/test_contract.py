@@ -433,7 +433,10 @@ def ours(warm: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str,
     return found, client, ended
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (at % 4 != 0)) for at, name in enumerate(SCENARIOS)],
+)
 def test_a_session_does_what_the_sdks_local_session_does(name: str, ours: Any, theirs: Any) -> None:
     assert ours[0][name] == theirs[name]
 
