@@ -22,11 +22,16 @@ except OSError as error:
 """
 
 
-_OF_THE_MACHINE = ("affiant: no memory cgroup can be made here", "affiant: no overlay can be mounted here")
+_OF_THE_MACHINE = (
+    "affiant: no memory cgroup can be made here",
+    "affiant: no overlay can be mounted here",
+    "affiant: warning: the broker's memory is not locked",
+)
 
 
 def lines_of(stderr: bytes) -> list[str]:
-    """What was said, but for what this machine lacks: containers often have no memory cgroup to give."""
+    """What was said, but for what this machine lacks: containers often have no memory cgroup, and no right
+    to lock memory."""
     return [line for line in stderr.decode().splitlines() if not line.startswith(_OF_THE_MACHINE)]
 
 
