@@ -90,7 +90,7 @@ class Door:
 
         def recorded() -> bool:
             found[:] = [each for each in records_of(session, self.key) if each.kind == "inference"]
-            return bool(found)
+            return bool(found) and bool(found[0].disclosed.values)  # kept after the record itself
 
         until(recorded)
         (record,) = found
