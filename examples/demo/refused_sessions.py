@@ -155,7 +155,7 @@ def _asked_twice(own: Place, isolation: list[str]) -> tuple[bytes, bytes, int]:
             after = _ask(session, "second")
             session.kill()
             session.communicate()
-    affiant(own, "session", "list", capture_output=True)  # the next command tidies up after a killed one
+    affiant(own, "session", "list")  # the next command tidies up after a killed one
     answered = [r for r in journal_records(own.home / "gateway") if r.kind == "inference"]
     return before, after, len(answered)
 
