@@ -110,7 +110,7 @@ def test_an_interrupted_command_leaves_the_drain_going_and_can_be_repeated(servi
     first.stderr.readline()
     first.send_signal(signal.SIGINT)
     _, error = first.communicate(timeout=20)
-    assert first.returncode == 130 and b"goes on draining" in error and b"Traceback" not in error
+    assert first.returncode == 130 and b"continues to drain" in error and b"Traceback" not in error
     assert process.poll() is None
     for _ in range(2):
         done = drained(serving, "--within", "0")
