@@ -97,9 +97,7 @@ create = click.Command(
     "create",
     callback=_created,
     params=[
-        click.Option(
-            ["--name"], help="What the session is called; unique among those that run. Default: its id."
-        ),
+        click.Option(["--name"], help="Name of the session, unique among running sessions. Default: its id."),
         click.Option(
             ["--ttl"],
             type=click.IntRange(1, _MAX_TTL_S),
@@ -139,8 +137,10 @@ create = click.Command(
     "--detach", is_flag=True, help="Print the command's number and leave it running; its output is kept."
 )
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable for the command.")
-@click.option("--cwd", metavar="PATH", help="Where it runs, inside. Default: where the input is.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds until it is ended.")
+@click.option("--cwd", metavar="PATH", help="Working directory in the sandbox. Default: where the input is.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Time limit of the command, in seconds."
+)
 @click.option("--raw", is_flag=True, help="On a terminal, pass the command's control characters on.")
 @session_argument
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -233,7 +233,10 @@ def forward_signals(running: Running, first: signal.Signals | None = None) -> No
 @click.command()
 @home_option
 @click.option(
-    "-f", "--follow", is_flag=True, help="Go on until the command has ended; its exit code is this one's."
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Follow the output until the command ends, and exit with its exit code.",
 )
 @session_argument
 @click.argument("number", type=click.IntRange(min=1))

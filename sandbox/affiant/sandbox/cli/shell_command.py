@@ -36,7 +36,7 @@ _SIZE = (24, 80)
 @click.command(context_settings={"allow_interspersed_args": False})
 @home_option
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable for the command.")
-@click.option("--cwd", metavar="PATH", help="Where it runs, inside. Default: where the input is.")
+@click.option("--cwd", metavar="PATH", help="Working directory in the sandbox. Default: where the input is.")
 @session_argument
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def shell(*, home: Path, env: tuple[str, ...], cwd: str | None, name: str, command: tuple[str, ...]) -> None:

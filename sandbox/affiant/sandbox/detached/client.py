@@ -242,7 +242,9 @@ def _unshown(step: str, detail: Mapping[str, object]) -> None:
 
 
 def _not_an_answer(expected: str) -> StateError:
-    return StateError("not an answer of a session host", expected=expected, code="session.not_open")
+    return StateError(
+        "the session host sent an unexpected response", expected=expected, code="session.not_open"
+    )
 
 
 def _piece(value: object) -> tuple[bytes, int]:

@@ -180,7 +180,7 @@ def _require_same(running: Launch, request: SessionRequest) -> None:
     asked = running.asked
     if request.key is None or asked is None or asked.key != request.key:
         raise StateError(
-            "a session of this name runs",
+            "a running session already has this name",
             found=request.name,
             hint=f"Use it, or end it: affiant session stop {request.name}",
             code="session.name_taken",
@@ -254,7 +254,9 @@ async def _until_over(
         raise ended.result()
     if not done:
         raise NotFreshError(
-            "the session's time to live is over", expected=f"at most {ttl_s} s", code="session.expired"
+            "the session's time to live (--ttl) has passed",
+            expected=f"at most {ttl_s} s",
+            code="session.expired",
         )
     if server.running:
         await session.kill()

@@ -256,7 +256,9 @@ class HostServer:
     def _known(self, number: int) -> HostedCommand:
         command = self._commands.get(number)
         if command is None:
-            raise StateError("the session has no such command", found=number, code="session.command_unknown")
+            raise StateError(
+                "the session has no command with this number", found=number, code="session.command_unknown"
+            )
         return command
 
     # -- commands ------------------------------------------------------------------------------------------

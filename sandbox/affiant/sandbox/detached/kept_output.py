@@ -274,7 +274,7 @@ def read_kept(home: Home, session: str, number: int) -> Kept:
 def no_output(number: int) -> StateError:
     """The error of a command whose output is not kept."""
     return StateError(
-        "no output of this command is kept",
+        "affiant keeps no output of this command",
         found=number,
         hint="Output is kept of commands that were started with --detach: affiant session exec --detach",
         code="session.no_output",

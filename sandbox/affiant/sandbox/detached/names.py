@@ -27,7 +27,7 @@ def require_name(name: str) -> str:
     """
     if not _NAME.fullmatch(name) or len(name) == _ID_LENGTH:
         raise ConfigurationError(
-            "not a name of a session",
+            "the session name is not valid",
             expected="1 to 63 of a-z 0-9 . _ -, the first a letter or a digit; not 22, as an id has",
             found=ascii(name[:80]),
             code="session.name",
@@ -64,7 +64,7 @@ def running_session(home: Home, name: str) -> str:
         if name == launch.session or (asked is not None and (asked.name, asked.owner) == (name, None)):
             return launch.session
     raise StateError(
-        "no session of this name runs",
+        "no running session has this name",
         where=str(home.path),
         found=ascii(name[:80]),
         hint="See: affiant session ls",

@@ -355,7 +355,7 @@ def _require_node_packages(path: Path, text: str) -> None:
     """Return if each dependency comes from a registry or as an archive over HTTPS."""
     members = _object(path, text)
     if "workspaces" in members:
-        raise _rejected(path, "not the package.json of one package", expected="no workspaces")
+        raise _rejected(path, "package.json defines workspaces", expected="no workspaces")
     for kind in _NODE_KINDS:
         _require_registry(members.get(kind) or {}, f"{path} ({kind}", overrides=kind == "overrides")
 

@@ -215,7 +215,7 @@ class Running:
                         return replace(result, timed_out=number is signal.SIGKILL)
                 await self.signal(number)
             return replace(await waiting, timed_out=True)
-        except asyncio.CancelledError:  # whoever waited has left: the command must not go on without anyone
+        except asyncio.CancelledError:  # the waiting caller was cancelled, so its command ends
             await self.signal(signal.SIGKILL)
             raise
         finally:

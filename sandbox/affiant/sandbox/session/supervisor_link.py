@@ -124,7 +124,7 @@ class Act:
             if event.get("event") != "rejected":
                 return event
             event = sent_error(event)
-        self._events.put_nowait(event)  # whoever asks again hears it again
+        self._events.put_nowait(event)  # a second call raises it again
         raise event
 
     def put(self, event: Mapping[str, object] | AffiantError) -> None:

@@ -61,7 +61,7 @@ class _OpenPort:
 
 
 class SessionPorts:
-    """Opens and closes ports. ``close`` is what the launcher tells about one; ``close_all`` ends every one."""
+    """Opens and closes ports. ``close`` is what the launcher sends about one; ``close_all`` ends every one."""
 
     def __init__(self, session: OpenSession) -> None:
         self._session = session

@@ -38,7 +38,7 @@ _NS_GET_USERNS: Final = 0xB701
 
 @dataclass(slots=True)
 class BubblewrapDriver:
-    """One bwrap in one enclosure. ``user``: whom to become before anything starts; None: stay who we are."""
+    """One bwrap in one enclosure. ``user``: the user to switch to before anything starts; None: stay who we are."""
 
     program: str
     enclosure: Enclosure
