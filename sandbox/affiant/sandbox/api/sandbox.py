@@ -434,7 +434,7 @@ class Sandbox:
         await self._hosted.kill(number, sent)
 
     async def status(self) -> Mapping[str, object]:
-        """As :meth:`info`, and ``commands``: those that run, and the last that have ended, whoever started them.
+        """As :meth:`info`, and ``commands``: those that run, and the last that have ended, of every client.
 
         Raises:
             ``session.holder``: as :meth:`detach`.
@@ -478,7 +478,7 @@ class Sandbox:
             try:
                 yield Terminal(running, shown, typing)
             finally:
-                transport.close()  # the command's end passes on what it wrote: nobody reads that now
+                transport.close()  # else the command's end would wait until its output is read
                 if running.exit_code is None:
                     await running.signal(signal.SIGKILL)
                     await running.wait()

@@ -108,7 +108,7 @@ def _detach(kept: int) -> None:
 
 
 class _Report:
-    """What the creator is told, until the session is ready; a creator that is gone is not an error here."""
+    """Reports progress to the creator until the session is ready; a creator that is gone is not an error here."""
 
     def __init__(self, descriptor: int) -> None:
         self._stream = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 - closed when the session is ready

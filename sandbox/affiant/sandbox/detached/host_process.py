@@ -47,7 +47,7 @@ async def create_detached(home: Home, request: SessionRequest, *, ttl_s: int | N
 
 
 async def _started(home: Home, request: SessionRequest, ttl_s: int | None) -> StartingHost:
-    """The host; whoever no longer waits for it leaves none."""
+    """Starts the host. A caller that is cancelled meanwhile leaves none behind."""
     starting = asyncio.ensure_future(abandonable(lambda: _spawned(home, request, ttl_s)))
     try:
         return await asyncio.shield(starting)

@@ -108,7 +108,7 @@ class _Exec:
     """A request to run a command, read strictly.
 
     Args:
-        terminal: rows and columns. timeout_s: of a detached command; whoever waits for another one has its own.
+        terminal: rows and columns. timeout_s: of a detached command; the client of another one keeps the time itself.
     """
 
     argv: tuple[str, ...]
@@ -358,7 +358,7 @@ class HostServer:
             await self._run(
                 command, asked, streams, lambda running: running.wait(asked.timeout_s), ours.close
             )
-        except AffiantError as error:  # nobody waits for it: whoever reads its output hears of it
+        except AffiantError as error:  # no client waits for it, so its kept output says why
             output.say(f"{error} [{error.code}]")
         finally:
             ours.close()

@@ -1,6 +1,7 @@
 """Commands that go on between calls: started once, then read and typed to by number, as the SDK's shell tool does.
 
-A command has a terminal, or two pipes without input. What nobody asks for slows it; it is not kept without a bound.
+A command has a terminal, or two pipes without input. Output that the SDK does not ask for slows the command; it
+is not kept without a bound.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class Terminals:
             await command.begun.wait()
             wait_ms = clamp_pty_yield_time_ms(round(1000 * (_FIRST_WAIT_S if wait_s is None else wait_s)))
             return await self._collected(number, command, wait_ms, max_tokens)
-        except asyncio.CancelledError:  # nobody learns its number
+        except asyncio.CancelledError:  # the caller never gets its number
             await self._end(number)
             raise
 

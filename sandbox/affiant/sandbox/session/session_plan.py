@@ -154,7 +154,7 @@ class SessionPlan:
 
     @property
     def lease_s(self) -> int:
-        """How long the session may last, in seconds; its agent as long as the profile lets it, where nobody asked."""
+        """Seconds that the session may last: as the starter asked, else somewhat more than the profile's ``wall``."""
         if self.request.lease_s is not None:
             return self.request.lease_s
         wall = self.profile.compiled.limits.wall

@@ -102,7 +102,7 @@ async def open_port(
                 await act.next()
                 port = OpenPort(number, address)
                 yield port
-            finally:  # the supervisor may have opened it, whoever was told
+            finally:  # the supervisor may have opened it, although this caller was cancelled
                 await act.tell({"op": "port-close"})
                 if port is not None:
                     with suppress(AffiantError):  # the session has ended, and the port with it

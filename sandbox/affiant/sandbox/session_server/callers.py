@@ -19,7 +19,7 @@ from affiant.errors import NotAllowedError, NotAuthenticError, UnreachableError
 __all__ = ["Callers", "IssuerKeys", "OpenIDCallers", "TokenCallers"]
 
 _ANY_HOLDER: Final = "token"
-"""The name of whoever has the bearer token."""
+"""The name of the caller with the bearer token."""
 
 _ALGORITHMS: Final = ("RS256", "PS256", "ES256", "ES384", "EdDSA")
 _REQUIRED: Final = ("aud", "exp", "iat", "iss", "sub")
@@ -38,14 +38,14 @@ class Callers(Protocol):
         """The name of the caller who sent this ``Authorization`` header.
 
         Raises:
-            ``session.caller``: nobody who is known. ``session.caller_unlisted``: known, but not on the list.
+            ``session.caller``: an unknown caller. ``session.caller_unlisted``: a known one that is not on the list.
             ``session.issuer``: the issuer's keys cannot be had.
         """
         ...
 
 
 class TokenCallers:
-    """Whoever has one bearer token.
+    """Accepts one bearer token; every holder is the same caller.
 
     Args:
         token: at least 32 bytes.

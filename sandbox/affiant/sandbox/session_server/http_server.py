@@ -54,7 +54,7 @@ class Listen:
 
 
 def token_callers(path: Path) -> Callers:
-    """Whoever has the token in a private file (0600), which is made where there is none.
+    """Accepts the token of a private file (0600); makes the file where there is none.
 
     Raises:
         ``store.permissions``: others can read it. ``session.server``: it holds no token, or too short a one.

@@ -99,7 +99,7 @@ class OwnedSessions:
         try:
             return (await create_detached(self._home, request, ttl_s=ttl)).id
         finally:
-            async with self._counting:  # whoever counts now has not seen the session run
+            async with self._counting:  # a count that is under way has not seen the session run
                 self._starting -= Counter([place])
 
     def _request(self, owner: str, asked: SessionAsked, key: str | None) -> tuple[SessionRequest, int]:

@@ -29,7 +29,7 @@ async def with_client(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
     """The result of ``work``, which is cancelled if the client leaves.
 
     Raises:
-        ``session.request``: the client has left; nobody reads this.
+        ``session.request``: the client has left, so the error is not sent.
     """
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_gone(request.receive))

@@ -43,12 +43,12 @@ class Commands:
         )
         self._runs: dict[int, AgentRun] = {}
         self._early: dict[int, list[Callable[[AgentRun], None]]] = {}
-        """What was told about commands that are not begun yet."""
+        """Signals and sizes for commands that are not begun yet."""
         self.notices: Mapping[str, Callable[[Mapping[str, object]], None]] = {
             "signal": self.signal,
             "resize": self.resize,
         }
-        """What is told about a command that runs, by operation; it has no answer."""
+        """Messages about a running command, by operation; they have no answer."""
 
     async def run(self, act: Act) -> Ending | None:
         """Run a command to its end: events ``started`` and ``exited``."""
@@ -102,7 +102,7 @@ class Commands:
                 self._tell(members, lambda run: run.resize(*size))
 
     def _tell(self, members: Mapping[str, object], notice: Callable[[AgentRun], None]) -> None:
-        """Tell the command that is named; one that is not begun yet is told when it is."""
+        """Pass it to the command that is named; to one that is not begun yet, once it is."""
         number = members.get("id")
         if isinstance(number, int) and number in self._runs:
             notice(self._runs[number])

@@ -5,7 +5,7 @@ a terminal of its own; what it writes goes through the broker's redactor to the 
 the user types goes in (``user_streams``).
 
 A command has ended when its first process has. What it had written by then is passed on. What it leaves in the
-background lives on until the session ends, and writes to no one.
+background lives on until the session ends, and its output is discarded.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A tree is ``<digest>/tree`` below the store's folder, which is its owner's alone
 this name. Sessions get it as the read-only lower layer of an overlay. Each use reads it again and compares its digest.
 A tree that was damaged or changed is removed, and filled anew.
 
-Lookups share a lock; filling and removing hold it alone. A tree is filled under another name, which whoever holds
-the lock alone next removes, if the process that filled it was killed.
+Lookups share a lock; filling and removing hold it alone. A tree is filled under another name. If its
+process is killed, the next one that holds the lock alone removes it.
 """
 
 from __future__ import annotations

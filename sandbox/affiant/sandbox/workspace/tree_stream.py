@@ -102,7 +102,7 @@ def _named(skipped: Sequence[Skipped]) -> Sequence[Sequence[str]]:
 
 
 def _microseconds(facts: os.stat_result) -> int:
-    """The time of the last change, which whoever owns a file can set to anything."""
+    """The time of the last change; the file's owner can set any."""
     return max(-_LARGEST, min(facts.st_mtime_ns // 1000, _LARGEST))
 
 

@@ -13,7 +13,7 @@ read-only), so nothing of the machine can be overwritten through ``/proc/PID/exe
 descriptor but the streams, the namespaces' and the report's, and closes all but streams and report before it is
 confined. It is never dumpable, so ``/proc/PID/mem``, ``fd`` and ``environ`` are closed to the agent, whose filter has
 neither ptrace nor process_vm_writev (gVisor of 2024 shows ``environ`` all the same; it holds HOME alone). Under
-bubblewrap it has given up root before it enters; the capabilities over the sandbox's user namespace that entering
+bubblewrap it has dropped root before it enters; the capabilities over the sandbox's user namespace that entering
 takes are dropped, bounding set and all, before it executes the command.
 
 Landlock (Documentation/userspace-api/landlock.rst): every access right of the kernel's ABI is handled, so
