@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
 from affiant.attestation.cli.bundle.bundle_show import show
 from affiant.attestation.cli.options.timestamp_option import timestamp_if_given
 from affiant.command_line import Group, print_json
+
+if TYPE_CHECKING:
+    from affiant.gateway.bundles.export import Exported
 
 __all__ = ["bundle"]
 
@@ -120,7 +123,6 @@ def export(
     from affiant.attestation.bundle.period.progress import period_progress  # noqa: PLC0415 - as above
     from affiant.attestation.records.sealed_disclosures_key import read_disclosure_key  # noqa: PLC0415 - as above
     from affiant.attestation.release.manifest import build_name  # noqa: PLC0415 - as above
-    from affiant.attestation.verifier.files.opened_disclosures import Outcome, told  # noqa: PLC0415 - help needs no extra
 
     try:
         from affiant.gateway.bundles.export import Asked, export_period  # noqa: PLC0415 - as above
@@ -147,6 +149,12 @@ def export(
         raise
     except OSError as error:
         raise click.UsageError(f"{output} cannot be written: {error.strerror}") from error
+    _show(done, output, as_json=as_json)
+
+
+def _show(done: Exported, output: Path, *, as_json: bool) -> None:
+    from affiant.attestation.verifier.files.opened_disclosures import Outcome, told  # noqa: PLC0415 - help needs no extra
+
     if as_json:
         print_json(
             {

@@ -75,7 +75,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was. ``resumed``: an earlier call had begun it. ``witnessed``: the checkpoint carries cosignatures."""
+    """Finished. ``resumed``: an earlier call had begun it. ``witnessed``: the checkpoint carries cosignatures."""
 
     manifest: Manifest
     receipts: int
@@ -84,7 +84,7 @@ class Exported:
     witnessed: bool
     resumed: bool
     opened: Mapping[Outcome, int] | None = None
-    """What became of the openings, of every receipt that hides something; None: no key was given."""
+    """Receipts that hide something, by the outcome of opening them; None: no key was given."""
 
 
 def export_period(
