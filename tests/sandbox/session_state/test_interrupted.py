@@ -12,7 +12,7 @@ from tests.sandbox.session_state.test_bundle_out import close, receipt, sealed
 
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.launch_records import Launch, read_launches
-from affiant.sandbox.processes.session_note import Asked, SessionState, read_note
+from affiant.sandbox.processes.session_note import Asked, SessionNote, SessionState, read_note, write_note
 from affiant.sandbox.session_state.interrupted import reap_leftovers
 
 ID = "A" * 22
@@ -96,12 +96,30 @@ def test_files_of_an_agent_that_never_ran_are_copies_and_go(home: Home, tmp_path
     assert "not copied" not in cut.text
 
 
-def test_what_cannot_be_moved_is_not_removed(home: Home, tmp_path: Path):
+def test_what_cannot_be_kept_is_not_removed_and_the_next_command_tries_again(home: Home, tmp_path: Path):
     interrupt(home, output=tmp_path / "out")
     (home.session(ID) / "files.kept").mkdir()
     (home.session(ID) / "files.kept" / "older").write_text("x")
-    reap_leftovers(home)
+    (cut,) = reap_leftovers(home)
     assert (home.session(ID) / "files" / "0" / "made.txt").exists()
+    assert "cannot be tidied up" in cut.text
+    assert "files are kept" not in cut.text
+    assert read_note(home.session(ID)) is None
+    (home.session(ID) / "files.kept" / "older").unlink()
+    (cut,) = reap_leftovers(home)
+    assert "its files are kept" in cut.text
+    assert (home.session(ID) / "files.kept" / "0" / "made.txt").read_text() == "made"
+
+
+def test_what_its_launcher_ended_but_could_not_keep_is_kept_and_the_rest_stays(home: Home, tmp_path: Path):
+    launch = interrupt(home, output=tmp_path / "out")
+    launch.abandon(home)
+    note = SessionNote(session=ID, state=SessionState.CLOSED, asked=launch.asked, ended=9, exit_code=3)
+    write_note(home, note)
+    (cut,) = reap_leftovers(home)
+    assert f"affiant session recover {ID} --output DIR" in cut.text
+    assert "killed" not in cut.text
+    assert read_note(home.session(ID)) == dataclasses.replace(note, kept=True)
 
 
 def test_a_session_that_was_closed_by_its_supervisor_is_gathered_at_once(home: Home):

@@ -4,7 +4,8 @@ For each, under a lock so that two commands do not do it at once:
 
 1. what still runs is ended, within five seconds (``launch_records``);
 2. the agent's working files are removed, as with every session; if changes were to be copied out and the agent had
-   begun, its files are kept instead, because they are the only copy of what was asked for;
+   begun, its files are kept instead, because they are the only copy of what was asked for. If they cannot be kept,
+   nothing is removed, and the record of the launch stays for the next command;
 3. the receipts are gathered if that needs no gateway to be started: the supervisor has closed the session and left
 them,
    or a gateway of this state folder runs (``recovery``; else ``affiant session recover``);
@@ -15,22 +16,16 @@ Nothing of the user's own is touched: input and output folders are no part of a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from affiant.errors import AffiantError
 from affiant.sandbox.processes.home import Home, lock
 from affiant.sandbox.processes.launch_records import Launch, end_leftovers
-from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
+from affiant.sandbox.processes.session_note import SessionNote, SessionState, read_note, write_note
 from affiant.sandbox.session_state.bundle_out import read_spooled
 from affiant.sandbox.session_state.recovery import Gathered, gather_now
-from affiant.sandbox.session_state.session_folder import (
-    KEPT,
-    RECORDS,
-    keep_files,
-    reclaim_folder,
-    remove_files,
-)
+from affiant.sandbox.session_state.session_folder import RECORDS, reclaim_folder, settle_files
 from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 
 __all__ = ["InterruptedSession", "reap_leftovers"]
@@ -65,9 +60,13 @@ def _settled(home: Home, launch: Launch) -> str:
     if not folder.is_dir():
         return f"{named} was interrupted before it began: its launcher was killed"
     reclaim_folder(folder)
-    kept = _tidied(home, launch)
+    kept = settle_files(home, launch)
     if not (folder / RECORDS).exists():
         return f"{named} was interrupted before its agent ran: its launcher was killed"
+    left = read_note(folder)
+    if left is not None:  # its launcher ended it in order, except for its files
+        write_note(home, replace(left, kept=kept))
+        return f"{named} is tidied up{_files(replace(left, kept=kept))}"
     note_killed(folder, at=datetime.now(UTC))
     gathered = gather_now(home, launch.session)
     closed = gathered is not None and gathered.in_order
@@ -80,21 +79,6 @@ def _settled(home: Home, launch: Launch) -> str:
     )
     write_note(home, note)
     return f"{named} {_how(closed=closed)}; {_where(home, launch.session, gathered)}{_files(note)}"
-
-
-def _tidied(home: Home, launch: Launch) -> bool:
-    """Whether the agent's files were kept, and not removed."""
-    kept = False
-    if launch.ran and launch.asked is not None and launch.asked.output is not None:
-        try:
-            keep_files(home, launch.session)
-            kept = True
-        except FileNotFoundError:  # an earlier command got as far
-            kept = (home.session(launch.session) / KEPT).exists()
-        except OSError:  # what cannot be moved is not removed either
-            return True
-    remove_files(home, launch.session)
-    return kept
 
 
 def _how(*, closed: bool) -> str:
