@@ -10,10 +10,11 @@ import pytest
 from tests.sandbox.processes.test_launch_records import gone_process, own_name
 from tests.sandbox.session_state.test_bundle_out import close, receipt, sealed
 
-from affiant.sandbox.processes.home import Home, open_home
+from affiant.sandbox.processes.home import Home, lock, open_home
 from affiant.sandbox.processes.launch_records import Launch, read_launches
 from affiant.sandbox.processes.session_note import Asked, SessionNote, SessionState, read_note, write_note
-from affiant.sandbox.session_state.interrupted import reap_leftovers
+from affiant.sandbox.session_state import interrupted, recovery
+from affiant.sandbox.session_state.interrupted import InterruptedSession, reap_leftovers
 
 ID = "A" * 22
 
@@ -189,3 +190,32 @@ def test_two_commands_at_once_tell_it_once(home: Home):
     for thread in threads:
         thread.join()
     assert told == [ID]
+
+
+def test_no_command_waits_while_another_tidies_up(home: Home, monkeypatch: pytest.MonkeyPatch):
+    """Gathering may take long: an archive is exported by another process."""
+    interrupt(home)
+    inner: list[tuple[InterruptedSession, ...]] = []
+
+    def gather(*_: object, **__: object) -> None:
+        inner.append(reap_leftovers(home))
+        with lock(home.path / "reap.lock", wait=False):
+            pass
+
+    monkeypatch.setattr(interrupted, "gather_now", gather)
+    (cut,) = reap_leftovers(home)
+    assert inner == [()]
+    assert cut.session == ID
+    assert list(home.launches.iterdir()) == []
+
+
+def test_an_archive_that_takes_too_long_is_left_to_recover(home: Home, monkeypatch: pytest.MonkeyPatch):
+    interrupt(home)
+    folder = home.session(ID)
+    monkeypatch.setattr(interrupted, "_GATHERED_WITHIN_S", 0.01)
+    monkeypatch.setattr(recovery.gather_whole, "__kwdefaults__", {"most": 1, "within_s": None})
+    (folder / "bundle.json").write_bytes(sealed(key_of(home), receipt("one"), close(ID, "killed")))
+    (cut,) = reap_leftovers(home)
+    assert f"affiant session recover {ID}" in cut.text
+    assert not list(folder.glob("*.zip"))
+    assert not list(folder.glob(".archive-*"))
