@@ -20,11 +20,11 @@ from affiant.sandbox.session_state.session_listing import SessionEntry
 from affiant.sandbox.session_state.shared_input import (
     can_share,
     input_store,
+    release_input,
     show_shared,
     shown_again,
     stored_input,
     unmount_input,
-    unshare,
 )
 from affiant.sandbox.workspace.copy_in import Copied, copy_in
 from affiant.sandbox.workspace.walk import read_tree
@@ -244,5 +244,5 @@ def test_where_the_kernel_gives_no_overlay_nothing_is_left(home, tmp_path, monke
     monkeypatch.setattr("affiant.sandbox.session_state.shared_input.mount", refuse)
     home.session("one").mkdir()
     assert not can_share(home, "one")
-    unshare(home, "one")
+    release_input(home, "one")
     assert not input_store(home).layers("one").exists()

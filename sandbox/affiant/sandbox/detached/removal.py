@@ -12,7 +12,7 @@ from affiant.sandbox.processes.home import Home, lock
 from affiant.sandbox.processes.launch_records import launch_record
 from affiant.sandbox.processes.session_note import SessionState
 from affiant.sandbox.session_state.session_listing import SessionEntry, find_session
-from affiant.sandbox.session_state.shared_input import unshare
+from affiant.sandbox.session_state.shared_input import release_input
 
 __all__ = ["remove_ended"]
 
@@ -34,7 +34,7 @@ def remove_ended(home: Home, name: str, require_copy: Callable[[SessionEntry], N
         session = entry.note.session
         _require_whole(home, entry)
         require_copy(entry)
-        unshare(home, session)
+        release_input(home, session)
         freed = remove_output(home, session)
         shutil.rmtree(home.session(session))
     return session, freed

@@ -46,7 +46,7 @@ from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink, start_supervisor
 from affiant.sandbox.session_state.recovery import gather_now
 from affiant.sandbox.session_state.session_folder import BASE, RECORDS, SEALED, reclaim_folder, settle_files
-from affiant.sandbox.session_state.shared_input import can_share, input_store, show_shared, unshare
+from affiant.sandbox.session_state.shared_input import can_share, input_store, release_input, show_shared
 from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 from affiant.sandbox.workspace.copy_in import Copied, copy_in
 from affiant.sandbox.workspace.git_commit import copy_commit, resolve_commit
@@ -155,10 +155,20 @@ async def launched(
 def _settle_files(home: Home, launch: Launch, progress: Progress) -> None:
     """Remove the agent's files or keep them; what cannot be kept is not removed, and the next command tries again."""
     try:
-        settle_files(home, launch)
+        if not settle_files(home, launch):
+            return
+        text = (
+            "what the agent left was not copied, and is kept. "
+            f"Take it with: affiant session recover {launch.session} --output DIR"
+        )
     except OSError as error:
-        launch.abandon(home)
-        progress("unsettled", {"session": launch.session, "reason": error.strerror})
+        with suppress(OSError):  # then the record stays as it is, and counts once this process has ended
+            launch.abandon(home)
+        text = (
+            f"the files of session {launch.session} cannot be kept ({error.strerror}), and were not removed. "
+            "The next affiant command tries again"
+        )
+    progress("files-left", {"text": text})
 
 
 def _make_output(path: Path | None) -> None:
@@ -322,7 +332,7 @@ def _fill_input(home: Home, plan: SessionPlan, source: Path, place: str, limits:
     if plan.backend is BackendName.GVISOR and owner is not None and can_share(home, plan.session):
         with suppress(OSError):  # the store cannot be used: the session gets a copy
             return shared(owner)
-    unshare(home, plan.session)
+    release_input(home, plan.session)
     copied = fill(target, reference)
     if plan.request.output_diff is not None and copied.commit is None:
         (folder / BASE).mkdir(mode=0o700)

@@ -105,11 +105,8 @@ class RunReport:
                     f"session {self.session} ended without a signed close. "
                     f"Gather what was recorded: affiant session recover {self.session}"
                 )
-            case "unsettled":
-                self.warn(
-                    f"the files of session {self.session} cannot be kept ({detail.get('reason')}), and were not "
-                    "removed. The next affiant command tries again"
-                )
+            case "files-left":
+                self.warn(str(detail.get("text")))
             case "denied":
                 self._deny(detail)
             case "secrets" if detail.get("held"):

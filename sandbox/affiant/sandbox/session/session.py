@@ -615,7 +615,8 @@ class Session(SessionCalls):
                 wrong.append(error)
             except OSError as error:
                 wrong.append(_unwritten(error))
-        self._opened.launch.taken = not self._kept
+        if not self._kept:
+            self._opened.launch.taken = True
         first = because or (wrong[0] if wrong else None)
         await asyncio.to_thread(self._leave_note, None if first is None else first.code)
         if wrong:
@@ -734,6 +735,7 @@ class Session(SessionCalls):
                 f"What the agent left stays in {opened.home.session(self.id)}, because it cannot be kept "
                 f"({error.strerror}). The next affiant command tries again"
             )
+        opened.launch.taken = True
         if kept is None:
             self._kept = False
             return None

@@ -16,7 +16,7 @@ from affiant.sandbox.base.privileges import is_root
 from affiant.sandbox.isolation.plan.leftover_record import FOLDER
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import Launch
-from affiant.sandbox.session_state.shared_input import changes_of, unmount_input, unshare
+from affiant.sandbox.session_state.shared_input import changes_of, release_input, unmount_input
 from affiant.sandbox.supervisor.launch.lifecycle import STATES
 from affiant.sandbox.workspace.input_store import remove_whole
 
@@ -98,7 +98,7 @@ def remove_files(home: Home, session: str) -> None:
         reclaim_folder(folder)
     unmount_input(home, session)
     if not os.path.lexists(folder / KEPT):
-        unshare(home, session)
+        release_input(home, session)
     remove_whole(*(folder / name for name in ("files", BASE, "rootfs", RESTRICTION_SOCKET, HOST_SOCKET)))
     if not (folder / RECORDS).exists():
         remove_whole(folder / STATES)
@@ -109,5 +109,5 @@ def remove_files(home: Home, session: str) -> None:
 
 def remove_kept(home: Home, session: str) -> None:
     """Remove what was kept, once it is copied out."""
-    unshare(home, session)
+    release_input(home, session)
     remove_whole(home.session(session) / KEPT)

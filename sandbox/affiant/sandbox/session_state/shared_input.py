@@ -36,11 +36,11 @@ __all__ = [
     "can_share",
     "changes_of",
     "input_store",
+    "release_input",
     "show_shared",
     "shown_again",
     "stored_input",
     "unmount_input",
-    "unshare",
 ]
 
 _UPPER: Final = "upper"
@@ -49,7 +49,7 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def input_store(home: Home) -> InputStore:
     """The state folder's store of inputs."""
-    return InputStore(home.path / "inputs")
+    return InputStore(home.inputs)
 
 
 def can_share(home: Home, session: str) -> bool:
@@ -123,7 +123,7 @@ def unmount_input(home: Home, session: str) -> None:
                     unmount(mounted)
 
 
-def unshare(home: Home, session: str) -> None:
+def release_input(home: Home, session: str) -> None:
     """Unmount the session's input, and remove its changes to it. Idempotent."""
     unmount_input(home, session)
     input_store(home).release(session)
