@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -246,3 +247,9 @@ def test_where_the_kernel_gives_no_overlay_nothing_is_left(home, tmp_path, monke
     assert not can_share(home, "one")
     release_input(home, "one")
     assert not input_store(home).layers("one").exists()
+
+
+def test_no_other_user_can_enter_the_store(home, tmp_path):
+    shared(home, tmp_path, "one")
+    folders = (home.inputs, home.inputs / "sessions", input_store(home).layers("one"))
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o700}

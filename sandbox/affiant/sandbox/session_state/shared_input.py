@@ -56,9 +56,8 @@ def can_share(home: Home, session: str) -> bool:
     """Whether an overlay can be mounted for the session; makes its layers."""
     if not is_root():
         return False
-    layers = input_store(home).layers(session)
     try:
-        layers.mkdir(mode=0o700, parents=True)
+        layers = input_store(home).make_layers(session)
         for name in (_UPPER, "work", "lower", "probe"):
             (layers / name).mkdir(mode=0o755)
         with _opened(layers / "lower") as lower:

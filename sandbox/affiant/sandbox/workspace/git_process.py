@@ -1,7 +1,7 @@
-"""Runs git without any configuration and within a time, and reads objects of which the content has the object's name.
+"""Runs git without any configuration and with a time limit, and compares objects that it reads with their names.
 
 git opens what is in a repository, which may be another user's: a pipe in place of a file would hold it for good. So
-every call ends after a time, and one on the way into a session also when the session's start is interrupted.
+every call has a time limit. One that reads an input also ends when the session's start is interrupted.
 
 git itself does not compare an object that it prints with the object's name. A name here is SHA-1 over kind, length and
 content (gitformat-loose).
@@ -142,7 +142,7 @@ class GitObjects:
                 process.kill()
 
     def read(self, name: str, kind: str, *, where: str, at_most: int) -> Iterator[bytes]:
-        """The content of the object ``name``, in pieces; what it is worth is known when all of it was read.
+        """The content of the object ``name``, in pieces; it is compared with the name after the last one.
 
         Args:
             kind: ``blob``, ``tree`` or ``commit``. where: what an error names.

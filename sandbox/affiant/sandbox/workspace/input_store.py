@@ -84,6 +84,13 @@ class InputStore:
         """Where the session's own layers are, if it has any."""
         return self.folder / _SESSIONS / session
 
+    def make_layers(self, session: str) -> Path:
+        """The folder for the session's own layers, made where it is missing."""
+        layers = self.layers(session)
+        for folder in (self.folder, layers.parent, layers):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        return layers
+
     def used_by(self, session: str) -> Path | None:
         """Where the tree is that the session uses; None: it uses none."""
         digest = _noted(self.layers(session) / _NOTE)
@@ -124,9 +131,9 @@ class InputStore:
         Raises:
             AffiantError: of ``fill``, or of ``limits.proceed``.
         """
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        layers = self.make_layers(session)
         if known is not None:
-            self._mark(session, known, limits)
+            self._mark(layers, known, limits)
             entries = self._sound(known, limits)
             if entries is not None:
                 with suppress(FileNotFoundError):  # it was moved aside meanwhile
@@ -134,7 +141,7 @@ class InputStore:
                 return Copied(entries, known)
         with self._draft(limits) as draft:
             copied = self._filled(draft, fill)
-            self._mark(session, copied.digest, limits)
+            self._mark(layers, copied.digest, limits)
             if not self._store(draft, copied.digest, limits) and self._sound(copied.digest, limits) is None:
                 self._store(draft, copied.digest, limits, replace=True)
         self._trim(limits)
@@ -158,9 +165,7 @@ class InputStore:
         self._sweep()
         return sum(size for _, size in unused)
 
-    def _mark(self, session: str, digest: str, limits: Limits) -> None:
-        layers = self.layers(session)
-        layers.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def _mark(self, layers: Path, digest: str, limits: Limits) -> None:
         with self._locked(limits):
             write_whole(layers / _NOTE, digest.encode("ascii"))
 
