@@ -1,8 +1,9 @@
 """A small HTTP/1.1 client: exact bytes, kept connections, timeouts, backpressure.
 
 What it is for decides what it lacks: one body out, one body in, no redirects, no cookies, no content coding, no
-proxies. Head and body go out in one write; a connection's certificate is at hand before that write. A kept
-connection that turns out to be closed before any byte of an answer is replaced once, and both attempts are reported.
+proxies. Head and body go out in one write; a connection's certificate is at hand before that write. Where a kept
+connection turns out to be closed, the request is sent once more if the kernel shows that the peer received no byte of
+it. Both attempts are reported.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class HTTPClient:
                 await answer.head(self._timeouts.head, read_timeout=self._timeouts.read, release=self._keep)
             except AffiantError as error:
                 tried(error.code, connection.spki)
-                if kept is not None and isinstance(error, UpstreamCut) and not answer.started:
-                    kept = None  # closed while it was kept: nothing was read of it, so nothing answered
+                if kept is not None and isinstance(error, UpstreamCut) and connection.unread:
+                    kept = None  # the peer closed it while it was kept
                     continue
                 raise
             except BaseException:
