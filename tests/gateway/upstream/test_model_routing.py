@@ -56,12 +56,30 @@ async def test_the_first_that_lists_it_gets_it() -> None:
         await found.choose("w")
 
 
-async def test_one_that_is_down_lists_nothing_and_is_asked_again() -> None:
+async def test_one_that_is_down_lists_nothing_and_is_asked_again_after_five_seconds() -> None:
+    """Each request would wait for it otherwise: a connection may take ten seconds to fail."""
+    clock = [0.0]
     down, up = Listed("a", None), Listed("b", ["x"])
-    found = upstreams(down, up)
-    for _ in range(2):
+    found = upstreams(down, up, seconds=clock)
+    for _ in range(3):
         assert (await found.choose("x")).id == "b"
+    assert (down.asked, up.asked) == (1, 1)
+    clock[0], down.names = 5.0, ["x"]
+    assert (await found.choose("x")).id == "a"
     assert (down.asked, up.asked) == (2, 1)
+
+
+async def test_one_that_could_not_be_reached_serves_no_model_that_another_lists() -> None:
+    clock = [0.0]
+    first, second = Listed("a", ["x", "y"]), Listed("b", ["x"])
+    found = upstreams(first, second, seconds=clock)
+    chosen = await found.choose("x")
+    found.not_connected(chosen, UnreachableError("down", code="upstream.unreachable"))
+    assert (await found.choose("x")).id == "b"
+    with raises_code("model.not_found"):
+        await found.choose("y")
+    clock[0] = 5.0
+    assert [(await found.choose(name)).id for name in "xy"] == ["a", "a"]
 
 
 async def test_all_of_them_down_is_told_as_a_request_would_be() -> None:

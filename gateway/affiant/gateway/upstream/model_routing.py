@@ -14,6 +14,8 @@ from affiant.gateway.upstream.upstream import Upstream
 __all__ = ["Upstreams"]
 
 _LISTED_FOR_S: Final = 60.0
+_DOWN_FOR_S: Final = 5.0
+"""How long an upstream that did not answer is not asked again for its list."""
 _BOUNDS: Final = QueueBounds()
 
 
@@ -40,6 +42,7 @@ class Upstreams:
             each.id: UpstreamSlots(FairQueue(each.concurrent, bounds), seconds=seconds) for each in upstreams
         }
         self._listed: dict[str, tuple[float, frozenset[str]]] = {}
+        self._down: dict[str, tuple[float, AffiantError]] = {}
 
     async def choose(self, model: str) -> Upstream:
         """The upstream for ``model``; a single one gets every model, and judges by itself.
@@ -56,6 +59,11 @@ class Upstreams:
                 return upstream
         self._require_one_up(down)
         raise StateError("no upstream lists this model", found=model[:64], code="model.not_found")
+
+    def not_connected(self, upstream: Upstream, error: AffiantError) -> None:
+        """``upstream`` could not be reached: another one that lists the same model gets the next requests for it."""
+        self._listed.pop(upstream.id, None)
+        self._down[upstream.id] = (self._seconds(), error)
 
     def slots_at(self, upstream: Upstream) -> UpstreamSlots:
         """The slots at one of them."""
@@ -91,11 +99,16 @@ class Upstreams:
         """What ``upstream`` lists; nothing, and one more in ``down``, if it cannot be asked."""
         now = self._seconds()
         known = self._listed.get(upstream.id)
-        if known is None or now - known[0] >= _LISTED_FOR_S:
+        if known is not None and now - known[0] < _LISTED_FOR_S:
+            return known[1]
+        failed = self._down.get(upstream.id)
+        if failed is None or now - failed[0] >= _DOWN_FOR_S:
             try:
-                known = (now, frozenset(await upstream.models()))
-            except AffiantError as error:  # it lists nothing now, and is asked again next time
-                down.append(error)
-                return frozenset()
-            self._listed[upstream.id] = known
-        return known[1]
+                listed = frozenset(await upstream.models())
+            except AffiantError as error:
+                failed = self._down[upstream.id] = (self._seconds(), error)
+            else:
+                self._listed[upstream.id] = (now, listed)
+                return listed
+        down.append(failed[1])
+        return frozenset()
