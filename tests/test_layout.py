@@ -108,7 +108,8 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         "",
         *(
             "wire",
-            "openai",
+            "dialects",
+            "dialects.chat",
             "store",
             "log",
             "sessions",
@@ -135,7 +136,9 @@ class Bound(NamedTuple):
 
 
 CLOSURES: Mapping[str, Bound] = {
-    "gateway": Bound(("affiant.gateway.process.server",), files=319, goal=300),
+    "gateway": Bound(
+        ("affiant.gateway.process.server",), files=327, goal=300
+    ),  # what dialects share: 8 files
     "session": Bound(
         (
             "affiant.sandbox.supervisor.__main__",
