@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from affiant.errors import AffiantError, UnreachableError
+from affiant.errors import AffiantError
 from affiant.gateway.upstream.http1_connection import Connection, HTTPResponse
-from affiant.gateway.wire.errors import UpstreamCut
+from affiant.gateway.wire.errors import UpstreamCut, UpstreamNotConnected
 
 __all__ = ["Connector", "HTTPClient", "TCPConnector", "Timeouts", "request_head"]
 
@@ -113,16 +113,13 @@ class HTTPClient:
                 return await self._connector.connect(Connection)
         except TimeoutError as error:
             tried("upstream.timeout", None)
-            raise UnreachableError(
+            raise UpstreamNotConnected(
                 "the upstream did not accept a connection in time", code="upstream.timeout"
             ) from error
         except (OSError, ssl.CertificateError) as error:
             tried("upstream.unreachable", None)
-            raise UnreachableError(
-                "the upstream cannot be reached",
-                found=_reason(error),
-                hint="Is it running?",
-                code="upstream.unreachable",
+            raise UpstreamNotConnected(
+                "the upstream cannot be reached", found=_reason(error), hint="Is it running?"
             ) from error
 
     def _take(self) -> Connection | None:

@@ -10,12 +10,13 @@ from affiant.gateway.upstream.fair_queue import FairQueue
 from affiant.gateway.upstream.priority_band import QueueBounds
 from affiant.gateway.upstream.slots import UpstreamSlots
 from affiant.gateway.upstream.upstream import Upstream
+from affiant.gateway.wire.errors import UpstreamNotConnected
 
 __all__ = ["Upstreams"]
 
 _LISTED_FOR_S: Final = 60.0
 _DOWN_FOR_S: Final = 5.0
-"""How long an upstream that did not answer is not asked again for its list."""
+"""How long an upstream that could not be reached is not asked for its list: each request would wait for it."""
 _BOUNDS: Final = QueueBounds()
 
 
@@ -49,7 +50,7 @@ class Upstreams:
 
         Raises:
             ``model.not_found``: several upstreams, and none lists it.
-            AffiantError: none of them answers.
+            AffiantError: none that answers lists it, and one does not answer.
         """
         if len(self._upstreams) == 1:
             return self._upstreams[0]
@@ -57,13 +58,25 @@ class Upstreams:
         for upstream in self._upstreams:
             if model in await self._models_of(upstream, down):
                 return upstream
-        self._require_one_up(down)
+        if down:  # it may list the model
+            raise down[0]
         raise StateError("no upstream lists this model", found=model[:64], code="model.not_found")
 
-    def not_connected(self, upstream: Upstream, error: AffiantError) -> None:
-        """``upstream`` could not be reached: another one that lists the same model gets the next requests for it."""
-        self._listed.pop(upstream.id, None)
-        self._down[upstream.id] = (self._seconds(), error)
+    async def instead_of(self, tried: Sequence[Upstream], model: str, error: AffiantError) -> Upstream:
+        """Another upstream for ``model``, because the last one of ``tried`` could not be reached.
+
+        The next requests do not go to that one either, until it lists its models again.
+
+        Raises:
+            ``error``: no other upstream lists the model.
+            AffiantError: as :meth:`choose`.
+        """
+        self._listed.pop(tried[-1].id, None)
+        self._down[tried[-1].id] = (self._seconds(), error)
+        found = await self.choose(model)
+        if found in tried:
+            raise error
+        return found
 
     def slots_at(self, upstream: Upstream) -> UpstreamSlots:
         """The slots at one of them."""
@@ -105,8 +118,10 @@ class Upstreams:
         if failed is None or now - failed[0] >= _DOWN_FOR_S:
             try:
                 listed = frozenset(await upstream.models())
-            except AffiantError as error:
-                failed = self._down[upstream.id] = (self._seconds(), error)
+            except AffiantError as error:  # it lists nothing now
+                failed = (self._seconds(), error)
+                if isinstance(error, UpstreamNotConnected):
+                    self._down[upstream.id] = failed
             else:
                 self._listed[upstream.id] = (now, listed)
                 return listed

@@ -32,6 +32,7 @@ __all__ = [
     "ToolNameAmbiguous",
     "ToolNotAllowedError",
     "UpstreamCut",
+    "UpstreamNotConnected",
 ]
 
 
@@ -187,6 +188,12 @@ class UpstreamCut(UnreachableError):
     """An upstream ended its answer before it was complete."""
 
     code = "upstream.cut"
+
+
+class UpstreamNotConnected(UnreachableError):
+    """An upstream accepted no connection; nothing was sent to it."""
+
+    code = "upstream.unreachable"
 
 
 class RequestAbandoned(StateError):
