@@ -82,22 +82,21 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._transport = None
-        self.unread = self._acked_before is not None and self._acked() == self._acked_before
         if self._socket is not None:
+            self.unread = self._acked_before is not None and self._acked(self._socket) == self._acked_before
             self._socket.close()
         if self._answer is not None:
             self._answer.connection_closed()
 
-    def _acked(self) -> int | None:
+    @staticmethod
+    def _acked(connected: socket.socket) -> int | None:
         """How many bytes the peer's kernel has acknowledged; None where the kernel does not say."""
-        if self._socket is None:
-            return None
         try:
-            info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
+            info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
         except OSError:  # a Unix socket
             return None
-        found: tuple[int] | None = _BYTES_ACKED.unpack(info) if len(info) == _TCP_INFO_SIZE else None
-        return None if found is None else found[0]
+        acked: int | None = _BYTES_ACKED.unpack(info)[0] if len(info) == _TCP_INFO_SIZE else None
+        return acked
 
     # -- requests ------------------------------------------------------------------------------------------
 
@@ -112,7 +111,7 @@ class Connection(asyncio.Protocol):
         self._answer = HTTPResponse(self)
         self._parser = httptools.HttpResponseParser(self._answer)
         self._answer.parser = self._parser
-        self._acked_before = self._acked()
+        self._acked_before = None if self._socket is None else self._acked(self._socket)
         self.write(data)
         return self._answer
 

@@ -191,7 +191,7 @@ class UpstreamCut(UnreachableError):
 
 
 class UpstreamNotConnected(UnreachableError):
-    """An upstream accepted no connection; nothing was sent to it."""
+    """An upstream cannot be connected to, or its certificate does not hold; nothing was sent to it."""
 
     code = "upstream.unreachable"
 
