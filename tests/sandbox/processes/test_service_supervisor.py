@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def start(home: Home) -> ServiceProcess:
-    return start_service(service_supervisor_spec(home, platform=True, gateway=False, upstreams=()))
+    return start_service(service_supervisor_spec(home, platform=True, gateway=False))
 
 
 def answers(home: Home) -> bool:

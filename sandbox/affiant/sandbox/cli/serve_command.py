@@ -33,7 +33,8 @@ _OF_TEMPLATE: Final = frozenset(
             "gateway",
             "gateway_config",
         ),
-        *("upstream", "min_isolation", "home", "host", "extra_ca", "vault", "vault_ca", "vault_token_file"),
+        *("upstream", "upstream_key_ref", "upstream_ca", "upstream_plain_http"),
+        *("min_isolation", "home", "host", "extra_ca", "vault", "vault_ca", "vault_token_file"),
         *("secret_store", "secret_passphrase_file"),
     }
 )
