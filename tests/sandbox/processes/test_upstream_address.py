@@ -34,7 +34,12 @@ def test_prompts_do_not_leave_this_machine_over_plain_http(url: str) -> None:
 
 
 def test_an_address_of_a_host_alone_is_recognised() -> None:
-    assert [lacks_path(f"http://h{path}") for path in ("", "/", "/v1", "/api/v3")] == [True, True, False, False]
+    assert [lacks_path(f"http://h{path}") for path in ("", "/", "/v1", "/api/v3")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("content", [b"", b"not PEM", None])
