@@ -23,7 +23,7 @@ from affiant.sandbox.api.sandbox import Sandbox
 from affiant.sandbox.detached.client import KeptPiece
 from affiant.sandbox.detached.host_process import create_detached
 from affiant.sandbox.detached.kept_output import read_kept
-from affiant.sandbox.detached.names import require_name
+from affiant.sandbox.detached.names import require_name, same_launch
 from affiant.sandbox.detached.removal import remove_ended
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import Launch, live_launches
@@ -85,8 +85,7 @@ class OwnedSessions:
         place = (owner, request.key or f"alone {next(self._numbers)}")
         async with self._counting:
             running = await asyncio.to_thread(live_launches, self._home)
-            repeated = key is not None and any(_has_key(each.asked, request.key) for each in running)
-            if not repeated and place not in self._starting:
+            if place not in self._starting and not self._runs(request, running):
                 self._require_room(owner, running)
             self._starting[place] += 1
         creating = asyncio.create_task(self._created(place, request, ttl))
@@ -94,6 +93,11 @@ class OwnedSessions:
         creating.add_done_callback(self._creating.discard)
         session = await (creating if key is None else asyncio.shield(creating))
         return session, session not in {each.session for each in running}
+
+    def _runs(self, request: SessionRequest, running: Sequence[Launch]) -> bool:
+        """Whether the session of the request's key takes commands: the session host then answers that one."""
+        found = same_launch(running, None, request.key, request.owner)
+        return found is not None and self._is_ready(found)
 
     async def _created(self, place: tuple[str, str], request: SessionRequest, ttl: int) -> str:
         try:
@@ -129,7 +133,7 @@ class OwnedSessions:
 
     def _require_room(self, owner: str, running: Sequence[Launch]) -> None:
         """Return if one more session may run: beside those that take commands, and those that are being created."""
-        ready = [each for each in running if (self._home.session(each.session) / HOST_SOCKET).exists()]
+        ready = [each for each in running if self._is_ready(each)]
         owners = Counter(each.asked.owner for each in ready if each.asked is not None and each.asked.owner)
         owners.update(starter for starter, _ in self._starting)
         if owners[owner] >= self._bounds.each or owners.total() >= self._bounds.together:
@@ -139,6 +143,9 @@ class OwnedSessions:
                 hint="Stop one, or try again later",
                 code="session.too_many",
             )
+
+    def _is_ready(self, launch: Launch) -> bool:
+        return (self._home.session(launch.session) / HOST_SOCKET).exists()
 
     async def close(self) -> None:
         """Undo what is being created."""
@@ -250,10 +257,6 @@ def _piece(data: bytes, at: int, dropped: object) -> tuple[bytes, int]:
     begin = max(at - first, 0)
     piece = data[begin : begin + _PIECE]
     return piece, first + begin + len(piece)
-
-
-def _has_key(asked: Asked | None, key: str | None) -> bool:
-    return asked is not None and asked.key == key
 
 
 def _is_called(asked: Asked | None, session: str, owner: str, name: str) -> bool:

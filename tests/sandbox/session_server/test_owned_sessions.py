@@ -1,0 +1,117 @@
+"""How many sessions a caller gets, whatever names and keys it sends, and whenever it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.raising import raises_code
+
+from affiant.sandbox.detached.names import asked_launch
+from affiant.sandbox.isolation.plan.leftover_record import ProcessName
+from affiant.sandbox.processes.home import Home, open_home
+from affiant.sandbox.processes.launch_records import Launch
+from affiant.sandbox.processes.session_note import Asked
+from affiant.sandbox.session.session_plan import SessionRequest
+from affiant.sandbox.session_server import owned_sessions
+from affiant.sandbox.session_server.documents import SessionAsked
+from affiant.sandbox.session_server.owned_sessions import Bounds, OwnedSessions
+from affiant.sandbox.session_state.session_folder import HOST_SOCKET
+
+
+class Hosts:
+    """Session hosts of a state folder, as far as their records go."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.made: list[Launch] = []
+        self.before: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
+        """What a host waits for before it looks for the session that was asked for."""
+
+    async def create(self, home: Home, request: SessionRequest, *, ttl_s: int | None) -> object:
+        await self.before()
+        running = asked_launch(home, request.name, request.key, request.owner)
+        return _Created(self.run(request) if running is None else running.session)
+
+    def run(self, request: SessionRequest, *, ready: bool = True) -> str:
+        launcher = ProcessName.of(os.getpid())
+        assert launcher is not None
+        session = f"{len(self.made):022d}"
+        asked = Asked(
+            agent="writer", profile="p", started=1, name=request.name, key=request.key, owner=request.owner
+        )
+        self.made.append(Launch(session, launcher, asked=asked))
+        self.made[-1].write(self.home)
+        self.home.session(session).mkdir()
+        if ready:
+            (self.home.session(session) / HOST_SOCKET).touch()
+        return session
+
+    def end(self) -> None:
+        for launch in self.made:
+            launch.remove(self.home)
+
+
+class _Created:
+    def __init__(self, session: str) -> None:
+        self.id = session
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
+    made = Hosts(open_home(tmp_path / "home"))
+    monkeypatch.setattr(owned_sessions, "create_detached", made.create)
+    return made
+
+
+def sessions_of(hosts: Hosts, *, each: int = 2, together: int = 3) -> OwnedSessions:
+    template = SessionRequest(profile=hosts.home.path / "p", agent="")
+    return OwnedSessions(hosts.home, template, Bounds(each=each, together=together))
+
+
+def named(name: str | None = None) -> SessionAsked:
+    return SessionAsked(agent="writer", name=name)
+
+
+def test_one_key_has_one_session_whatever_name_is_asked_for(hosts: Hosts) -> None:
+    async def scenario() -> None:
+        sessions = sessions_of(hosts)
+        found = [await sessions.create("alice", named(f"n{number}"), "K") for number in range(5)]
+        assert {session for session, _ in found} == {hosts.made[0].session}
+        assert [created for _, created in found] == [True, False, False, False, False]
+        at_once = await asyncio.gather(*(sessions.create("alice", named(f"m{n}"), "L") for n in range(5)))
+        assert len({session for session, _ in at_once}) == 1
+        assert len(hosts.made) == 2
+        with raises_code("session.too_many"):
+            await sessions.create("alice", named("n9"), "M")
+        assert await sessions.create("alice", named("n9"), "K") == (hosts.made[0].session, False)
+
+    asyncio.run(scenario())
+
+
+def test_keys_are_each_caller_s_own_and_all_sessions_are_counted(hosts: Hosts) -> None:
+    async def scenario() -> None:
+        sessions = sessions_of(hosts)
+        await sessions.create("alice", named(), "K")
+        await sessions.create("bob", named(), "K")
+        await sessions.create("alice", named(), None)
+        assert [launch.asked.owner for launch in hosts.made if launch.asked] == ["alice", "bob", "alice"]
+        with raises_code("session.too_many"):
+            await sessions.create("carol", named(), "K")
+
+    asyncio.run(scenario())
+
+
+def test_a_session_of_the_same_key_that_is_being_closed_is_no_place_of_one_s_own(hosts: Hosts) -> None:
+    async def scenario() -> None:
+        sessions = sessions_of(hosts, each=1)
+        request, _ = sessions._request("alice", named(), "K")
+        hosts.run(request, ready=False)
+        await sessions.create("alice", named(), None)
+        with raises_code("session.too_many"):
+            await sessions.create("alice", named(), "K")
+
+    asyncio.run(scenario())
