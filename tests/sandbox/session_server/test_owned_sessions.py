@@ -115,3 +115,47 @@ def test_a_session_of_the_same_key_that_is_being_closed_is_no_place_of_one_s_own
             await sessions.create("alice", named(), "K")
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("key", [None, "K"])
+def test_a_caller_that_leaves_at_once_takes_no_place_for_ever(hosts: Hosts, key: str | None) -> None:
+    async def scenario() -> None:
+        sessions = sessions_of(hosts, each=1)
+        counted = sessions._counting.release
+
+        def leave() -> None:
+            counted()
+            asking.cancel()
+
+        sessions._counting.release = leave  # type: ignore[method-assign]
+        asking = asyncio.create_task(sessions.create("alice", named(), key))
+        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.gather(*sessions._creating, return_exceptions=True)
+        sessions._counting.release = counted  # type: ignore[method-assign]
+        hosts.end()
+        assert (await sessions.create("alice", named(), None))[1] is True
+
+    asyncio.run(scenario())
+
+
+def test_a_session_that_is_ready_while_sessions_are_counted_is_counted(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        sessions, ready = sessions_of(hosts, each=1), asyncio.Event()
+        hosts.before = ready.wait
+        first = asyncio.create_task(sessions.create("alice", named(), None))
+        while not sessions._creating:
+            await asyncio.sleep(0)
+
+        async def looked(work: Callable[[Home], object], *args: Home) -> object:
+            seen = work(*args)
+            ready.set()
+            await first
+            return seen
+
+        monkeypatch.setattr(owned_sessions.asyncio, "to_thread", looked)
+        with raises_code("session.too_many"):
+            await sessions.create("alice", named(), None)
+
+    asyncio.run(scenario())

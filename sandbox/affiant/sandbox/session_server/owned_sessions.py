@@ -11,6 +11,7 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.errors import ConfigurationError, MalformedError, StateError
 from affiant.policy.model.profile import Resources
 from affiant.sandbox.api.sandbox import Sandbox
-from affiant.sandbox.detached.client import KeptPiece
+from affiant.sandbox.detached.client import DetachedSession, KeptPiece
 from affiant.sandbox.detached.host_process import create_detached
 from affiant.sandbox.detached.kept_output import read_kept
 from affiant.sandbox.detached.names import require_name, same_launch
@@ -69,7 +70,7 @@ class OwnedSessions:
         """Requests that create a session, by their caller and what makes them one: a key, or nothing."""
         self._numbers = itertools.count()
         self._counting = asyncio.Lock()
-        self._creating: set[asyncio.Task[str]] = set()
+        self._creating: set[asyncio.Task[DetachedSession]] = set()
 
     async def create(self, owner: str, asked: SessionAsked, key: str | None) -> tuple[str, bool]:
         """Create a session; its id, and whether it is a new one.
@@ -84,27 +85,25 @@ class OwnedSessions:
         request, ttl = self._request(owner, asked, key)
         place = (owner, request.key or f"alone {next(self._numbers)}")
         async with self._counting:
+            starting = frozenset(self._starting)  # before the look: one that is ready after it counts still
             running = await asyncio.to_thread(live_launches, self._home)
-            if place not in self._starting and not self._runs(request, running):
-                self._require_room(owner, running)
+            if place not in starting and not self._runs(request, running):
+                self._require_room(owner, running, starting)
+            creating = asyncio.create_task(create_detached(self._home, request, ttl_s=ttl))
+            self._creating.add(creating)
             self._starting[place] += 1
-        creating = asyncio.create_task(self._created(place, request, ttl))
-        self._creating.add(creating)
-        creating.add_done_callback(self._creating.discard)
-        session = await (creating if key is None else asyncio.shield(creating))
-        return session, session not in {each.session for each in running}
+            creating.add_done_callback(lambda task: self._created(task, place))
+        created = await (creating if key is None else asyncio.shield(creating))
+        return created.id, created.id not in {each.session for each in running}
+
+    def _created(self, task: asyncio.Task[DetachedSession], place: tuple[str, str]) -> None:
+        self._creating.discard(task)
+        self._starting -= Counter([place])
 
     def _runs(self, request: SessionRequest, running: Sequence[Launch]) -> bool:
         """Whether the session of the request's key takes commands: the session host then answers that one."""
         found = same_launch(running, None, request.key, request.owner)
         return found is not None and self._is_ready(found)
-
-    async def _created(self, place: tuple[str, str], request: SessionRequest, ttl: int) -> str:
-        try:
-            return (await create_detached(self._home, request, ttl_s=ttl)).id
-        finally:
-            async with self._counting:  # a count that is under way has not seen the session run
-                self._starting -= Counter([place])
 
     def _request(self, owner: str, asked: SessionAsked, key: str | None) -> tuple[SessionRequest, int]:
         most, ttl = self._bounds.most_ttl_s, self._bounds.ttl_s if asked.ttl is None else asked.ttl
@@ -131,11 +130,13 @@ class OwnedSessions:
         )
         return request, ttl
 
-    def _require_room(self, owner: str, running: Sequence[Launch]) -> None:
+    def _require_room(
+        self, owner: str, running: Sequence[Launch], starting: AbstractSet[tuple[str, str]]
+    ) -> None:
         """Return if one more session may run: beside those that take commands, and those that are being created."""
         ready = [each for each in running if self._is_ready(each)]
         owners = Counter(each.asked.owner for each in ready if each.asked is not None and each.asked.owner)
-        owners.update(starter for starter, _ in self._starting)
+        owners.update(starter for starter, _ in starting)
         if owners[owner] >= self._bounds.each or owners.total() >= self._bounds.together:
             raise StateError(
                 "as many sessions run as may",
