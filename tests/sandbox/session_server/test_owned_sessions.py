@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.raising import raises_code
 
+from affiant.sandbox.detached.client import DetachedSession
 from affiant.sandbox.detached.names import asked_launch
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.processes.home import Home, open_home
@@ -31,10 +32,13 @@ class Hosts:
         self.before: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
         """What a host waits for before it looks for the session that was asked for."""
 
-    async def create(self, home: Home, request: SessionRequest, *, ttl_s: int | None) -> object:
+    async def create(
+        self, home: Home, request: SessionRequest, *, ttl_s: int | None
+    ) -> tuple[DetachedSession, bool]:
         await self.before()
         running = asked_launch(home, request.name, request.key, request.owner)
-        return _Created(self.run(request) if running is None else running.session)
+        session = self.run(request) if running is None else running.session
+        return DetachedSession(home, session), running is None
 
     def run(self, request: SessionRequest, *, ready: bool = True) -> str:
         launcher = ProcessName.of(os.getpid())
@@ -53,11 +57,6 @@ class Hosts:
     def end(self) -> None:
         for launch in self.made:
             launch.remove(self.home)
-
-
-class _Created:
-    def __init__(self, session: str) -> None:
-        self.id = session
 
 
 @pytest.fixture
@@ -157,5 +156,18 @@ def test_a_session_that_is_ready_while_sessions_are_counted_is_counted(
         monkeypatch.setattr(owned_sessions.asyncio, "to_thread", looked)
         with raises_code("session.too_many"):
             await sessions.create("alice", named(), None)
+
+    asyncio.run(scenario())
+
+
+def test_of_requests_with_one_key_at_once_one_has_created_the_session(hosts: Hosts) -> None:
+    async def scenario() -> None:
+        sessions, all_asked = sessions_of(hosts), asyncio.Event()
+        hosts.before = all_asked.wait
+        asking = [asyncio.create_task(sessions.create("alice", named(), "K")) for _ in range(3)]
+        while len(sessions._creating) < 3:
+            await asyncio.sleep(0)
+        all_asked.set()
+        assert sorted(created for _, created in await asyncio.gather(*asking)) == [False, False, True]
 
     asyncio.run(scenario())

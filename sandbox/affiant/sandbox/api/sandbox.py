@@ -502,7 +502,7 @@ async def _opened_by_a_host(
     place = open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
     with ExitStack() as stack:  # the host has read the profile when it is ready
         request = _with_profile(request, text, stack)
-        held = await create_detached(place, request, ttl_s=None if ttl is None else max(int(ttl), 1))
+        held, _ = await create_detached(place, request, ttl_s=None if ttl is None else max(int(ttl), 1))
     return _of_host(held)
 
 

@@ -70,10 +70,10 @@ class OwnedSessions:
         """Requests that create a session, by their caller and what makes them one: a key, or nothing."""
         self._numbers = itertools.count()
         self._counting = asyncio.Lock()
-        self._creating: set[asyncio.Task[DetachedSession]] = set()
+        self._creating: set[asyncio.Task[tuple[DetachedSession, bool]]] = set()
 
     async def create(self, owner: str, asked: SessionAsked, key: str | None) -> tuple[str, bool]:
-        """Create a session; its id, and whether it is a new one.
+        """Create a session; its id, and whether this request created it.
 
         Args:
             key: what makes a repeated request give the same session, whatever else it asks for; None: each request
@@ -93,10 +93,10 @@ class OwnedSessions:
             self._creating.add(creating)
             self._starting[place] += 1
             creating.add_done_callback(lambda task: self._created(task, place))
-        created = await (creating if key is None else asyncio.shield(creating))
-        return created.id, created.id not in {each.session for each in running}
+        session, created = await (creating if key is None else asyncio.shield(creating))
+        return session.id, created
 
-    def _created(self, task: asyncio.Task[DetachedSession], place: tuple[str, str]) -> None:
+    def _created(self, task: asyncio.Task[tuple[DetachedSession, bool]], place: tuple[str, str]) -> None:
         self._creating.discard(task)
         self._starting -= Counter([place])
 
