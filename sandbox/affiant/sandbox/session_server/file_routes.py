@@ -7,6 +7,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Annotated, Any, Final
 
@@ -14,6 +16,7 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from affiant.errors import MalformedError, UnreachableError
+from affiant.sandbox.base.threads import Proceed, stoppable
 from affiant.sandbox.session_server.documents import Entries, EntryFacts, MovedFiles
 from affiant.sandbox.session_server.guard import owner_of
 from affiant.sandbox.session_server.owned_sessions import OwnedSessions
@@ -116,30 +119,43 @@ def _add_trees(app: FastAPI, sessions: OwnedSessions) -> None:
         """Copy what is in a tar archive (without compression, 1 GiB) below a folder, in one call. Files there are
         replaced, nothing else is removed."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        with tempfile.TemporaryDirectory(prefix="affiant-") as folder, tempfile.TemporaryFile() as received:
-            await _receive(request, received, _TREE + _HEADERS)
-            received.seek(0)
-            await asyncio.to_thread(unpack_archive, received, Path(folder), limits=_LIMITS)
+        async with _folder() as folder:
+            with tempfile.TemporaryFile() as received:
+                await _receive(request, received, _TREE + _HEADERS)
+                received.seek(0)
+                await with_client(request, stoppable(lambda proceed: _unpack(received, folder, proceed)))
             return MovedFiles.of(
-                await with_client(request, sandbox.files.upload(Path(folder), path, at_most=_TREE))
+                await with_client(request, sandbox.files.upload(folder, path, at_most=_TREE))
             )
 
     @app.get("/v1/sessions/{session}/tree", response_class=Response, responses={200: _bytes_of(_TAR)})
     async def download_tree(request: Request, session: Name, path: _In) -> Response:
         """A file, or what is in a folder (1 GiB), as a tar archive. Links that lead out of the folder are left out."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        folder = Path(tempfile.mkdtemp(prefix="affiant-"))
         archive = tempfile.TemporaryFile()  # noqa: SIM115 - closed once it is sent
         try:
-            local = folder / (path.rstrip("/").rpartition("/")[2] or "files")
-            await with_client(request, sandbox.files.download(path, local, at_most=_TREE))
-            await asyncio.to_thread(pack_archive, local, archive)
+            async with _folder() as folder:
+                local = folder / (path.rstrip("/").rpartition("/")[2] or "files")
+                await with_client(request, sandbox.files.download(path, local, at_most=_TREE))
+                await with_client(request, stoppable(lambda proceed: pack_archive(local, archive, proceed)))
         except BaseException:
             archive.close()
             raise
-        finally:
-            await asyncio.to_thread(shutil.rmtree, folder)
         return _sent(archive, _TAR)
+
+
+@asynccontextmanager
+async def _folder() -> AsyncIterator[Path]:
+    """A private folder for the length of the block; a thread removes it, as it may hold 100,000 entries."""
+    folder = Path(tempfile.mkdtemp(prefix="affiant-"))
+    try:
+        yield folder
+    finally:
+        await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(shutil.rmtree, folder)))
+
+
+def _unpack(archive: IO[bytes], folder: Path, proceed: Proceed) -> None:
+    unpack_archive(archive, folder, limits=replace(_LIMITS, proceed=proceed))
 
 
 async def _receive(request: Request, file: IO[bytes], most: int) -> None:

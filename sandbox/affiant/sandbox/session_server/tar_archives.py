@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from affiant.errors import MalformedError, UnreachableError
+from affiant.sandbox.base.threads import Proceed
 from affiant.sandbox.session_server.tar_reader import TarEntry, TarReader
 from affiant.sandbox.workspace.tree import Entry, Kind, TreeTooLarge
 from affiant.sandbox.workspace.unpack import Unpacking
@@ -44,14 +45,27 @@ def unpack_archive(archive: IO[bytes], folder: Path, *, limits: Limits = WHOLE) 
         ) from error
 
 
-def pack_archive(local: Path, archive: IO[bytes]) -> None:
-    """Write a file, or what is in a folder, as a tar archive: names, content and executable bits, nothing else."""
-    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as opened:
-        if local.is_dir() and not local.is_symlink():
-            for found in sorted(local.rglob("*")):
-                opened.add(found, str(found.relative_to(local)), recursive=False, filter=_plain)
-        else:
-            opened.add(local, local.name, recursive=False, filter=_plain)
+def pack_archive(local: Path, archive: IO[bytes], proceed: Proceed = lambda: None) -> None:
+    """Write a file, or what is in a folder, as a tar archive: names, content and executable bits, nothing else.
+
+    Args:
+        proceed: called for each entry; it raises once the archive is not wanted any more.
+
+    Raises:
+        ``workspace.unwritable``: this machine cannot keep it.
+    """
+    single = not local.is_dir() or local.is_symlink()
+    try:
+        with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as opened:
+            for found in [local] if single else sorted(local.rglob("*")):
+                proceed()
+                name = found.relative_to(local.parent if single else local)
+                opened.add(found, str(name), recursive=False, filter=_plain)
+                opened.members.clear()  # type: ignore[attr-defined]  # else it keeps each entry
+    except OSError as error:
+        raise UnreachableError(
+            "the archive cannot be packed", found=error.strerror, code="workspace.unwritable"
+        ) from error
 
 
 def _entries(opened: TarReader, limits: Limits) -> Iterator[tuple[Entry, Iterator[bytes]]]:
