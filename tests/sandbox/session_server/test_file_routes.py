@@ -18,7 +18,7 @@ from affiant.sandbox.session_acts.sandbox_files import Moved
 from affiant.sandbox.session_server import file_routes
 from affiant.sandbox.session_server.app import session_app
 from affiant.sandbox.session_server.callers import TokenCallers
-from affiant.sandbox.session_server.guard import Guard
+from affiant.sandbox.session_server.guard import Guard, Places
 from affiant.sandbox.session_server.held_ports import HeldPorts
 
 TOKEN = "t" * 40
@@ -59,7 +59,12 @@ def sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sessions:
 
 def asked(sessions: Any, work: Callable[[httpx.AsyncClient], Any]) -> Any:
     async def scenario() -> Any:
-        guard = Guard(session_app(sessions, HeldPorts()), TokenCallers(TOKEN.encode()), most=9)
+        guard = Guard(
+            session_app(sessions, HeldPorts()),
+            TokenCallers(TOKEN.encode()),
+            requests=Places(9, 9),
+            trees=Places(9, 9),
+        )
         headers = {"authorization": f"Bearer {TOKEN}"}
         transport = httpx.ASGITransport(guard)
         async with httpx.AsyncClient(transport=transport, base_url="http://s", headers=headers) as client:

@@ -28,7 +28,7 @@ from affiant.sandbox.processes.home import Home, write_file
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_server.app import session_app
 from affiant.sandbox.session_server.callers import Callers, IssuerKeys, OpenIDCallers, TokenCallers
-from affiant.sandbox.session_server.guard import Guard
+from affiant.sandbox.session_server.guard import Guard, Places
 from affiant.sandbox.session_server.held_ports import HeldPorts
 from affiant.sandbox.session_server.owned_sessions import Bounds, OwnedSessions
 from affiant.secrets.store.private_files import open_private_file, read_private_descriptor
@@ -38,7 +38,10 @@ __all__ = ["Listen", "openid_callers", "serve_sessions", "token_callers"]
 _TOKEN: Final = 4096
 _SHORTEST: Final = 32
 _CONNECTIONS: Final = 256
-_REQUESTS: Final = 128
+_REQUESTS: Final = (128, 64)
+"""Under way at once: of all callers, and of one."""
+_TREES: Final = (8, 4)
+"""As above; each takes up to 3 GiB of temporary disk."""
 _DOCUMENT: Final = 1 << 20
 _FETCH_S: Final = 10.0
 
@@ -179,7 +182,7 @@ async def _serve(
 ) -> None:
     ports = HeldPorts()
     try:
-        app = Guard(session_app(sessions, ports), callers, most=_REQUESTS)
+        app = Guard(session_app(sessions, ports), callers, requests=Places(*_REQUESTS), trees=Places(*_TREES))
         await serve_bounded(app, listener, tls, connections=_CONNECTIONS, announce=announce)
     finally:
         await sessions.close()
