@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import pytest
@@ -20,6 +20,8 @@ from affiant.sandbox.session_server.app import session_app
 from affiant.sandbox.session_server.callers import TokenCallers
 from affiant.sandbox.session_server.guard import Guard, Places
 from affiant.sandbox.session_server.held_ports import HeldPorts
+from affiant.sandbox.workspace.tree import Entry, Kind
+from affiant.sandbox.workspace.tree_stream import TreeWriter
 
 TOKEN = "t" * 40
 PATH = f"/v1/sessions/{'a' * 22}"
@@ -30,6 +32,19 @@ class Files:
 
     def __init__(self) -> None:
         self.uploaded: list[str] = []
+        self.free = asyncio.Event()
+        self.free.set()
+        self.listings = 0
+
+    async def read_into(self, path: str, file: IO[bytes], **_: object) -> None:
+        file.write(path.encode() * 3)
+
+    async def list_into(self, path: str, content: IO[bytes], **_: object) -> None:
+        self.listings += 1
+        await self.free.wait()
+        writer = TreeWriter(content)
+        writer.entry(Entry("f", Kind.FILE, executable=False, content=""), Path(__file__).stat())
+        writer.end({})
 
     async def upload(self, local: Path, path: str, **_: object) -> Moved:
         self.uploaded += sorted(each.name for each in local.rglob("*"))
@@ -42,13 +57,14 @@ class Files:
 
 
 class Sessions:
-    """One session, whoever asks."""
+    """Sessions of any name, whoever asks."""
 
     def __init__(self) -> None:
         self.files = Files()
+        self.of_name: dict[str, Sessions] = {}
 
     async def opened(self, owner: str, name: str) -> Sessions:
-        return self
+        return self.of_name.get(name, self)
 
 
 @pytest.fixture
@@ -138,3 +154,28 @@ def test_a_client_that_leaves_while_its_archive_is_unpacked_ends_that(
     asked(sessions, leaving)
     assert ended.is_set()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_listing_that_waits_for_its_session_keeps_no_other_one_waiting(sessions: Sessions) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        busy = sessions.of_name["busy"] = Sessions()
+        busy.files.free.clear()
+        params = {"path": "/workspace"}
+        waiting = [
+            asyncio.create_task(client.get("/v1/sessions/busy/files", params=params)) for _ in range(8)
+        ]
+        while busy.files.listings < 8:
+            await asyncio.sleep(0)
+        listed = await client.get(f"{PATH}/files", params=params)
+        (entry,) = listed.json()["entries"]
+        assert (entry["path"], entry["size"]) == ("f", Path(__file__).stat().st_size)
+        busy.files.free.set()
+        assert {answer.text for answer in await asyncio.gather(*waiting)} == {listed.text}
+
+    asked(sessions, work)
+
+
+def test_a_file_is_sent_from_a_disk(sessions: Sessions, tmp_path: Path) -> None:
+    got = asked(sessions, lambda client: client.get(f"{PATH}/file", params={"path": "/workspace/f"}))
+    assert (got.status_code, got.content) == (200, b"/workspace/f" * 3)
+    assert got.headers["content-length"] == str(len(got.content))

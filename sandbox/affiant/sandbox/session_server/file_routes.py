@@ -17,6 +17,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from affiant.errors import MalformedError, UnreachableError
 from affiant.sandbox.base.threads import Proceed, stoppable
+from affiant.sandbox.session_acts.sandbox_files import read_listing
 from affiant.sandbox.session_server.documents import Entries, EntryFacts, MovedFiles
 from affiant.sandbox.session_server.guard import owner_of
 from affiant.sandbox.session_server.owned_sessions import OwnedSessions
@@ -32,9 +33,9 @@ _TREE: Final = 1 << 30
 _LIMITS: Final = Limits(files=100_000, total_bytes=_TREE)
 _HEADERS: Final = 128 << 20
 """Beside their content, entries of an archive have headers and padding."""
-_PIECE: Final = 1 << 20
+_PIECE: Final = 1 << 18
 _IN_MEMORY: Final = 4
-"""Files and listings that are in memory at once; others wait."""
+"""Listings that are in memory at once, while they are written as JSON; others wait."""
 
 _In = Annotated[str, Query(min_length=1, max_length=4096, description="An absolute path inside")]
 _Yes = Annotated[bool, Query()]
@@ -63,8 +64,7 @@ def add_files(app: FastAPI, sessions: OwnedSessions) -> None:
         sandbox = await sessions.opened(owner_of(request.scope), session)
         content = tempfile.TemporaryFile()  # noqa: SIM115 - closed once it is sent, however slowly
         try:
-            async with in_memory:
-                content.write(await with_client(request, sandbox.files.read(path, at_most=_FILE)))
+            await with_client(request, sandbox.files.read_into(path, content, at_most=_FILE))
         except BaseException:
             content.close()
             raise
@@ -105,10 +105,16 @@ def add_files(app: FastAPI, sessions: OwnedSessions) -> None:
     ) -> Entries:
         """What is in a folder; `recursive`: and below it. More than 100,000 entries are an error."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        async with in_memory:
-            listing = await with_client(request, sandbox.files.list(path, recursive=recursive))
-            text = await asyncio.to_thread(lambda: Entries.of(listing).model_dump_json())
-        return Response(text, media_type="application/json")  # type: ignore[return-value]  # documented as Entries
+        listed = tempfile.TemporaryFile()  # noqa: SIM115 - closed once it is sent, however slowly
+        try:
+            with tempfile.TemporaryFile() as content:
+                await with_client(request, sandbox.files.list_into(path, content, recursive=recursive))
+                async with in_memory:
+                    await asyncio.to_thread(_write_json, content, listed)
+        except BaseException:
+            listed.close()
+            raise
+        return _sent(listed, "application/json")  # type: ignore[return-value]  # documented as Entries
 
     _add_trees(app, sessions)
 
@@ -156,6 +162,10 @@ async def _folder() -> AsyncIterator[Path]:
 
 def _unpack(archive: IO[bytes], folder: Path, proceed: Proceed) -> None:
     unpack_archive(archive, folder, limits=replace(_LIMITS, proceed=proceed))
+
+
+def _write_json(content: IO[bytes], listed: IO[bytes]) -> None:
+    listed.write(Entries.of(read_listing(content)).model_dump_json().encode())
 
 
 async def _receive(request: Request, file: IO[bytes], most: int) -> None:
