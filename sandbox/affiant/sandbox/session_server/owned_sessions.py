@@ -269,9 +269,8 @@ def _bundle(entry: SessionEntry) -> Path:
         raise StateError("the session runs", hint="Stop it first", code="session.running")
     if entry.bundle is None:
         raise StateError(
-            "the session has no bundle",
+            "the session has no bundle: the server's operator can gather one",
             found=entry.note.state.value,
-            hint=f"Its operator can gather it: affiant session recover {entry.note.session}",
             code="session.not_gathered",
         )
     return entry.bundle
