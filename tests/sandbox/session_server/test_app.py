@@ -9,6 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import Request
+from fastapi.responses import Response, StreamingResponse
 
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session.session_plan import SessionRequest
@@ -230,3 +232,40 @@ def test_no_caller_and_no_kind_of_request_keeps_the_others_out() -> None:
             assert (await asks("alice", "/v1/sessions/x/tree")).status_code == 204
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_mistake_of_ours_is_the_server_s_and_one_line_in_its_log(
+    caplog: pytest.LogCaptureFixture, *, begun: bool
+) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"first"
+        raise RuntimeError(TOKEN)
+
+    async def failing(request: Request) -> Response:
+        if begun:
+            return StreamingResponse(broken())
+        raise RuntimeError(TOKEN)
+
+    app = session_app(None, None)  # type: ignore[arg-type]
+    app.add_route("/v1/failing", failing)
+    guard = Guard(app, TokenCallers(TOKEN.encode()), requests=Places(2, 2), trees=Places(2, 2))
+    failed = ask(guard, "GET", "/v1/failing", headers=AUTHORIZED)
+    if not begun:
+        assert error(failed) == (500, "session.server_failed")
+        assert failed.json()["error"]["who"] == "server"
+    assert TOKEN not in failed.text
+    (line,) = caplog.messages
+    assert line.startswith("internal error of the server: RuntimeError at test_app.py:")
+    assert TOKEN not in caplog.text
+
+
+def test_a_mistake_while_it_is_asked_who_calls_is_one_too(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing:
+        async def owner(self, authorization: str | None) -> str:
+            raise RuntimeError(authorization)
+
+    guard = Guard(session_app(None, None), Failing(), requests=Places(2, 2), trees=Places(2, 2))  # type: ignore[arg-type]
+    failed = ask(guard, "GET", "/v1/sessions", headers=AUTHORIZED)
+    assert error(failed) == (500, "session.server_failed")
+    assert len(caplog.messages) == 1 and TOKEN not in caplog.text + failed.text

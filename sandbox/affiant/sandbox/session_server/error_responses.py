@@ -7,8 +7,11 @@ status.
 from __future__ import annotations
 
 import importlib
+import logging
+import traceback
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Final, Literal
 
 from fastapi.responses import JSONResponse
@@ -20,12 +23,15 @@ from affiant.errors import (
     NotAllowedError,
     NotAuthenticError,
     NotFreshError,
+    StateError,
     UnreachableError,
 )
 from affiant.printable import printable
 from affiant.sandbox.session_server.documents import ErrorBody, ErrorDetail
 
-__all__ = ["error_document", "error_response", "status_of"]
+__all__ = ["error_document", "error_response", "internal_error", "status_of"]
+
+_LOG: Final = logging.getLogger(__name__)
 
 STATUS: Final[Mapping[str, int]] = {
     "files.missing": 404,
@@ -125,6 +131,19 @@ def error_document(error: AffiantError) -> ErrorBody:
             who=who,
             retryable=True if status == 429 else error.retryable,
         )
+    )
+
+
+def internal_error(error: BaseException) -> AffiantError:
+    """The error that a caller gets for a mistake of ours; the server's own log has one line about it.
+
+    The line names the kind of the error and where it was raised, and nothing that a caller sent.
+    """
+    frame = traceback.extract_tb(error.__traceback__)[-1:]
+    raised = "".join(f" at {Path(each.filename).name}:{each.lineno} in {each.name}" for each in frame)
+    _LOG.error("internal error of the server: %s%s", type(error).__name__, raised)
+    return StateError(
+        "internal error of the server", found=type(error).__name__, code="session.server_failed"
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from affiant.errors import AffiantError, MalformedError, NotFreshError, UnreachableError
 from affiant.sandbox.session_server.callers import Callers
-from affiant.sandbox.session_server.error_responses import error_response
+from affiant.sandbox.session_server.error_responses import error_response, internal_error
 
 __all__ = ["Guard", "Places", "owner_of"]
 
@@ -92,15 +92,33 @@ class Guard:
         if not str(scope["path"]).startswith(_OF_CALLERS):
             await self._app(scope, receive, send)
             return
+        answer = _Answer(send)
         try:
             owner = scope[_OWNER] = await self._callers.owner(_authorization(scope))
             with ExitStack() as places:  # a stranger takes none
                 places.enter_context(self._requests.held(owner))
                 if str(scope["path"]).endswith(_OF_TREES):
                     places.enter_context(self._trees.held(owner))
-                await self._app(scope, _bounded(scope, receive), send)
+                await self._app(scope, _bounded(scope, receive), answer.send)
         except AffiantError as error:
             await error_response(error)(scope, receive, send)
+        except Exception as error:
+            if answer.begun:  # the application has said so; a client sees that an answer ends early
+                raise
+            await error_response(internal_error(error))(scope, receive, send)
+
+
+class _Answer:
+    """Notes whether an answer has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.begun = False
+
+    async def send(self, message: Message) -> None:
+        """Send a part of it."""
+        self.begun = True
+        await self._send(message)
 
 
 def _authorization(scope: Scope) -> str | None:

@@ -168,6 +168,7 @@ def serve_sessions(
             hint="Give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy",
             code="session.server",
         )
+    logging.basicConfig(format="affiant: %(message)s", level=logging.ERROR)
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     with listening(listen.host, listen.port, code="session.server") as listener:
         asyncio.run(_serve(listener, tls, OwnedSessions(home, template, bounds), callers, announce))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 
 from affiant.errors import MalformedError
+from affiant.sandbox.session_server.error_responses import error_document, internal_error
 from affiant.sandbox.session_server.guard import Receive, Scope, Send
 
 __all__ = ["Events", "event", "with_client"]
@@ -77,13 +78,17 @@ class Events(Response):
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        async with aclosing(self._source) as source:
-            async for piece in _kept_alive(source):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        async with aclosing(self._source) as source, aclosing(_kept_alive(source)) as pieces:
+            try:
+                async for piece in pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            except Exception as error:  # noqa: BLE001 - a mistake of ours: the stream says that it is not whole
+                last = event("error", error_document(internal_error(error)))
+                await send({"type": "http.response.body", "body": last, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _kept_alive(source: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+async def _kept_alive(source: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """What ``source`` gives, and a comment where it gives nothing for long: proxies close what is silent."""
     following: asyncio.Future[bytes] | None = None
     try:
