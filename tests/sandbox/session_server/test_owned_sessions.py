@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 from tests.raising import raises_code
 
+from affiant.errors import AffiantError
 from affiant.sandbox.detached.client import DetachedSession
 from affiant.sandbox.detached.names import asked_launch
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.launch_records import Launch
-from affiant.sandbox.processes.session_note import Asked
+from affiant.sandbox.processes.session_note import Asked, SessionNote, SessionState, write_note
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_server import owned_sessions
 from affiant.sandbox.session_server.documents import SessionAsked
 from affiant.sandbox.session_server.owned_sessions import Bounds, OwnedSessions
-from affiant.sandbox.session_state.session_folder import HOST_SOCKET
+from affiant.sandbox.session_state.session_folder import BUNDLE, HOST_SOCKET
 
 
 class Hosts:
@@ -169,5 +170,49 @@ def test_of_requests_with_one_key_at_once_one_has_created_the_session(hosts: Hos
             await asyncio.sleep(0)
         all_asked.set()
         assert sorted(created for _, created in await asyncio.gather(*asking)) == [False, False, True]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("what", ["link", "pipe", "folder"])
+def test_a_bundle_that_is_no_plain_file_is_not_read(hosts: Hosts, what: str) -> None:
+    session, secret = "a" * 22, hosts.home.path / "secret"
+    secret.write_text("a file of the operator's")
+    folder = hosts.home.session(session)
+    folder.mkdir()
+    asked = Asked(agent="writer", profile="p", started=1, owner="alice")
+    write_note(hosts.home, SessionNote(session=session, state=SessionState.CLOSED, asked=asked))
+    place = folder / BUNDLE
+    {
+        "link": lambda: place.symlink_to(secret),
+        "pipe": lambda: os.mkfifo(place),
+        "folder": place.mkdir,
+    }[what]()
+
+    async def scenario() -> None:
+        sessions = sessions_of(hosts)
+        for work in (sessions.bundle, sessions.stop):
+            with pytest.raises(AffiantError) as refused:
+                await work("alice", session)
+            assert refused.value.code in ("session.bundle", "session.not_gathered")
+        with pytest.raises(AffiantError):
+            await sessions.remove("alice", session, f"sha256:{'0' * 64}")
+
+    asyncio.run(scenario())
+
+
+def test_a_bundle_is_read_from_the_file_that_was_judged(hosts: Hosts) -> None:
+    session = "a" * 22
+    folder = hosts.home.session(session)
+    folder.mkdir()
+    asked = Asked(agent="writer", profile="p", started=1, owner="alice")
+    write_note(hosts.home, SessionNote(session=session, state=SessionState.CLOSED, asked=asked))
+    (folder / BUNDLE).write_bytes(b"{}")
+
+    async def scenario() -> None:
+        opened, is_archive = await sessions_of(hosts).bundle("alice", session)
+        (folder / BUNDLE).unlink()
+        with opened:
+            assert (opened.read(), is_archive) == (b"{}", False)
 
     asyncio.run(scenario())

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, MutableMapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from affiant.sandbox.session_server import responding
-from affiant.sandbox.session_server.responding import Events
+from affiant.sandbox.session_server.responding import Events, OpenFile
 
 Message = MutableMapping[str, Any]
 
@@ -89,3 +90,34 @@ def test_the_source_has_ended_when_its_client_has_left(
         assert ended == [True]
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_an_open_file_is_closed_once_it_is_sent_or_its_client_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, leaves: bool
+) -> None:
+    monkeypatch.setattr(responding, "_PIECE", 4)
+    (tmp_path / "file").write_bytes(b"0123456789")
+    content = (tmp_path / "file").open("rb")
+
+    async def scenario() -> list[Message]:
+        sent: list[Message] = []
+        left = asyncio.Event()
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+            if leaves and message.get("body"):
+                left.set()
+                await never()
+
+        async def receive() -> Message:
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        await OpenFile(content, "application/x-tar")({}, receive, send)
+        return sent
+
+    start, *pieces = asyncio.run(scenario())
+    assert content.closed
+    assert (b"content-length", b"10") in start["headers"]
+    assert [each["body"] for each in pieces] == ([b"0123"] if leaves else [b"0123", b"4567", b"89", b""])

@@ -38,6 +38,7 @@ STATUS: Final[Mapping[str, int]] = {
     "isolation.limit": 409,
     "policy.unknown_agent": 422,
     "session.act": 500,
+    "session.bundle": 500,
     "session.busy": 429,
     "session.caller": 401,
     "session.caller_unlisted": 403,
@@ -81,9 +82,7 @@ _OF_CALLERS: Final = frozenset({"files", "ports", "session", "workspace"})
 isolation, secrets, gateway), or the machine: the server's, whatever its family."""
 _PLACED: Final = ("files.", "session.archive", "session.request")
 """Codes whose place is in a session or in a request. Other places are the operator's, and no caller's to know."""
-_HINTED: Final = frozenset(
-    {"session.crowded", "session.only_copy", "session.request", "session.running", "session.too_many"}
-)
+_HINTED: Final = frozenset({"session.crowded", "session.request", "session.too_many"})
 """Codes whose hint is for callers. Other hints are for who uses the command line."""
 _NAMED: Final = (
     *(MalformedError, NotAuthenticError, NotFreshError),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Annotated, Any, Final
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from affiant.errors import MalformedError, UnreachableError
 from affiant.sandbox.base.threads import Proceed, stoppable
@@ -21,7 +21,7 @@ from affiant.sandbox.session_acts.sandbox_files import read_listing
 from affiant.sandbox.session_server.documents import Entries, EntryFacts, MovedFiles
 from affiant.sandbox.session_server.guard import owner_of
 from affiant.sandbox.session_server.owned_sessions import OwnedSessions
-from affiant.sandbox.session_server.responding import with_client
+from affiant.sandbox.session_server.responding import OpenFile, with_client
 from affiant.sandbox.session_server.session_routes import Name
 from affiant.sandbox.session_server.tar_archives import pack_archive, unpack_archive
 from affiant.sandbox.workspace.walk import Limits
@@ -33,7 +33,6 @@ _TREE: Final = 1 << 30
 _LIMITS: Final = Limits(files=100_000, total_bytes=_TREE)
 _HEADERS: Final = 128 << 20
 """Beside their content, entries of an archive have headers and padding."""
-_PIECE: Final = 1 << 18
 _IN_MEMORY: Final = 4
 """Listings that are in memory at once, while they are written as JSON; others wait."""
 
@@ -68,7 +67,7 @@ def add_files(app: FastAPI, sessions: OwnedSessions) -> None:
         except BaseException:
             content.close()
             raise
-        return _sent(content, _OCTETS)
+        return OpenFile(content, _OCTETS)
 
     @app.put("/v1/sessions/{session}/file", openapi_extra=_body(_OCTETS))
     async def write_file(
@@ -114,7 +113,7 @@ def add_files(app: FastAPI, sessions: OwnedSessions) -> None:
         except BaseException:
             listed.close()
             raise
-        return _sent(listed, "application/json")  # type: ignore[return-value]  # documented as Entries
+        return OpenFile(listed, "application/json")  # type: ignore[return-value]  # documented as Entries
 
     _add_trees(app, sessions)
 
@@ -147,7 +146,7 @@ def _add_trees(app: FastAPI, sessions: OwnedSessions) -> None:
         except BaseException:
             archive.close()
             raise
-        return _sent(archive, _TAR)
+        return OpenFile(archive, _TAR)
 
 
 @asynccontextmanager
@@ -188,18 +187,3 @@ async def _receive(request: Request, file: IO[bytes], most: int) -> None:
         raise UnreachableError(
             "the body cannot be kept", found=error.strerror, code="workspace.unwritable"
         ) from error
-
-
-def _sent(content: IO[bytes], media_type: str) -> Response:
-    """A response with all that was written to ``content``, which is closed once it is sent."""
-    length = str(content.seek(0, os.SEEK_END))
-    return StreamingResponse(_pieces(content), media_type=media_type, headers={"content-length": length})
-
-
-async def _pieces(archive: IO[bytes]) -> AsyncIterator[bytes]:
-    try:
-        archive.seek(0)
-        while piece := await asyncio.to_thread(archive.read, _PIECE):
-            yield piece
-    finally:
-        archive.close()

@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.errors import ConfigurationError, MalformedError, StateError
@@ -31,7 +31,8 @@ from affiant.sandbox.processes.launch_records import Launch, live_launches
 from affiant.sandbox.processes.session_note import Asked, SessionState
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_server.documents import SessionAsked
-from affiant.sandbox.session_state.session_folder import HOST_SOCKET
+from affiant.sandbox.session_state.bundle_out import open_bundle_file
+from affiant.sandbox.session_state.session_folder import ARCHIVE, HOST_SOCKET
 from affiant.sandbox.session_state.session_listing import (
     SessionEntry,
     find_session,
@@ -225,9 +226,16 @@ class OwnedSessions:
             return sandbox.id, await asyncio.to_thread(_digest, sandbox.bundle_path)
         return entry.note.session, await asyncio.to_thread(_digest, _bundle(entry))
 
-    async def bundle(self, owner: str, name: str) -> Path:
-        """Where the bundle of the caller's session is, once that has ended."""
-        return _bundle(await self.found(owner, name))
+    async def bundle(self, owner: str, name: str) -> tuple[BinaryIO, bool]:
+        """The bundle of the caller's session, once that has ended, and whether it is a period archive.
+
+        The caller closes it.
+
+        Raises:
+            ``session.running``: it has not ended. ``session.not_gathered``, ``session.bundle``: it has none.
+        """
+        path = _bundle(await self.found(owner, name))
+        return await asyncio.to_thread(open_bundle_file, path), path.name == ARCHIVE
 
     async def remove(self, owner: str, name: str, bundle: str) -> str:
         """Remove what the caller's session has left, if the caller has its receipts; its id.
@@ -243,8 +251,7 @@ class OwnedSessions:
         def require_copy(found: SessionEntry) -> None:
             if _digest(_bundle(found)) != bundle:
                 raise StateError(
-                    "this is not the digest of the session's bundle",
-                    hint="Get the bundle first; its digest shows that you have it",
+                    "this is not the digest of the session's bundle: get the bundle first",
                     code="session.only_copy",
                 )
 
@@ -266,7 +273,7 @@ def _is_called(asked: Asked | None, session: str, owner: str, name: str) -> bool
 
 def _bundle(entry: SessionEntry) -> Path:
     if entry.note.state is SessionState.RUNNING:
-        raise StateError("the session runs", hint="Stop it first", code="session.running")
+        raise StateError("the session runs: stop it first", code="session.running")
     if entry.bundle is None:
         raise StateError(
             "the session has no bundle: the server's operator can gather one",
@@ -277,5 +284,5 @@ def _bundle(entry: SessionEntry) -> Path:
 
 
 def _digest(bundle: Path) -> str:
-    with bundle.open("rb") as file:
+    with open_bundle_file(bundle) as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
