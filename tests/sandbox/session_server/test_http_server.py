@@ -188,6 +188,7 @@ def test_requests_with_one_key_give_one_session(served: Served, alice: httpx.Cli
     with ThreadPoolExecutor(3) as pool:
         answers = list(pool.map(asked, [alice] * 3))
     assert len({each.json()["session"] for each in answers}) == 1, [each.text for each in answers]
+    assert sorted(each.status_code for each in answers) == [200, 200, 201], "one of them created it"
     again = asked(alice)
     assert again.status_code == 200 and again.json()["created"] is False
     with served.client("bob") as bob:

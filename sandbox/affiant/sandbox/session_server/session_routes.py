@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import FastAPI, Header, Query, Request
 from fastapi import Path as InPath
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 
 from affiant.errors import AffiantError
 from affiant.sandbox.processes.session_note import SessionState
@@ -23,8 +22,7 @@ from affiant.sandbox.session_server.documents import (
 from affiant.sandbox.session_server.guard import owner_of
 from affiant.sandbox.session_server.held_ports import HeldPorts
 from affiant.sandbox.session_server.owned_sessions import OwnedSessions
-from affiant.sandbox.session_server.responding import with_client
-from affiant.sandbox.session_state.session_folder import ARCHIVE
+from affiant.sandbox.session_server.responding import OpenFile, with_client
 from affiant.sandbox.session_state.session_listing import SessionEntry
 
 __all__ = ["Name", "add_sessions"]
@@ -86,9 +84,8 @@ def add_sessions(app: FastAPI, sessions: OwnedSessions, ports: HeldPorts) -> Non
     @app.get("/v1/sessions/{session}/bundle", response_class=Response, responses=_BUNDLE)  # type: ignore[arg-type]  # FastAPI's own type is narrower
     async def get_bundle(request: Request, session: Name) -> Response:
         """The receipts of a session that has ended, hidden values opened: `affiant verify` judges them."""
-        path: Path = await sessions.bundle(owner_of(request.scope), session)
-        media_type = "application/zip" if path.name == ARCHIVE else "application/json"
-        return FileResponse(path, media_type=media_type, headers={"cache-control": "no-store"})
+        bundle, is_archive = await sessions.bundle(owner_of(request.scope), session)
+        return OpenFile(bundle, "application/zip" if is_archive else "application/json")
 
     @app.delete("/v1/sessions/{session}")
     async def remove_session(request: Request, session: Name, bundle: _Digest) -> Removed:
