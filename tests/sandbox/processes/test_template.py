@@ -366,6 +366,31 @@ def test_a_descriptor_comes_under_any_number_that_the_caller_may_use(home: Home,
     assert found["held"] == f"socket {number}"
 
 
+@pytest.mark.root
+@needs_root
+def test_a_caller_with_more_descriptors_than_the_template_may_have_keeps_its_limit_or_is_refused(
+    tmp_path: Path, release: None
+) -> None:
+    home, own = open_home(tmp_path / "home"), resource.getrlimit(resource.RLIMIT_NOFILE)
+    with served(home) as template:
+        resource.prlimit(template.pid, resource.RLIMIT_NOFILE, (64, own[1]))
+        found = json.loads(asked_by("prlimit", "--nofile=200:200", "--", home=home, number=199))
+        assert (found["held"], found["nofile"]) == ("socket 199", "200 200"), "it raises its soft limit"
+        resource.prlimit(template.pid, resource.RLIMIT_NOFILE, (64, 64))
+        answer = asked_by("prlimit", "--nofile=200:200", "--", home=home, number=199)
+        may_raise = (
+            int(text_of(os.getpid(), "status").split("CapEff:")[1].split()[0], 16) >> CAP_SYS_RESOURCE & 1
+        )
+        if may_raise:
+            assert json.loads(answer)["nofile"] == "200 200"
+        else:
+            assert answer == "None", "the caller starts an interpreter"
+        assert not template.ended
+
+
+CAP_SYS_RESOURCE = 24
+
+
 def asked_by(*before: str, home: Home, number: int = 0) -> str:
     """What a process that ``before`` starts learns of a broker that it orders, whose socket is to be at ``number``."""
     asked = (str(template_socket(home)), image_digest(Image.SESSION), str(number))

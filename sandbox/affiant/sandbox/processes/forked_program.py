@@ -151,7 +151,7 @@ def _take_over(caller: int) -> tuple[int, int]:
 
     Raises:
         ``service.order``: it is confined otherwise than this process, which a fork cannot follow.
-        OSError: it is gone, or the kernel refuses.
+        OSError, ValueError: it is gone, or the kernel refuses.
     """
     own, others = Path("/proc/self"), Path(f"/proc/{caller}")
     if _status(own) != _status(others) or os.readlink(others / "root") != "/":
@@ -170,6 +170,10 @@ def _take_over(caller: int) -> tuple[int, int]:
         if wanted != resource.getrlimit(limit):
             resource.setrlimit(limit, wanted)
     files = resource.prlimit(caller, resource.RLIMIT_NOFILE)
+    most = max(files[1], resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (most, most)
+    )  # the caller's own comes when all are in their places
     if os.readlink(own / "ns/mnt") != os.readlink(others / "ns/mnt"):
         view = os.open(others / "ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         try:
