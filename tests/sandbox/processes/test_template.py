@@ -291,7 +291,7 @@ def test_a_program_whose_caller_does_not_say_go_never_runs(home: Home) -> None:
             order = dataclasses.asdict(broker_order(theirs.fileno()))
             send_packet(connection, order, (2, theirs.fileno()))
             answer, (pidfd,) = receive_packet(connection)
-        assert set(answer) == {"started"}
+        assert set(answer) == {"accepted"}
         send_packet(connection, {"go": False})
         assert receive_packet(connection)[0] == {"ended": 0}
         os.close(pidfd)
@@ -532,7 +532,7 @@ def test_a_killed_template_leaves_its_programs_running_and_serves_no_more(
 def test_a_template_that_stops_answering_costs_time_and_starts_nothing(
     tmp_path: Path, release: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("affiant.sandbox.base.template_order._ANSWERS_WITHIN_S", 0.2)
+    monkeypatch.setattr("affiant.sandbox.base.template_order._ACCEPTS_WITHIN_S", 0.2)
     home = open_home(tmp_path / "home")
     with served(home) as template:
         os.kill(template.pid, signal.SIGSTOP)
@@ -543,6 +543,52 @@ def test_a_template_that_stops_answering_costs_time_and_starts_nothing(
             os.kill(template.pid, signal.SIGCONT)
             ours.settimeout(20)
             assert ours.recv(1) == b"", "the late fork ends without its go"
+
+
+def td_order(control: int, td: int) -> Order:
+    return Order(
+        program="affiant.sandbox.supervisor",
+        arguments=("--control-fd", str(control), "--td-fd", str(td)),
+        environment={},
+        descriptors=(2, control, td),
+        td=td,
+    )
+
+
+def test_a_late_fork_asks_nothing_of_a_td_that_another_program_uses_by_then(
+    tmp_path: Path, release: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("affiant.sandbox.base.template_order._ACCEPTS_WITHIN_S", 0.2)
+    home = open_home(tmp_path / "home")
+    platform, td = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with served(home) as template, platform, td:
+        os.kill(template.pid, signal.SIGSTOP)
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                order = td_order(theirs.fileno(), td.fileno())
+                assert ordered(home, order, theirs.fileno(), td.fileno()) is None
+            os.kill(template.pid, signal.SIGCONT)
+            ours.settimeout(20)
+            assert ours.recv(1) == b"", "it has ended"
+        platform.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            platform.recv(1)
+
+
+def test_a_program_whose_td_does_not_answer_has_ended_before_its_caller_starts_another(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("affiant.sandbox.base.template_order._STARTS_WITHIN_S", 0.2)
+    platform, td = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair()
+    with ours, platform, td:
+        with theirs:
+            order = td_order(theirs.fileno(), td.fileno())
+            assert ordered(home, order, theirs.fileno(), td.fileno()) is None
+        assert platform.recv(1 << 16), "it was asked"
+        ours.setblocking(False)
+        assert ours.recv(1) == b""
 
 
 WITHOUT_ROOT = """

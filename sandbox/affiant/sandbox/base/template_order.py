@@ -3,12 +3,15 @@
 One connection to the template's socket is one order, and one message is one packet::
 
     caller    the order, with the program's descriptors
-    program   {"started": PID} with a pidfd, or {"refused": why}
-    caller    {"go": true}; without it the program ends before its first line
+    program   {"accepted": PID} with a pidfd, or {"refused": why}
+    caller    {"go": true}; without it the program ends, and has not touched a descriptor of the order
+    program   {"started": true} before its first line, or {"refused": why}
     template  {"ended": STATUS} when the program has ended
 
 A refused order has started nothing: the caller then starts the program with an interpreter of its own. So it does where
-no template listens. The program is a child of the template, so its exit status comes from there.
+no template listens, or where one does not accept in time. From "go" on the caller starts nothing else before the
+program has answered or ended: two processes that use one TD would take each other's replies. The program is a child of
+the template, so its exit status comes from there.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -28,7 +32,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from affiant.attestation.release.running import measured_process, program_command
-from affiant.errors import StateError
+from affiant.errors import StateError, UnreachableError
 
 __all__ = [
     "STATUS_UNKNOWN",
@@ -47,7 +51,10 @@ __all__ = [
 STATUS_UNKNOWN: Final = 255
 """The exit status of a program whose template ended before it: no process is left that knows it."""
 
-_ANSWERS_WITHIN_S: Final = 5.0
+_ACCEPTS_WITHIN_S: Final = 5.0
+_STARTS_WITHIN_S: Final = 45.0
+"""Longer than the program waits for its TD's replies: 10 s for the report, 30 s for the memory."""
+_ENDS_WITHIN_S: Final = 5.0
 _PACKET: Final = 1 << 16
 _DESCRIPTORS: Final = 16
 
@@ -161,6 +168,25 @@ class ForkedProgram:
             os.close(self.pidfd)
             self.pidfd = -1
 
+    def end(self) -> None:
+        """Kill it, and return when it has ended.
+
+        Raises:
+            ``service.silent``: it does not end.
+        """
+        try:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            if not _readable(self.pidfd, _ENDS_WITHIN_S):
+                raise UnreachableError(
+                    "a program that a template process forked neither starts nor ends",
+                    found=f"process {self.pid}",
+                    hint="End the template process (affiant session template), then start the session again",
+                    code="service.silent",
+                )
+        finally:
+            self.close()
+
     def _await(self, end: socket.socket | int, until: float | None, timeout: float | None) -> None:
         left = None if until is None else max(0.0, until - time.monotonic())
         if not _readable(end, left):
@@ -183,32 +209,47 @@ def forked(template: int, order: Order, descriptors: Sequence[int]) -> ForkedPro
     Args:
         template: as :func:`open_template` returns it.
         descriptors: what becomes ``order.descriptors``; they stay the caller's.
+
+    Raises:
+        ``service.silent``: it is not known whether the program runs, because it neither starts nor ends.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    program = None
     try:
-        connection.settimeout(_ANSWERS_WITHIN_S)
+        connection.settimeout(_ACCEPTS_WITHIN_S)
         connection.connect(f"/proc/self/fd/{template}")
-        if peer_process(connection)[1] not in {0, os.geteuid()}:
-            connection.close()
-            return None
-        send_packet(connection, asdict(order), descriptors)
-        members, received = receive_packet(connection)
-        match members:
-            case {"started": int(pid)} if len(received) == 1:
-                program = ForkedProgram(pid, received[0], connection)
-                try:
-                    send_packet(connection, {"go": True})
-                except OSError:  # it has ended: it never began
-                    program.close()
-                    return None
-                connection.settimeout(None)
-                return program
-        for each in received:
-            os.close(each)
+        if peer_process(connection)[1] in {0, os.geteuid()}:
+            send_packet(connection, asdict(order), descriptors)
+            program = _accepted(connection)
     except (OSError, StateError):  # no template, or one that has ended meanwhile
         pass
-    connection.close()
+    if program is None:
+        connection.close()
+        return None
+    if _has_started(connection):
+        connection.settimeout(None)
+        return program
+    program.end()
     return None
+
+
+def _accepted(connection: socket.socket) -> ForkedProgram | None:
+    members, received = receive_packet(connection)
+    match members:
+        case {"accepted": int(pid)} if len(received) == 1:
+            return ForkedProgram(pid, received[0], connection)
+    for each in received:
+        os.close(each)
+    return None
+
+
+def _has_started(connection: socket.socket) -> bool:
+    """Say go; whether the program then runs."""
+    with suppress(OSError, StateError):
+        send_packet(connection, {"go": True})
+        connection.settimeout(_STARTS_WITHIN_S)
+        return receive_packet(connection)[0] == {"started": True}
+    return False
 
 
 def forked_here(
