@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +38,7 @@ from affiant.sandbox.base.template_order import (
 from affiant.sandbox.processes import service_process
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.service_process import READY_FD, ServiceProcess, ServiceSpec, start_service
-from affiant.sandbox.processes.template import keep_code
+from affiant.sandbox.processes.template import Forking, keep_code
 from affiant.sandbox.processes.template_service import start_template, template_socket
 
 BROKER = "affiant.secrets.broker.process"
@@ -589,6 +591,60 @@ def test_a_program_whose_td_does_not_answer_has_ended_before_its_caller_starts_a
         assert platform.recv(1 << 16), "it was asked"
         ours.setblocking(False)
         assert ours.recv(1) == b""
+
+
+@pytest.fixture
+def forking(tmp_path: Path) -> Iterator[tuple[Forking, Callable[[], socket.socket]]]:
+    """What accepts orders, and a way to connect to it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen(8)
+
+        def connect() -> socket.socket:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            connection.settimeout(20)
+            connection.connect(str(tmp_path / "socket"))
+            return connection
+
+        yield Forking(NO_TEMPLATE, listener), connect
+
+
+NO_TEMPLATE: Any = None
+
+
+@contextmanager
+def sleeping(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Programs that a template could have forked; whatever happens to them, none is left."""
+    programs = [subprocess.Popen(["sleep", "60"]) for _ in range(count)]
+    try:
+        yield programs
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
+def test_a_template_without_descriptors_left_ends_the_fork_and_goes_on(
+    forking: tuple[Forking, Callable[[], socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template, connect = forking
+    with sleeping(2) as (first, second):
+        forks = iter([first.pid, second.pid])
+        monkeypatch.setattr("affiant.sandbox.processes.template.os.fork", lambda: next(forks))
+        with connect() as connection, monkeypatch.context() as patched:
+            patched.setattr("affiant.sandbox.processes.template.os.pidfd_open", no_descriptor)
+            assert template.step() is None
+            assert connection.recv(1) == b"", "its caller starts an interpreter"
+            assert not Path(f"/proc/{first.pid}").exists()
+        with connect() as connection:
+            assert template.step() is None
+            os.kill(second.pid, signal.SIGKILL)
+            assert template.step() is None
+            assert receive_packet(connection)[0] == {"ended": -signal.SIGKILL}
+
+
+def no_descriptor(_: int) -> int:
+    raise OSError(errno.EMFILE, "Too many open files")
 
 
 WITHOUT_ROOT = """
