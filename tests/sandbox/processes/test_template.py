@@ -643,6 +643,36 @@ def test_a_template_without_descriptors_left_ends_the_fork_and_goes_on(
             assert receive_packet(connection)[0] == {"ended": -signal.SIGKILL}
 
 
+def test_the_end_of_a_fork_ends_what_that_fork_ordered_and_nothing_else(
+    forking: tuple[Forking, Callable[[], socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a fork has the process id that the caller of another had: numbers are used again."""
+    template, connect = forking
+    caller = os.getpid()
+    with sleeping(3) as (elder, fork, ordered_by_it):
+        forks = iter([elder.pid, fork.pid, ordered_by_it.pid])
+        monkeypatch.setattr("affiant.sandbox.processes.template.os.fork", lambda: next(forks))
+        monkeypatch.setattr(
+            "affiant.sandbox.processes.template.peer_process", lambda _: (caller, os.geteuid())
+        )
+        caller = fork.pid
+        with connect() as first, connect() as second, connect() as third:
+            assert template.step() is None, "the order of another process with that number, before"
+            caller = os.getpid()
+            assert template.step() is None
+            caller = fork.pid
+            assert template.step() is None
+            os.kill(fork.pid, signal.SIGKILL)
+            assert template.step() is None
+            assert receive_packet(second)[0] == {"ended": -signal.SIGKILL}
+            assert template.step() is None
+            assert receive_packet(third)[0] == {"ended": -signal.SIGTERM}
+            assert elder.poll() is None
+            os.kill(elder.pid, signal.SIGKILL)
+            assert template.step() is None
+            assert receive_packet(first)[0] == {"ended": -signal.SIGKILL}
+
+
 def no_descriptor(_: int) -> int:
     raise OSError(errno.EMFILE, "Too many open files")
 

@@ -52,10 +52,11 @@ _LATER: Final = tuple(
 is forked faster."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Child:
     pid: int
-    caller: int
+    caller: _Child | None
+    """The child that ordered it; None: another process did, whose number may be a child's later."""
     connection: socket.socket
 
 
@@ -112,7 +113,8 @@ class Forking:
             os.waitpid(pid, 0)
             connection.close()
             return None
-        self._children[ended] = _Child(pid, caller, connection)
+        ordered_by = next((child for child in self._children.values() if child.pid == caller), None)
+        self._children[ended] = _Child(pid, ordered_by, connection)
         self._poll.register(ended, select.POLLIN)
         return None
 
@@ -131,7 +133,7 @@ class Forking:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)  # before its number can be another's
         for other in self._children.values():
-            if other.caller == child.pid:  # the runner ignores it: it cleans up first
+            if other.caller is child:  # the runner ignores it: it cleans up first
                 os.kill(other.pid, signal.SIGTERM)
         _, status = os.waitpid(child.pid, 0)
         with child.connection, suppress(OSError):
