@@ -612,6 +612,27 @@ def forking(tmp_path: Path) -> Iterator[tuple[Forking, Callable[[], socket.socke
 NO_TEMPLATE: Any = None
 
 
+def test_a_program_that_cannot_read_what_it_needs_says_so_as_a_started_one_does(home: Home) -> None:
+    plan = {"death_signal": None, "must_read": ["/nowhere"], "parent": 1, "steps": [], "user": None}
+    ours, theirs = socket.socketpair()
+    reading, writing = os.pipe()
+    stage = os.memfd_create("plan")
+    os.write(stage, json.dumps(plan).encode())
+    os.lseek(stage, 0, os.SEEK_SET)
+    with ours, theirs, open(reading, "rb") as said:
+        order = broker_order(theirs.fileno(), descriptors=(2, theirs.fileno(), stage), stage=stage)
+        template = open_template(template_socket(home))
+        assert template is not None
+        program = forked(template, order, (writing, theirs.fileno(), stage))
+        for descriptor in (template, stage, writing):
+            os.close(descriptor)
+        assert program is not None
+        assert program.wait(20) == 1
+        [line] = said.read().decode().splitlines()
+    assert line.startswith("affiant: refused: /nowhere: ")
+    assert line.endswith("[service.unreadable]")
+
+
 @contextmanager
 def sleeping(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Programs that a template could have forked; whatever happens to them, none is left."""

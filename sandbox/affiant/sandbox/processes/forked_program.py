@@ -36,7 +36,7 @@ from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.errors import AffiantError, StateError
 from affiant.sandbox.base.template_order import Order, order_of, receive_packet, send_packet
 from affiant.sandbox.isolation.plan import linux
-from affiant.sandbox.processes.service_stage import read_plan, settle
+from affiant.sandbox.processes.service_stage import settle_or_exit
 
 __all__ = ["PROGRAMS", "LoadedImage", "Template", "run_order"]
 
@@ -113,7 +113,7 @@ def run_order(template: Template, connection: socket.socket, caller: int) -> int
             send_packet(connection, {"refused": str(error)})
         return 0
     connection.close()
-    return _run(_become(order, received, limit, template.image), order.arguments)
+    return _run(order, received, limit, template.image)
 
 
 def _received(connection: socket.socket) -> tuple[Order, tuple[int, ...]]:
@@ -240,7 +240,7 @@ def _become(
     _show_as(sys.argv)
     _make_dumpable()
     if order.stage is not None:
-        settle(read_plan(order.stage))
+        settle_or_exit(order.stage)
     main: Callable[[Sequence[str]], int] = importlib.import_module(PROGRAMS[order.program]).main
     return main
 
@@ -288,10 +288,10 @@ def _make_dumpable() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
-def _run(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
-    """Run it as an interpreter would; the exit status."""
+def _run(order: Order, received: Sequence[int], limit: tuple[int, int], image: MeasuredProcess) -> int:
+    """Become the program and run it as an interpreter would; the exit status."""
     try:
-        return main(arguments)
+        return _become(order, received, limit, image)(order.arguments)
     except SystemExit as ended:
         if ended.code is None or isinstance(ended.code, int):
             return ended.code or 0
