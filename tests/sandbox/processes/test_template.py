@@ -259,6 +259,14 @@ def test_what_is_not_an_order_of_the_list_starts_nothing(home: Home, changed: di
     assert set(answer) == {"refused"}
 
 
+def test_the_template_says_why_it_refused(home: Home, template: ServiceProcess) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert ordered(home, broker_order(theirs.fileno(), image="sha256:x"), theirs.fileno()) is None
+    until(lambda: "found sha256:x" in template.last_words)
+    assert "affiant: the template refused an order: the template loaded another image" in template.last_words
+
+
 @pytest.mark.parametrize("data", [b"\xff", b"[]", b"null", b"{" * 60_000, b"1" * 200_000])
 def test_garbage_starts_nothing(home: Home, data: bytes) -> None:
     answer = sent(home, data, ())

@@ -111,6 +111,8 @@ def run_order(template: Template, connection: socket.socket, caller: int) -> int
     except (AffiantError, OSError, ValueError) as error:
         with suppress(OSError):
             send_packet(connection, {"refused": str(error)})
+        with suppress(OSError):
+            sys.stderr.write(f"affiant: the template refused an order: {error}\n")  # still the template's
         return 0
     connection.close()
     return _run(order, received, limit, template.image)
