@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ import pytest
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.running_image import image_digest
 from affiant.attestation.release.start import MeasuredImage, NotMeasured
+from affiant.sandbox.base import template_order
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import BROKER_USER
 from affiant.sandbox.base.template_order import (
@@ -704,6 +706,51 @@ def test_the_end_of_a_fork_ends_what_that_fork_ordered_and_nothing_else(
 
 def no_descriptor(_: int) -> int:
     raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_stopped_template_holds_up_neither_the_end_of_a_service_nor_its_event_loop(
+    tmp_path: Path, release: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop_ran = threading.Event()
+
+    def readable(end: socket.socket | int, within_s: float | None) -> bool:
+        if isinstance(end, socket.socket):
+            assert loop_ran.wait(20), "it was asked on the loop's thread"
+            assert within_s == 1
+            return False
+        return real(end, within_s)
+
+    real = template_order._readable
+    monkeypatch.setattr(template_order, "_readable", readable)
+
+    async def end_of(program: ForkedProgram, control: socket.socket) -> int:
+        reading, writing = os.pipe()
+        os.close(writing)
+        service = ServiceProcess(
+            "broker", program, open(reading, "rb"), os.dup(reading), own_user=False, echo=False, forked=True
+        )
+        control.close()
+        waiting = [asyncio.create_task(service.wait()) for _ in range(2)]
+        while not service.ended:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        loop_ran.set()
+        async with asyncio.timeout(20):
+            one, other = await asyncio.gather(*waiting)
+        assert one == other
+        return one
+
+    home = open_home(tmp_path / "home")
+    with served(home) as template:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            program = ordered(home, broker_order(theirs.fileno()), theirs.fileno())
+        assert program is not None
+        os.kill(template.pid, signal.SIGSTOP)
+        try:
+            assert asyncio.run(end_of(program, ours)) == STATUS_UNKNOWN
+        finally:
+            os.kill(template.pid, signal.SIGCONT)
 
 
 WITHOUT_ROOT = """

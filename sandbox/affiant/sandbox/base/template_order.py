@@ -23,7 +23,7 @@ import signal
 import socket
 import struct
 import subprocess
-import time
+import threading
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -49,12 +49,14 @@ __all__ = [
 ]
 
 STATUS_UNKNOWN: Final = 255
-"""The exit status of a program whose template ended before it: no process is left that knows it."""
+"""The exit status of a program whose template has ended or does not answer: no other process knows it."""
 
 _ACCEPTS_WITHIN_S: Final = 5.0
 _STARTS_WITHIN_S: Final = 45.0
 """Longer than the program waits for its TD's replies: 10 s for the report, 30 s for the memory."""
 _ENDS_WITHIN_S: Final = 5.0
+_REPORTS_WITHIN_S: Final = 1.0
+"""How long a template may take to report the status of a program that has ended."""
 _PACKET: Final = 1 << 16
 _DESCRIPTORS: Final = 16
 
@@ -142,24 +144,32 @@ class ForkedProgram:
         self.pidfd = pidfd
         self._connection = connection
         self._status: int | None = None
+        self._waiting = threading.Lock()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit status, as of ``subprocess.Popen``, or :data:`STATUS_UNKNOWN`.
+        """Its exit status, as of ``subprocess.Popen``, or :data:`STATUS_UNKNOWN`. Threads may share it.
+
+        Args:
+            timeout: seconds until it has ended; its status may then take one more.
 
         Raises:
             subprocess.TimeoutExpired: it has not ended in time.
         """
-        if self._status is None:
-            until = None if timeout is None else time.monotonic() + timeout
-            self._await(self._connection, until, timeout)
-            members, _ = receive_packet(self._connection)
-            status = members.get("ended")
-            if not isinstance(status, int):  # the template has ended: the program's own end is all there is
-                self._await(self.pidfd, until, timeout)
-                status = STATUS_UNKNOWN
-            self._status = status
-            self.close()
-        return self._status
+        with self._waiting:
+            if self._status is None:
+                if not _readable(self.pidfd, timeout):
+                    raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+                self._status = self._reported()
+                self.close()
+            return self._status
+
+    def _reported(self) -> int:
+        """The status that the template reports; it may be stopped, or have ended."""
+        with suppress(OSError, StateError):
+            if _readable(self._connection, _REPORTS_WITHIN_S):
+                status = receive_packet(self._connection)[0].get("ended")
+                return status if isinstance(status, int) else STATUS_UNKNOWN
+        return STATUS_UNKNOWN
 
     def close(self) -> None:
         """Ask nothing more of it; it runs on."""
@@ -186,11 +196,6 @@ class ForkedProgram:
                 )
         finally:
             self.close()
-
-    def _await(self, end: socket.socket | int, until: float | None, timeout: float | None) -> None:
-        left = None if until is None else max(0.0, until - time.monotonic())
-        if not _readable(end, left):
-            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
 
 
 def open_template(path: Path) -> int | None:
