@@ -221,6 +221,10 @@ class RunnerClient:
         try:
             send_frame(self._control, {"id": number, "do": command, **members}, descriptors)
             answer, received = await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:  # the answer came too
+                _close(future.result()[1])
+            raise
         except OSError as error:
             raise RunnerLost("the runner does not take commands any more") from error
         finally:
