@@ -31,7 +31,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from affiant.attestation.release.running import measured_process, program_command
+from affiant.attestation.release.running import measured_process, memory_descriptors, program_command
 from affiant.errors import StateError, UnreachableError
 
 __all__ = [
@@ -40,12 +40,12 @@ __all__ = [
     "Order",
     "StartedProgram",
     "forked",
-    "forked_here",
     "open_template",
     "order_of",
     "peer_process",
     "receive_packet",
     "send_packet",
+    "start_here",
 ]
 
 STATUS_UNKNOWN: Final = 255
@@ -257,26 +257,41 @@ def _has_started(connection: socket.socket) -> bool:
     return False
 
 
-def forked_here(
-    template: int, command: Sequence[str], *, environment: Mapping[str, str], control: int
-) -> ForkedProgram | None:
-    """Have a template fork another program of the image that this process runs; None: it has started nothing.
+def start_here(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    control: int,
+    template: int | None = None,
+    own_session: bool = True,
+) -> StartedProgram:
+    """Start another program of the image that this process runs: as a fork of a template, or else by an interpreter.
 
     Args:
-        command: as ``program_command`` begins it. control: the one descriptor that it gets beside our standard error.
+        command: as ``program_command`` begins it.
+        control: the one descriptor that it gets beside our standard error.
+        template: names the socket of a template process, which forks it if it can; None: there is none.
+        own_session: whether an interpreter gets a session and a process group of its own, as a fork always does.
     """
-    measured = measured_process()
-    if measured is None:
-        return None
-    program, *arguments = command[len(program_command("")) - 1 :]
-    order = Order(
-        program=program,
-        arguments=tuple(arguments),
-        environment=environment,
-        descriptors=(2, control),
-        image=measured.image_digest,
+    process: StartedProgram | None = None
+    if template is not None and (measured := measured_process()) is not None:
+        program, *arguments = command[len(program_command("")) - 1 :]
+        order = Order(
+            program=program,
+            arguments=tuple(arguments),
+            environment=environment,
+            descriptors=(2, control),
+            image=measured.image_digest,
+        )
+        process = forked(template, order, (2, control))
+    return process or subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        pass_fds=(control, *memory_descriptors()),
+        env=environment,
+        cwd="/",
+        start_new_session=own_session,
     )
-    return forked(template, order, (2, control))
 
 
 def peer_process(connection: socket.socket) -> tuple[int, int]:
