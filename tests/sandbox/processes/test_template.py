@@ -275,7 +275,15 @@ DEEP = 10_000
 
 @pytest.mark.parametrize(
     "data",
-    [b"\xff", b"[]", b"null", b"{" * 60_000, b"[" * DEEP + b"]" * DEEP, b'{"a":' * DEEP + b"1" + b"}" * DEEP],
+    [
+        b"\xff",
+        b"[]",
+        b"null",
+        b"{" * 60_000,
+        b"[" * DEEP + b"]" * DEEP,
+        b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+        b"1" * 100_000,
+    ],
 )
 def test_garbage_is_refused(home: Home, template: ServiceProcess, data: bytes) -> None:
     assert set(sent(home, data, ())) == {"refused"}
