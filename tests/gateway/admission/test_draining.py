@@ -22,10 +22,13 @@ from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.evidence import Admission, wrap_admission
 from affiant.errors import AffiantError, StateError
 from affiant.gateway.admission import draining
+from affiant.gateway.admission.closing import Closing
 from affiant.gateway.admission.draining import TRANSITIONS, DrainState
 from affiant.gateway.bundles.bundles import Bundles
+from affiant.gateway.cli import drain_command
 from affiant.gateway.service.control_plane import operator_plane
-from affiant.gateway.sessions.sessions import SessionState
+from affiant.gateway.sessions.sessions import Session, SessionState
+from affiant.gateway.wire.errors import JournalUnavailable
 from affiant.sandbox.supervisor import closing, supervise
 from affiant.sandbox.supervisor.gateway import gateway_watch
 
@@ -291,6 +294,32 @@ def test_a_session_whose_supervisor_asked_once_and_left_is_not_waited_for(
     begin(inside, within=0, closing=600)
     assert drained(inside)["lost"] == [session.id]
     assert time.monotonic() - began < 60
+
+
+def test_a_session_whose_close_is_not_recorded_is_named_and_the_drain_does_not_succeed(
+    inside: InProcess,
+    platform: PlatformClient,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stuck, done = (SessionClient.start(inside, platform) for _ in range(2))
+    done.close("done")
+
+    async def unrecorded(_: Closing, session: Session, why: str) -> dict:
+        session.move(SessionState.CLOSING)
+        session.closed_why = why
+        raise JournalUnavailable("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Closing, "close", unrecorded)
+        begin(inside, within=0, closing=0.2)
+        report = drained(inside)
+    assert (report["closed"], report["lost"], report["unclosed"]) == (0, [], [stuck.id])
+    answer = json.dumps(report).encode()
+    assert drain_command.drained(Path(), 0, lambda *_, **__: answer, as_json=False) == 3
+    shown = capsys.readouterr().out
+    assert "0 lost, 1 not closed" in shown
+    assert f"not closed: {stuck.id}" in shown
 
 
 def test_a_session_whose_supervisor_was_killed_is_not_waited_for(

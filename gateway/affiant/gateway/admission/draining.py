@@ -147,15 +147,21 @@ class Draining:
                 del self._held[session.id]
 
     def report(self) -> Mapping[str, object]:
-        """For the operator: the state, seconds left, and how many sessions are open or ended in which way."""
-        closed = [s for s in self._leaving if s.state is SessionState.CLOSED and s.closed_why != "lost"]
+        """For the operator: the state, seconds left, and how many sessions are open or ended in which way.
+
+        ``unclosed`` are those that the drained gateway could not close: their close has no durable record.
+        """
+        ended = [s for s in self._leaving if s.state is SessionState.CLOSED]
+        left = self._leaving if self.state is DrainState.DRAINED else ()
+        closed = [s for s in ended if s.closed_why != "lost"]
         return {
             "state": self.state.value,
             "seconds": math.ceil(max(self._left(), 0)),
             "open": sum(s.state is not SessionState.CLOSED for s in self._sessions),
             "finished": sum(not s.drain_told for s in closed),
             "closed": sum(s.drain_told for s in closed),
-            "lost": [s.id for s in self._leaving if s.closed_why == "lost"],
+            "lost": [s.id for s in ended if s.closed_why == "lost"],
+            "unclosed": [s.id for s in left if s.state is not SessionState.CLOSED],
         }
 
     def _left(self) -> float:

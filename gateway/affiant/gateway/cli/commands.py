@@ -395,7 +395,7 @@ def drain(context: click.Context, *, home: Path, within: int, as_json: bool) -> 
       affiant gateway drain
       affiant gateway drain --within 0 --json
     \b
-    Exit codes: 0 drained, 1 refused, 2 usage, 3 drained, but sessions were lost.
+    Exit codes: 0 drained, 1 refused, 2 usage, 3 drained, but sessions were lost or could not be closed.
     """
     context.exit(drained(home.absolute() / "gateway", within, _ask, as_json=as_json))
 
