@@ -232,9 +232,14 @@ def test_no_member_but_model_says_which_model_answers_where_a_profile_lists_some
 def test_listed_models_are_those_the_profile_allows(
     session: SessionClient, running: Running, platform: PlatformClient
 ) -> None:
-    assert [entry["id"] for entry in session.ask("GET", "/v1/models").json()["data"]] == ["affiant-dev-echo"]
+    (listed,) = session.ask("GET", "/v1/models").json()["data"]
+    assert listed["id"] == "affiant-dev-echo"
+    assert session.ask("GET", "/v1/models/affiant-dev-echo").json() == listed
+    missing = session.ask("GET", "/v1/models/org/other")
+    assert (missing.status, missing.code) == (404, "model.not_found")
     other = SessionClient.start(running.gateway, platform, profile=MODELS)
     assert other.ask("GET", "/v1/models").json()["data"] == []
+    assert other.ask("GET", "/v1/models/affiant-dev-echo").code == "model.not_found"
 
 
 # -- tools -----------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
+from affiant.attestation.schema.agent_routes import AgentRoute
 from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.approvals.queue import GatewayApprovals
@@ -86,6 +87,8 @@ from affiant.policy.decision.meters import nanoseconds
 
 __all__ = ["ModelRoute"]
 
+_BASE: Final = "/v1"
+"""What the path of an upstream's base takes the place of."""
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _MOST_NAMED: Final = 16
@@ -99,7 +102,7 @@ class ModelRoute:
     """The route, and what it needs.
 
     Args:
-        dialect: how requests and responses are read. path: of the route, below an upstream's base.
+        dialect: how requests and responses are read. route: as agents name it.
         log: where it is too far behind, nothing is taken.
         body_max: largest request body, bytes. bodies: bounds them all.
         refusals: bounds the records of requests that belong to no session.
@@ -111,7 +114,7 @@ class ModelRoute:
     """
 
     dialect: Dialect
-    path: str
+    route: AgentRoute
     recorder: Recorder
     log: PublishedLog
     authenticator: Authenticator
@@ -130,7 +133,9 @@ class ModelRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; an ASGI application."""
         trace = trace_of(header_values(scope, TRACEPARENT))
-        account = Account(self.recorder, self.recorder.new_id(), scope["method"], scope["path"][:256], trace)
+        account = Account(
+            self.recorder, self.recorder.new_id(), self.route.method, self.route.template, trace
+        )
         try:
             with self.bodies.memory.share() as share, self.bodies.held.share() as held:
                 await InferenceRequest(
@@ -158,7 +163,7 @@ class InferenceRequest(SessionRequest):
         self._upstreams = route.upstreams
         self._tools = route.tools
         self._dialect = route.dialect
-        self._path = route.path
+        self._path = route.route.template.removeprefix(_BASE)
         self._decisions = route.decisions
         self._aliases = route.model_aliases
         self._origin_of: OriginOf = own_origin

@@ -1,0 +1,13 @@
+"""The dialects that the gateway serves, by the names that routes and the configuration have for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from affiant.gateway.dialects.chat.chat import Chat
+from affiant.gateway.dialects.dialect import Dialect
+
+__all__ = ["DIALECTS"]
+
+DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (Chat(),)}
