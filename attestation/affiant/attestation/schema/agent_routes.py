@@ -51,6 +51,10 @@ class AgentRoute:
 
 AGENT_ROUTES: Final = (
     AgentRoute("POST", "/v1/chat/completions", "chat", counted=True, streams=True),
+    AgentRoute("POST", "/v1/completions", "completions", counted=True, streams=True),
+    AgentRoute("POST", "/v1/embeddings", "embeddings", counted=True),
+    AgentRoute("POST", "/v1/rerank", "rerank", counted=True),
+    AgentRoute("POST", "/v1/moderations", "moderations", counted=True),
     AgentRoute("GET", "/v1/models"),
     AgentRoute("GET", "/v1/models/{model}"),
     AgentRoute("POST", "/mcp", counted=True, streams=True),

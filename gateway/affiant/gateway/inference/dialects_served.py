@@ -7,7 +7,8 @@ from typing import Final
 
 from affiant.gateway.dialects.chat.chat import Chat
 from affiant.gateway.dialects.dialect import Dialect
+from affiant.gateway.dialects.plain.plain import PLAIN
 
 __all__ = ["DIALECTS"]
 
-DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (Chat(),)}
+DIALECTS: Final[Mapping[str, Dialect]] = {"chat": Chat(), **PLAIN}

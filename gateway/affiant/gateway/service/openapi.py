@@ -44,9 +44,21 @@ def _parameter(name: str, text: str, *, required: bool = False) -> Mapping[str, 
     }
 
 
-_SUMMARIES: Final[Mapping[str, str]] = {"chat": "OpenAI chat completions"}
+_SUMMARIES: Final[Mapping[str, str]] = {
+    "chat": "OpenAI chat completions",
+    "completions": "OpenAI text completions",
+    "embeddings": "OpenAI embeddings",
+    "moderations": "OpenAI moderations",
+    "rerank": "Documents in the order in which they fit a query",
+}
 """Dialect -> the operation that its route is."""
-_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {"chat": ("model", "messages")}
+_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    "chat": ("model", "messages"),
+    "completions": ("model", "prompt"),
+    "embeddings": ("model", "input"),
+    "moderations": ("input",),
+    "rerank": ("model", "documents", "query"),
+}
 """Dialect -> members that each of its requests has."""
 
 
