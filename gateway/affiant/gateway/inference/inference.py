@@ -282,6 +282,11 @@ class InferenceRequest(SessionRequest):
             answer.abort()
 
     @property
+    def _request(self) -> ModelRequest:
+        assert self._account.request is not None
+        return self._account.request
+
+    @property
     def _wants_stream(self) -> bool:
         return self._account.request is not None and self._account.request.stream
 
@@ -322,10 +327,12 @@ class InferenceRequest(SessionRequest):
 
     async def _relay_stream(self, answer: UpstreamResponse) -> None:
         require_plain(answer, _EVENTS)
-        self._relay = relay = Relay(self._dialect, self._judge(), self._models())
+        self._relay = relay = Relay(
+            self._dialect, self._judge(), self._models(), answers=self._request.answer.answers
+        )
         await self._client.start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
         step = Step()
-        while not step.terminal and not step.asks:
+        while not step.ended and not step.asks:
             step = await self._next_step(answer, relay)
             if not step.asks:
                 await self._release(relay, step)
@@ -339,7 +346,8 @@ class InferenceRequest(SessionRequest):
         if step.asks:
             relay.forget()
             await self._release(relay, step)
-        relay.count(step.terminal)
+        if step.terminal:
+            relay.count(step.terminal)
         self._account.complete = True
         if self._passed:
             self._sign_outcomes("complete")
@@ -359,13 +367,13 @@ class InferenceRequest(SessionRequest):
         events, calls, size = [*step.events], [*step.calls], sum(map(len, step.events))
         self._stoppable = calls
         self._require_holdable(size)
-        while not step.terminal:
+        while not step.ended:
             step = await self._next_step(answer, relay)
             events += step.events
             calls += step.calls
             size += sum(map(len, step.events))
             self._require_holdable(size)
-        return Step(tuple(events), tuple(calls), step.terminal)
+        return Step(tuple(events), tuple(calls), step.terminal, ended=True)
 
     async def _release(self, relay: Relay, step: Step) -> None:
         if step.calls:

@@ -35,6 +35,7 @@ from affiant.gateway.dialects.request_body import (
 )
 from affiant.gateway.dialects.response_bound import response_bound
 from affiant.gateway.dialects.sse import is_done
+from affiant.gateway.dialects.stream_end import FinishedChoices
 from affiant.gateway.dialects.strict_json import folded, inexact, parse_json
 from affiant.gateway.dialects.unlisted import kind_of, read_members
 from affiant.gateway.dialects.usage import openai_usage
@@ -119,6 +120,10 @@ class Chat:
     def stream_filter(self, judge: Judge, seen: Callable[[object], None]) -> ChatStream:
         """As :meth:`~..dialect.Dialect.stream_filter`."""
         return ChatStream(judge, seen, self.lists.response)
+
+    def stream_end(self, answers: int) -> FinishedChoices:
+        """As :meth:`~..dialect.Dialect.stream_end`."""
+        return FinishedChoices(answers)
 
     is_terminal = staticmethod(is_done)
     usage_in = staticmethod(openai_usage)

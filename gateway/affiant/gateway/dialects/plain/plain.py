@@ -32,6 +32,7 @@ from affiant.gateway.dialects.plain.plain_lists import (
 from affiant.gateway.dialects.request_body import almost_named, read_head, spelled_parameters
 from affiant.gateway.dialects.response_bound import ResponseBound, response_bound
 from affiant.gateway.dialects.sse import event_data, is_done, require_done, require_fields
+from affiant.gateway.dialects.stream_end import FinishedChoices
 from affiant.gateway.dialects.strict_json import folded, inexact, read_response, require_no_calls
 from affiant.gateway.dialects.unlisted import read_members, require_listed_response
 from affiant.gateway.dialects.usage import Usage, openai_usage
@@ -118,6 +119,10 @@ class Plain:
         del judge
         return PlainStream(seen, self.lists.response)
 
+    def stream_end(self, answers: int) -> FinishedChoices:
+        """As :meth:`~..dialect.Dialect.stream_end`."""
+        return FinishedChoices(answers)
+
     is_terminal = staticmethod(is_done)
 
     def usage_in(self, value: object, *, streamed: bool) -> Usage:
@@ -165,6 +170,10 @@ class PlainStream:
     def end(self, event: bytes) -> Passed:
         """As :meth:`~..dialect.StreamFilter.end`."""
         require_done(event)
+        return Passed()
+
+    def release(self) -> Passed:
+        """As :meth:`~..dialect.StreamFilter.release`; nothing is held."""
         return Passed()
 
 
