@@ -89,10 +89,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "The requirements cannot be read, or ask for a source.",
     ),
     "runtime.tool": ("ConfigurationError", "pip or npm is not installed."),
-    "service.failed": ("StateError", "A service ended before it was ready."),
+    "service.failed": ("StateError", "A service cannot be started, or has ended."),
     "service.order": (
         "StateError",
-        "An order to a template process that it does not take, or no order at all.",
+        "A template process rejects an order, or the message is not an order.",
     ),
     "service.silent": ("UnreachableError", "A service did not become ready in time."),
     "service.unreadable": ("ConfigurationError", "A service's own user cannot read a path that it needs."),

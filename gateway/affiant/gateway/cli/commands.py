@@ -128,12 +128,18 @@ _model_aliases = click.option(
     help="An answer that names NAME is from MODEL, which was asked for: gpt-4o=gpt-4o-2024-08-06. May be repeated. "
     "Other names are a warning in the verdict, and end the answer where the profile lists models.",
 )
+_allowed_members = click.option(
+    "--allow-member",
+    multiple=True,
+    metavar="DIALECT:PLACE.NAME",
+    help="Lets requests or responses of a dialect hold a member or part that the gateway does not know, where profiles "
+    "restrict tools: chat:request.thinking, chat:part.web_page. It becomes part of the configuration. May be repeated.",
+)
 _chat_members = click.option(
     "--chat-member",
     multiple=True,
     metavar="PLACE.NAME",
-    help="Lets chat completions hold a member or part that the gateway does not know, where profiles restrict tools: "
-    "request.thinking, part.web_page, response.search_results. It becomes part of the configuration. May be repeated.",
+    help="The same as --allow-member chat:PLACE.NAME. May be repeated.",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -158,6 +164,7 @@ def gateway() -> None:
 @_floor
 @_mcp_servers
 @_model_aliases
+@_allowed_members
 @_chat_members
 @click.option(
     "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
@@ -224,6 +231,7 @@ def serve(
     floor: Path | None,
     mcp_servers: Path | None,
     model_alias: tuple[str, ...],
+    allow_member: tuple[str, ...],
     chat_member: tuple[str, ...],
     ready_fd: int | None,
     user: int | None,
@@ -251,7 +259,7 @@ def serve(
       affiant gateway serve --profile-signers signers.json
       affiant gateway serve --mcp-servers tools.json
       affiant gateway serve --upstream https://llm.example.com/v1 --model-alias gpt-4o=gpt-4o-2024-08-06
-      affiant gateway serve --upstream http://127.0.0.1:8000/v1 --chat-member request.thinking
+      affiant gateway serve --upstream http://127.0.0.1:8000/v1 --allow-member chat:request.thinking
       AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... affiant gateway serve --log-objects s3://bucket/prefix
 
     \b
@@ -277,7 +285,7 @@ def serve(
         log_objects=log_objects,
         mcp_servers=mcp_servers,
         model_aliases=_aliases(model_alias),
-        chat_members=chat_member,
+        allowed_members=_members_of(allow_member, chat_member),
         decisions=None if decisions is None else decisions.absolute(),
         rotation=Rotation(decisions_size << 20, decisions_keep),
         secret_passphrase=secret_passphrase_file,
@@ -298,6 +306,7 @@ def serve(
 @_floor
 @_mcp_servers
 @_model_aliases
+@_allowed_members
 @_chat_members
 @_json
 def config(
@@ -314,6 +323,7 @@ def config(
     floor: Path | None,
     mcp_servers: Path | None,
     model_alias: tuple[str, ...],
+    allow_member: tuple[str, ...],
     chat_member: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -339,7 +349,7 @@ def config(
         floor=floor,
         mcp_servers=mcp_servers,
         model_aliases=_aliases(model_alias),
-        chat_members=chat_member,
+        allowed_members=_members_of(allow_member, chat_member),
     )
     if as_json:
         print_json({"digest": made.digest, "config": json.loads(made.raw)})
@@ -407,7 +417,7 @@ def drain(context: click.Context, *, home: Path, within: int, as_json: bool) -> 
       affiant gateway drain
       affiant gateway drain --within 0 --json
     \b
-    Exit codes: 0 drained, 1 refused, 2 usage, 3 drained, but sessions were lost.
+    Exit codes: 0 drained, 1 refused, 2 usage, 3 drained, but sessions were lost or could not be closed.
     """
     context.exit(drained(home.absolute() / "gateway", within, _ask, as_json=as_json))
 
@@ -528,6 +538,16 @@ def _aliases(given: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
             raise click.UsageError(f"--model-alias needs MODEL=NAME: {text[:64]!a}")
         aliases.setdefault(model, []).append(name)
     return aliases
+
+
+def _members_of(given: tuple[str, ...], of_chat: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
+    allowed: dict[str, list[str]] = {"chat": list(of_chat)}
+    for text in given:
+        dialect, colon, name = text.partition(":")
+        if not (colon and dialect and name):
+            raise click.UsageError(f"--allow-member needs DIALECT:PLACE.NAME: {text[:64]!a}")
+        allowed.setdefault(dialect, []).append(name)
+    return allowed
 
 
 def _ask(folder: Path, target: str, *, accept: tuple[int, ...] = (200,), body: bytes | None = None) -> bytes:

@@ -209,7 +209,7 @@ class StoreLocked(StateError):
 
 
 class BundleTooLarge(StateError):
-    """A session has more records than a single bundle holds."""
+    """A single bundle does not hold a session's records and those of its gateway's other sessions meanwhile."""
 
     code = "session.bundle_too_large"
 

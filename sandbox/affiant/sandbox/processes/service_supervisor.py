@@ -127,12 +127,22 @@ async def _start(home: Home, given: argparse.Namespace) -> tuple[list[ServicePro
                 give_folder(home.gateway, GATEWAY_USER)
             started.append(start_service(gateway_spec(home, serve=given.serve), echo=True))
             facts["gateway"] = json.loads(await started[-1].ready())
-        if given.template and (template := start_template(home)) is not None:
+        if given.template and (template := _template(home)) is not None:
             started.append(template)  # not waited for: until it listens, programs are started without it
     except BaseException:  # whatever went wrong, what was started does not stay; raised again
         await _stop(started)
         raise
     return started, facts
+
+
+def _template(home: Home) -> ServiceProcess | None:
+    """The template process; None: there is one already, or none can be started. Sessions do without it."""
+    try:
+        return start_template(home)
+    except AffiantError as error:
+        with suppress(OSError, ValueError):  # our standard error is closed
+            sys.stderr.write(f"affiant: sessions start without a template process: {error} [{error.code}]\n")
+        return None
 
 
 async def _stop(started: Sequence[ServiceProcess]) -> None:
