@@ -118,7 +118,7 @@ def test_a_template_that_cannot_be_started_takes_no_service_down(home: Home):
 
     async def run() -> str:
         membership = await _join(home)
-        spec = service_supervisor_spec(home, platform=True, gateway=False, upstreams=(), template=True)
+        spec = service_supervisor_spec(home, platform=True, gateway=False, template=True)
         supervisor = start_service(spec)
         facts = json.loads(await supervisor.ready())
         assert set(facts) == {"platform"}
