@@ -182,6 +182,9 @@ def test_files_that_can_be_neither_copied_nor_kept_are_not_removed(warm, source,
     (home.session(ids[0]) / "files.kept" / "in-the-way").rmdir()
     (told,) = [each for each in reap_leftovers(home) if each.session == ids[0]]
     assert f"affiant session recover {ids[0]} --output DIR" in told.text
+    kept = find_session(home, ids[0]).kept
+    assert kept is not None
+    assert (kept / "result.txt").read_text() == "work\n"
     (tmp_path / "out").unlink()
     take_files(home, find_session(home, ids[0]), tmp_path / "out")
     assert (tmp_path / "out" / "result.txt").read_text() == "work\n"
