@@ -79,7 +79,7 @@ def add_commands(app: FastAPI, sessions: OwnedSessions) -> None:
         seconds for more."""
         at = (stdout_at, stderr_at)
         kept = sessions.kept(owner_of(request.scope), session, number, at, wait=wait)
-        piece = await with_client(request, kept)
+        piece, incomplete = await with_client(request, kept)
         return CommandPiece(
             stdout_base64=_base64(piece.stdout),
             stderr_base64=_base64(piece.stderr),
@@ -87,6 +87,7 @@ def add_commands(app: FastAPI, sessions: OwnedSessions) -> None:
             stderr_at=piece.at[1],
             ended=piece.ended,
             exit_code=piece.exit_code,
+            incomplete=incomplete,
         )
 
     @app.post("/v1/sessions/{session}/commands/{number}/signal", status_code=204, response_class=Response)
