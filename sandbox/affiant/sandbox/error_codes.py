@@ -168,6 +168,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "The HTTP server's address, certificate or callers cannot be used.",
     ),
     "session.server_failed": ("StateError", "A request failed by a mistake in the HTTP server."),
+    "session.silent": ("UnreachableError", "The session's host or its supervisor does not answer in time."),
     "session.supervisor_lost": ("StateError", "The supervisor ended without saying why."),
     "session.terminal_size": ("ConfigurationError", "A terminal cannot have this size."),
     "session.too_large": ("MalformedError", "The body of an HTTP request is too large."),

@@ -50,7 +50,7 @@ def add_commands(app: FastAPI, sessions: OwnedSessions) -> None:
         running = sandbox.run(
             asked.argv, env=asked.env, cwd=asked.cwd, timeout=asked.timeout, stdin=asked.stdin
         )
-        return CommandDone.of(await with_client(request, running))
+        return CommandDone.of(await with_client(request, running, within_s=None))
 
     @app.post("/v1/sessions/{session}/stream", response_class=Response, responses=_EVENTS)  # type: ignore[arg-type]  # FastAPI's own type is narrower
     async def stream_command(request: Request, session: Name, asked: CommandAsked) -> Response:
@@ -62,7 +62,8 @@ def add_commands(app: FastAPI, sessions: OwnedSessions) -> None:
     async def detach_command(request: Request, session: Name, asked: CommandAsked) -> Detached:
         """Start a command that runs on without its caller, with nothing to read; what it writes is kept."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        number = await sandbox.detach(asked.argv, env=asked.env, cwd=asked.cwd, timeout=asked.timeout)
+        detaching = sandbox.detach(asked.argv, env=asked.env, cwd=asked.cwd, timeout=asked.timeout)
+        number = await with_client(request, detaching)
         return Detached(number=number)
 
     @app.get("/v1/sessions/{session}/commands/{number}/output")
@@ -94,7 +95,7 @@ def add_commands(app: FastAPI, sessions: OwnedSessions) -> None:
     async def signal_command(request: Request, session: Name, number: _Number, asked: SignalAsked) -> None:
         """Send a command a signal."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        await sandbox.signal(number, asked.signal)
+        await with_client(request, sandbox.signal(number, asked.signal))
 
 
 async def _events(sandbox: Sandbox, asked: CommandAsked) -> AsyncGenerator[bytes, None]:

@@ -31,6 +31,7 @@ from affiant.sandbox.processes.launch_records import Launch, live_launches
 from affiant.sandbox.processes.session_note import Asked, SessionState
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_server.documents import SessionAsked
+from affiant.sandbox.session_server.responding import in_time
 from affiant.sandbox.session_state.bundle_out import open_bundle_file
 from affiant.sandbox.session_state.session_folder import ARCHIVE, HOST_SOCKET
 from affiant.sandbox.session_state.session_listing import (
@@ -192,9 +193,10 @@ class OwnedSessions:
 
         Raises:
             ``session.not_here``: the caller has none of this name. ``session.not_open``: it has ended.
+            ``session.silent``: its host does not answer.
         """
         entry = await self.found(owner, name)
-        return await Sandbox.connect(entry.note.session, home=self._home.path)
+        return await in_time(Sandbox.connect(entry.note.session, home=self._home.path))
 
     async def kept(
         self, owner: str, name: str, number: int, at: tuple[int, int], *, wait: bool
@@ -216,7 +218,7 @@ class OwnedSessions:
         """Close the caller's session, or find it closed; its id, and the digest of its bundle."""
         entry = await self.found(owner, name)
         if entry.note.state is SessionState.RUNNING:
-            sandbox = await Sandbox.connect(entry.note.session, home=self._home.path)
+            sandbox = await in_time(Sandbox.connect(entry.note.session, home=self._home.path))
             await sandbox.close()
             return sandbox.id, await asyncio.to_thread(_digest, sandbox.bundle_path)
         return entry.note.session, await asyncio.to_thread(_digest, _bundle(entry))
