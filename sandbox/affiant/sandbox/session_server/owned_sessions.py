@@ -111,7 +111,7 @@ class OwnedSessions:
         most, ttl = self._bounds.most_ttl_s, self._bounds.ttl_s if asked.ttl is None else asked.ttl
         if ttl > most:
             raise ConfigurationError(
-                "a session may not live so long here",
+                "the time to live is above this server's limit",
                 expected=f"at most {most} s",
                 found=ttl,
                 code="session.ttl",
@@ -141,7 +141,7 @@ class OwnedSessions:
         owners.update(starter for starter, _ in starting)
         if owners[owner] >= self._bounds.each or owners.total() >= self._bounds.together:
             raise StateError(
-                "as many sessions run as may",
+                "the limit of running sessions is reached",
                 expected=f"at most {self._bounds.each} of one caller, {self._bounds.together} of all",
                 hint="Stop one, or try again later",
                 code="session.too_many",
