@@ -364,7 +364,7 @@ def test_sessions_and_what_runs_in_them_outlive_the_server(
         place = f"/v1/sessions/{session}/commands/{number}/output"
         piece = ok(alice.get(place, params={"stdout_at": at, "wait": True}))
         at, out = piece["stdout_at"], out + base64.b64decode(piece["stdout_base64"])
-    assert (out, piece["exit_code"]) == (b"one\ntwo\n", 4)
+    assert (out, piece["exit_code"], piece["incomplete"]) == (b"one\ntwo\n", 4, None)
     other = create(alice)
     ok(alice.post(f"/v1/sessions/{other}/commands", json={"argv": ["sh", "-c", "echo kept; sleep 500"]}), 201)
     shown = f"/v1/sessions/{other}/commands/1/output"

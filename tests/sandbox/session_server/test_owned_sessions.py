@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from tests.raising import raises_code
 
 from affiant.errors import AffiantError
-from affiant.sandbox.detached.client import DetachedSession
+from affiant.sandbox.detached.client import DetachedSession, KeptPiece
+from affiant.sandbox.detached.kept_output import output_folder
 from affiant.sandbox.detached.names import asked_launch
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.processes.home import Home, open_home
@@ -216,3 +218,35 @@ def test_a_bundle_is_read_from_the_file_that_was_judged(hosts: Hosts) -> None:
             assert (opened.read(), is_archive) == (b"{}", False)
 
     asyncio.run(scenario())
+
+
+def test_kept_output_of_an_ended_session_says_that_it_is_not_all(hosts: Hosts) -> None:
+    session, folder = "a" * 22, output_folder(hosts.home, "a" * 22)
+    hosts.home.session(session).mkdir()
+    asked = Asked(agent="writer", profile="p", started=1, owner="alice")
+    write_note(hosts.home, SessionNote(session=session, state=SessionState.CLOSED, asked=asked))
+    folder.mkdir(parents=True)
+    (folder / "1.stdout").write_bytes(b"the end")
+    (folder / "1.stderr").write_bytes(b"")
+
+    def facts(**more: object) -> None:
+        document = {"code": 3, "dropped": {"stdout": 100, "stderr": 0}, "failed": None, **more}
+        (folder / "1.json").write_text(json.dumps(document))
+
+    def kept(stdout_at: int) -> tuple[KeptPiece, str | None]:
+        return asyncio.run(sessions_of(hosts).kept("alice", session, 1, (stdout_at, 0), wait=False))
+
+    piece, why = kept(0)
+    assert (piece.stdout, piece.ended, why) == (
+        b"the end",
+        True,
+        "the session host was killed: the output may go on",
+    )
+    facts()
+    piece, why = kept(90)
+    assert (piece.stdout, piece.at, piece.exit_code, piece.missing) == (b"the end", (107, 0), 3, 10)
+    assert why is not None and why.startswith("10 bytes of the output are not kept")
+    piece, why = kept(104)
+    assert (piece.stdout, piece.at, why) == (b"end", (107, 0), None)
+    facts(failed="No space left on device")
+    assert kept(104)[1] == "the rest of the output is not kept: No space left on device"

@@ -79,11 +79,14 @@ async def _refused(_: Request, error: AffiantError) -> Response:
 
 
 async def _malformed(_: Request, error: RequestValidationError) -> Response:
-    """Where the request has another form; what was there instead is not repeated."""
+    """Where the request does not match its schema; what was there instead is not repeated."""
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])[:200]
     found = MalformedError(
-        "the request has another form", where=ascii(place)[1:-1], found=first["type"], code="session.request"
+        "the request does not match its schema",
+        where=ascii(place)[1:-1],
+        found=first["type"],
+        code="session.request",
     )
     return error_response(found, status=422)
 

@@ -21,7 +21,7 @@ from affiant.sandbox.session_acts.sandbox_files import read_listing
 from affiant.sandbox.session_server.documents import Entries, EntryFacts, MovedFiles
 from affiant.sandbox.session_server.guard import owner_of
 from affiant.sandbox.session_server.owned_sessions import OwnedSessions
-from affiant.sandbox.session_server.responding import OpenFile, with_client
+from affiant.sandbox.session_server.responding import MOVE_S, OpenFile, with_client
 from affiant.sandbox.session_server.session_routes import Name
 from affiant.sandbox.session_server.tar_archives import pack_archive, unpack_archive
 from affiant.sandbox.workspace.walk import Limits
@@ -63,7 +63,7 @@ def add_files(app: FastAPI, sessions: OwnedSessions) -> None:
         sandbox = await sessions.opened(owner_of(request.scope), session)
         content = tempfile.TemporaryFile()  # noqa: SIM115 - closed once it is sent, however slowly
         try:
-            await with_client(request, sandbox.files.read_into(path, content, at_most=_FILE))
+            await with_client(request, sandbox.files.read_into(path, content, at_most=_FILE), within_s=MOVE_S)
         except BaseException:
             content.close()
             raise
@@ -81,19 +81,20 @@ def add_files(app: FastAPI, sessions: OwnedSessions) -> None:
         with tempfile.NamedTemporaryFile(prefix="affiant-") as received:
             await _receive(request, received, _FILE)
             os.fchmod(received.fileno(), 0o700 if executable else 0o600)
-            return MovedFiles.of(await sandbox.files.upload(Path(received.name), path, at_most=_FILE))
+            writing = sandbox.files.upload(Path(received.name), path, at_most=_FILE)
+            return MovedFiles.of(await with_client(request, writing, within_s=MOVE_S))
 
     @app.delete("/v1/sessions/{session}/file")
     async def remove_file(request: Request, session: Name, path: _In) -> MovedFiles:
         """Remove a file, a link, or a folder with all that is in it."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        return MovedFiles.of(await sandbox.files.remove(path))
+        return MovedFiles.of(await with_client(request, sandbox.files.remove(path), within_s=MOVE_S))
 
     @app.get("/v1/sessions/{session}/stat")
     async def stat_file(request: Request, session: Name, path: _In) -> EntryFacts:
         """Facts about one entry; a link is not followed."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        return EntryFacts.of(await sandbox.files.stat(path))
+        return EntryFacts.of(await with_client(request, sandbox.files.stat(path), within_s=MOVE_S))
 
     @app.get("/v1/sessions/{session}/files")
     async def list_files(
@@ -107,7 +108,9 @@ def add_files(app: FastAPI, sessions: OwnedSessions) -> None:
         listed = tempfile.TemporaryFile()  # noqa: SIM115 - closed once it is sent, however slowly
         try:
             with tempfile.TemporaryFile() as content:
-                await with_client(request, sandbox.files.list_into(path, content, recursive=recursive))
+                await with_client(
+                    request, sandbox.files.list_into(path, content, recursive=recursive), within_s=MOVE_S
+                )
                 async with in_memory:
                     await asyncio.to_thread(_write_json, content, listed)
         except BaseException:
@@ -128,9 +131,11 @@ def _add_trees(app: FastAPI, sessions: OwnedSessions) -> None:
             with tempfile.TemporaryFile() as received:
                 await _receive(request, received, _TREE + _HEADERS)
                 received.seek(0)
-                await with_client(request, stoppable(lambda proceed: _unpack(received, folder, proceed)))
+                await with_client(
+                    request, stoppable(lambda proceed: _unpack(received, folder, proceed)), within_s=MOVE_S
+                )
             return MovedFiles.of(
-                await with_client(request, sandbox.files.upload(folder, path, at_most=_TREE))
+                await with_client(request, sandbox.files.upload(folder, path, at_most=_TREE), within_s=MOVE_S)
             )
 
     @app.get("/v1/sessions/{session}/tree", response_class=Response, responses={200: _bytes_of(_TAR)})
@@ -141,8 +146,12 @@ def _add_trees(app: FastAPI, sessions: OwnedSessions) -> None:
         try:
             async with _folder() as folder:
                 local = folder / (path.rstrip("/").rpartition("/")[2] or "files")
-                await with_client(request, sandbox.files.download(path, local, at_most=_TREE))
-                await with_client(request, stoppable(lambda proceed: pack_archive(local, archive, proceed)))
+                await with_client(
+                    request, sandbox.files.download(path, local, at_most=_TREE), within_s=MOVE_S
+                )
+                await with_client(
+                    request, stoppable(lambda proceed: pack_archive(local, archive, proceed)), within_s=MOVE_S
+                )
         except BaseException:
             archive.close()
             raise

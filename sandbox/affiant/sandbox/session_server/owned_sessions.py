@@ -23,7 +23,7 @@ from affiant.policy.model.profile import Resources
 from affiant.sandbox.api.sandbox import Sandbox
 from affiant.sandbox.detached.client import DetachedSession, KeptPiece
 from affiant.sandbox.detached.host_process import create_detached
-from affiant.sandbox.detached.kept_output import read_kept
+from affiant.sandbox.detached.kept_output import Kept, incomplete, read_kept
 from affiant.sandbox.detached.names import require_name, same_launch
 from affiant.sandbox.detached.removal import remove_ended
 from affiant.sandbox.processes.home import Home
@@ -31,6 +31,7 @@ from affiant.sandbox.processes.launch_records import Launch, live_launches
 from affiant.sandbox.processes.session_note import Asked, SessionState
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_server.documents import SessionAsked
+from affiant.sandbox.session_server.responding import in_time
 from affiant.sandbox.session_state.bundle_out import open_bundle_file
 from affiant.sandbox.session_state.session_folder import ARCHIVE, HOST_SOCKET
 from affiant.sandbox.session_state.session_listing import (
@@ -110,7 +111,7 @@ class OwnedSessions:
         most, ttl = self._bounds.most_ttl_s, self._bounds.ttl_s if asked.ttl is None else asked.ttl
         if ttl > most:
             raise ConfigurationError(
-                "a session may not live so long here",
+                "the time to live is above this server's limit",
                 expected=f"at most {most} s",
                 found=ttl,
                 code="session.ttl",
@@ -140,7 +141,7 @@ class OwnedSessions:
         owners.update(starter for starter, _ in starting)
         if owners[owner] >= self._bounds.each or owners.total() >= self._bounds.together:
             raise StateError(
-                "as many sessions run as may",
+                "the limit of running sessions is reached",
                 expected=f"at most {self._bounds.each} of one caller, {self._bounds.together} of all",
                 hint="Stop one, or try again later",
                 code="session.too_many",
@@ -192,36 +193,32 @@ class OwnedSessions:
 
         Raises:
             ``session.not_here``: the caller has none of this name. ``session.not_open``: it has ended.
+            ``session.silent``: its host does not answer.
         """
         entry = await self.found(owner, name)
-        return await Sandbox.connect(entry.note.session, home=self._home.path)
+        return await in_time(Sandbox.connect(entry.note.session, home=self._home.path))
 
-    async def kept(self, owner: str, name: str, number: int, at: tuple[int, int], *, wait: bool) -> KeptPiece:
-        """Kept output of a command that runs on, also when its session has ended.
+    async def kept(
+        self, owner: str, name: str, number: int, at: tuple[int, int], *, wait: bool
+    ) -> tuple[KeptPiece, str | None]:
+        """Kept output of a command that runs on, also when its session has ended; and why it is not all, if it is not.
 
         Raises:
             ``session.no_output``, ``session.command_unknown``: none is kept. ``session.not_here``: as :meth:`found`.
         """
         entry = await self.found(owner, name)
         if entry.note.state is SessionState.RUNNING:
-            return await (await self.opened(owner, name)).kept(number, at, wait=wait)
+            piece = await (await self.opened(owner, name)).kept(number, at, wait=wait)
+            return piece, incomplete(piece.missing, piece.failed)
         found = await asyncio.to_thread(read_kept, self._home, entry.note.session, number)
-        facts = found.facts or {}
-        dropped, code = facts.get("dropped"), facts.get("code")
-        before = dropped if isinstance(dropped, dict) else {}
-        (out, out_at), (err, err_at) = (
-            _piece(data, where, before.get(stream))
-            for data, where, stream in ((found.stdout, at[0], "stdout"), (found.stderr, at[1], "stderr"))
-        )
-        return KeptPiece(
-            out, err, (out_at, err_at), ended=True, exit_code=code if isinstance(code, int) else None
-        )
+        piece = _kept_piece(found, at)
+        return piece, found.incomplete if found.facts is None else incomplete(piece.missing, piece.failed)
 
     async def stop(self, owner: str, name: str) -> tuple[str, str]:
         """Close the caller's session, or find it closed; its id, and the digest of its bundle."""
         entry = await self.found(owner, name)
         if entry.note.state is SessionState.RUNNING:
-            sandbox = await Sandbox.connect(entry.note.session, home=self._home.path)
+            sandbox = await in_time(Sandbox.connect(entry.note.session, home=self._home.path))
             await sandbox.close()
             return sandbox.id, await asyncio.to_thread(_digest, sandbox.bundle_path)
         return entry.note.session, await asyncio.to_thread(_digest, _bundle(entry))
@@ -259,12 +256,30 @@ class OwnedSessions:
         return entry.note.session
 
 
-def _piece(data: bytes, at: int, dropped: object) -> tuple[bytes, int]:
-    """What follows position ``at`` of a stream of which ``data`` is the end, and the position after it."""
-    first = dropped if isinstance(dropped, int) else 0
-    begin = max(at - first, 0)
-    piece = data[begin : begin + _PIECE]
-    return piece, first + begin + len(piece)
+def _kept_piece(found: Kept, at: tuple[int, int]) -> KeptPiece:
+    """What follows the positions ``at`` in kept output, of which only the end may be kept."""
+    facts = found.facts or {}
+    dropped, code, failed = (facts.get(name) for name in ("dropped", "code", "failed"))
+    before = dropped if isinstance(dropped, dict) else {}
+    pieces: list[bytes] = []
+    ends: list[int] = []
+    missing = 0
+    for data, where, stream in ((found.stdout, at[0], "stdout"), (found.stderr, at[1], "stderr")):
+        first = before.get(stream)
+        first = first if isinstance(first, int) else 0
+        begin = max(where - first, 0)
+        pieces.append(data[begin : begin + _PIECE])
+        ends.append(first + begin + len(pieces[-1]))
+        missing += max(first - where, 0)
+    return KeptPiece(
+        stdout=pieces[0],
+        stderr=pieces[1],
+        at=(ends[0], ends[1]),
+        ended=True,
+        exit_code=code if isinstance(code, int) else None,
+        missing=missing,
+        failed=failed if isinstance(failed, str) else None,
+    )
 
 
 def _is_called(asked: Asked | None, session: str, owner: str, name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Coroutine
 from contextlib import aclosing
 from typing import IO, Any, Final, TypeVar
 
@@ -12,13 +12,17 @@ from fastapi import Request
 from fastapi.responses import Response
 from pydantic import BaseModel
 
-from affiant.errors import MalformedError
+from affiant.errors import MalformedError, UnreachableError
 from affiant.sandbox.session_server.error_responses import error_document, internal_error
 from affiant.sandbox.session_server.guard import Receive, Scope, Send
 
-__all__ = ["Events", "OpenFile", "event", "with_client"]
+__all__ = ["ANSWER_S", "MOVE_S", "Events", "OpenFile", "event", "in_time", "with_client"]
 
 _T = TypeVar("_T")
+ANSWER_S: Final = 60.0
+"""For an answer of a session that moves nothing."""
+MOVE_S: Final = 600.0
+"""For one that moves files, waits for others of its session that do, or starts or closes a session."""
 _ALIVE_S: Final = 15.0
 _PIECE: Final = 1 << 18
 _HEADERS: Final = [
@@ -28,13 +32,35 @@ _HEADERS: Final = [
 ]
 
 
-async def with_client(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
-    """The result of ``work``, which is cancelled if the client leaves.
+async def in_time(work: Awaitable[_T], within_s: float = ANSWER_S) -> _T:
+    """The result of ``work``, for which the session host or its supervisor has ``within_s``.
 
     Raises:
-        ``session.request``: the client has left, so the error is not sent.
+        ``session.silent``: it took longer, and is cancelled.
     """
-    working = asyncio.ensure_future(work)
+    try:
+        async with asyncio.timeout(within_s) as limit:
+            return await work
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise UnreachableError(
+            "the session does not answer in time", expected=f"within {within_s:g} s", code="session.silent"
+        ) from error
+
+
+async def with_client(
+    request: Request, work: Coroutine[Any, Any, _T], *, within_s: float | None = ANSWER_S
+) -> _T:
+    """The result of ``work``, which is cancelled if the client leaves. The request's body has been read.
+
+    Args:
+        within_s: as :func:`in_time` has it; None: as long as the client stays.
+
+    Raises:
+        ``session.request``: the client has left, so the error is not sent. ``session.silent``: as :func:`in_time`.
+    """
+    working = asyncio.ensure_future(work if within_s is None else in_time(work, within_s))
     gone = asyncio.ensure_future(_gone(request.receive))
     try:
         await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
