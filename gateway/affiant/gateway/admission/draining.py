@@ -136,7 +136,7 @@ class Draining:
             return True
         held: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._held[session.id] = held
-        gone.add_done_callback(lambda _: held.done() or held.set_result(False))
+        gone.add_done_callback(lambda _: _release(held))
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(HELD_S):
@@ -214,3 +214,9 @@ class Draining:
         if session.state is not SessionState.CLOSED:
             return True
         return session.drain_asked and not session.bundle_given
+
+
+def _release(held: asyncio.Future[bool]) -> None:
+    """Answer a question whose asker is gone."""
+    if not held.done():
+        held.set_result(False)
