@@ -36,7 +36,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
-from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
+from affiant.attestation.bundle.bundle import Bundle
 from affiant.errors import AffiantError, ConfigurationError, StateError, UnreachableError
 from affiant.folders import default_home
 from affiant.policy.loading.policy_file import policy_owners
@@ -523,7 +523,7 @@ class Session(SessionCalls):
 
         Raises:
             ``session.not_open``: the session is still open.
-            SessionBundleTooLarge: the receipts are an archive: ``PeriodBundle(session.bundle_path)``.
+            ``session.bundle_too_large``: the receipts are an archive: ``PeriodBundle(session.bundle_path)``.
         """
         if self._gathered is None:
             raise StateError(
@@ -532,7 +532,12 @@ class Session(SessionCalls):
                 code="session.not_open",
             )
         if self._gathered.bundle is None:
-            raise SessionBundleTooLarge(self.id, limit=MAX_BUNDLE)
+            raise StateError(
+                "the session's receipts are an archive, because a single bundle does not hold them",
+                where=str(self._gathered.path),
+                hint="Read it with PeriodBundle(session.bundle_path), or check it with affiant verify",
+                code=SessionBundleTooLarge.code,
+            )
         return self._gathered.bundle
 
     @asynccontextmanager

@@ -213,6 +213,9 @@ class CommandPiece(_Document):
     stderr_at: int
     ended: bool
     exit_code: int | None
+    incomplete: str | None = Field(
+        description="Why this is not all that the command wrote from the positions on; null: it is"
+    )
 
 
 class SignalAsked(_Asked):

@@ -29,7 +29,7 @@ from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
 from affiant.attestation.records.receipt import receipt_hash
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, StateError
 from affiant.printable import printable
 from affiant.sandbox.base.errors import GatewayUnreachable, SessionBundleTooLarge
 from affiant.sandbox.processes.home import OPENINGS_KEY, Home
@@ -167,7 +167,7 @@ def export_archive(
         within_s: so long it may take; None: as long as it takes.
 
     Raises:
-        SessionBundleTooLarge: ``because``, with what the export said.
+        ``session.bundle_too_large``: the export failed.
     """
     folder = home.session(session)
     path = folder / ARCHIVE
@@ -185,8 +185,13 @@ def export_archive(
             raise because from None
         if done.returncode != 0 or not draft.is_file():
             said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-            because.found = printable(said, limit=300)
-            raise because
+            raise StateError(
+                "a single bundle does not hold the session's records, and their export as an archive failed",
+                where=because.where,
+                found=printable(said, limit=300),
+                hint=because.hint,
+                code=because.code,
+            ) from because
         draft.replace(path)
     gathered, known = Gathered(path=path, bundle=None, closed=None, added=0, left_out=0), set[str]()
     for sdjwt in gathered.receipts():
