@@ -52,6 +52,7 @@ from affiant.gateway.requests.policy_gate import (
     own_origin,
     require_answered,
     require_listed,
+    undigested_origin,
 )
 from affiant.gateway.requests.request_run import NOTHING, RefusalBudget, SessionRequest
 from affiant.gateway.service.tool_offers import ToolOffers
@@ -167,7 +168,7 @@ class InferenceRequest(SessionRequest):
         self._path = route.route.template.removeprefix(_BASE)
         self._decisions = route.decisions
         self._aliases = route.model_aliases
-        self._origin_of: OriginOf = own_origin
+        self._origin_of: OriginOf = undigested_origin
         self._relay: Relay | None = None
         self._guard = _NO_KEY
         self._inline = False
@@ -183,8 +184,8 @@ class InferenceRequest(SessionRequest):
     async def answer(self, session: Session) -> None:
         """As :meth:`~.request_run.SessionRequest.answer`."""
         request = self._read_request()
-        if self._tools is not None and request.tools:
-            await self._find_origins(self._tools, session, request)
+        if request.tools:
+            await self._find_origins(session, request)
         self._forwarded = self._decide(session, request)
         self._account.require_formable()
         await self._account.open()
@@ -207,14 +208,18 @@ class InferenceRequest(SessionRequest):
         self._inline = _wants_inline(header(self._scope, "Affiant-Receipt"))
         return self._dialect.read_request(body)
 
-    async def _find_origins(self, tools: ToolOffers, session: Session, request: ModelRequest) -> None:
+    async def _find_origins(self, session: Session, request: ModelRequest) -> None:
         """Ask the servers of tools what they serve, if a rule for an offered tool names one."""
         policy = session.admitted.policy
+        if policy.pins_tools or self._decisions.writes(session):
+            self._origin_of = own_origin
+        if self._tools is None:
+            return
         names = {tool.name for tool in request.tools if tool.name is not None}
         named = {name for name in names if policy.tool_servers(name)}
         if named:
             await self._account.open()
-            self._origin_of = await tools.origins(session, named)
+            self._origin_of = await self._tools.origins(session, named)
 
     def _decide(self, session: Session, request: ModelRequest) -> bytes:
         body, policy = self._request_body, session.admitted.policy
@@ -467,9 +472,10 @@ class InferenceRequest(SessionRequest):
         """Where the tool comes from that the request offers under this name."""
         assert self._account.session is not None
         assert self._account.request is not None
-        offered = may_offer(self._account.session.admitted.policy, self._origin_of)
+        origin_of = own_origin if self._origin_of is undigested_origin else self._origin_of
+        offered = may_offer(self._account.session.admitted.policy, origin_of)
         tools = self._account.request.tools
-        found = {self._origin_of(tool) for tool in tools if tool.name == name and offered(tool)}
+        found = {origin_of(tool) for tool in tools if tool.name == name and offered(tool)}
         if len(found) > 1:
             raise ToolNotAllowedError(
                 "the request offers two tools of one name, and an approval is of one",
