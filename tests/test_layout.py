@@ -138,8 +138,8 @@ class Bound(NamedTuple):
 
 CLOSURES: Mapping[str, Bound] = {
     "gateway": Bound(
-        ("affiant.gateway.process.server",), files=333, goal=300
-    ),  # what dialects share: 8 files; their routes: 2; those without tools: 3; stream ends: 1
+        ("affiant.gateway.process.server",), files=336, goal=300
+    ),  # what dialects share: 8 files; their routes: 2; those without tools: 3; stream ends: 1; headers and pauses: 3
     "session": Bound(
         (
             "affiant.sandbox.supervisor.__main__",
@@ -149,8 +149,8 @@ CLOSURES: Mapping[str, Bound] = {
         files=335,  # the table of agents' routes
         goal=320,
     ),
-    "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_720, goal=12_000),
-    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=30_810, goal=15_000),
+    "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_721, goal=12_000),
+    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=30_811, goal=15_000),
     "broker": Bound(("affiant.secrets.broker.process",), lines=9_093, goal=9_000),
 }
 """The closures of the programs that others must read, or trust: imports inside functions count."""

@@ -44,6 +44,8 @@ class Upstreams:
     async def choose(self, model: str) -> Upstream:
         """The upstream for ``model``; a single one gets every model, and judges by itself.
 
+        One that asked for a pause is chosen only where no other lists the model.
+
         Raises:
             ``model.not_found``: several upstreams, and none lists it.
             AffiantError: none of them answers.
@@ -51,9 +53,14 @@ class Upstreams:
         if len(self._upstreams) == 1:
             return self._upstreams[0]
         down: list[AffiantError] = []
+        paused: Upstream | None = None
         for upstream in self._upstreams:
             if model in await self._models_of(upstream, down):
-                return upstream
+                if not self._slots[upstream.id].cooldown.left_s:
+                    return upstream
+                paused = paused or upstream
+        if paused is not None:
+            return paused
         self._require_one_up(down)
         raise StateError("no upstream lists this model", found=model[:64], code="model.not_found")
 
