@@ -44,8 +44,6 @@ class Upstreams:
     async def choose(self, model: str) -> Upstream:
         """The upstream for ``model``; a single one gets every model, and judges by itself.
 
-        One that asked for a pause is chosen only where no other lists the model.
-
         Raises:
             ``model.not_found``: several upstreams, and none lists it.
             AffiantError: none of them answers.
@@ -53,14 +51,9 @@ class Upstreams:
         if len(self._upstreams) == 1:
             return self._upstreams[0]
         down: list[AffiantError] = []
-        paused: Upstream | None = None
-        for upstream in self._upstreams:
+        for upstream in self._paused_last():
             if model in await self._models_of(upstream, down):
-                if not self._slots[upstream.id].cooldown.left_s:
-                    return upstream
-                paused = paused or upstream
-        if paused is not None:
-            return paused
+                return upstream
         self._require_one_up(down)
         raise StateError("no upstream lists this model", found=model[:64], code="model.not_found")
 
@@ -89,6 +82,10 @@ class Upstreams:
         """Close all connections."""
         for upstream in self._upstreams:
             await upstream.close()
+
+    def _paused_last(self) -> Sequence[Upstream]:
+        """All of them; one that asked for a pause is chosen only where no other lists the model."""
+        return sorted(self._upstreams, key=lambda each: self._slots[each.id].cooldown.left_s > 0)
 
     def _require_one_up(self, down: Sequence[AffiantError]) -> None:
         if len(down) == len(self._upstreams):
