@@ -30,6 +30,7 @@ from affiant.gateway.process.launch import (
 from affiant.gateway.upstream.priority_band import CONCURRENT
 from affiant.policy.decision_log.rotation import MAX_SIZE, Rotation
 from affiant.sandbox.base.privileges import GATEWAY_USER, is_root
+from affiant.sandbox.processes.upstream_address import PATHLESS, lacks_path
 from affiant.unix_http import OPERATOR_SOCKET, request
 
 __all__ = ["default_home", "gateway"]
@@ -64,8 +65,11 @@ _upstream_ca = click.option(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The only certificates to trust for the upstreams, PEM, in their order.",
 )
-
-
+_upstream_plain_http = click.option(
+    "--upstream-plain-http",
+    is_flag=True,
+    help="Allow upstreams on other machines over plain http: prompts are readable on the way.",
+)
 _upstream_concurrency = click.option(
     "--upstream-concurrency",
     multiple=True,
@@ -152,6 +156,7 @@ def gateway() -> None:
 @_upstream
 @_upstream_key_ref
 @_upstream_ca
+@_upstream_plain_http
 @_upstream_concurrency
 @_witnesses
 @_authority
@@ -218,6 +223,7 @@ def serve(
     upstream: tuple[str, ...],
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
+    upstream_plain_http: bool,
     upstream_concurrency: tuple[int, ...],
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
@@ -266,7 +272,9 @@ def serve(
         platform=platform or platform_socket(home),
         host=host,
         port=port,
-        upstreams=_choices(upstream, upstream_key_ref, upstream_ca, upstream_concurrency),
+        upstreams=_choices(
+            upstream, upstream_key_ref, upstream_ca, upstream_concurrency, plain_http=upstream_plain_http
+        ),
         ready=ready_fd,
         user=user or (GATEWAY_USER if is_root() else None),
         bodies_max=body_memory << 20,
@@ -290,6 +298,7 @@ def serve(
 @_upstream
 @_upstream_key_ref
 @_upstream_ca
+@_upstream_plain_http
 @_upstream_concurrency
 @_witnesses
 @_authority
@@ -306,6 +315,7 @@ def config(
     upstream: tuple[str, ...],
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
+    upstream_plain_http: bool,
     upstream_concurrency: tuple[int, ...],
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
@@ -328,7 +338,9 @@ def config(
     """
     made = planned_config(
         home.absolute(),
-        _choices(upstream, upstream_key_ref, upstream_ca, upstream_concurrency),
+        _choices(
+            upstream, upstream_key_ref, upstream_ca, upstream_concurrency, plain_http=upstream_plain_http
+        ),
         now=datetime.now(UTC),
         random_bytes=os.urandom,
         witnesses=witnesses,
@@ -405,7 +417,7 @@ def drain(context: click.Context, *, home: Path, within: int, as_json: bool) -> 
       affiant gateway drain
       affiant gateway drain --within 0 --json
     \b
-    Exit codes: 0 drained, 1 refused, 2 usage, 3 drained, but sessions were lost.
+    Exit codes: 0 drained, 1 refused, 2 usage, 3 drained, but sessions were lost or could not be closed.
     """
     context.exit(drained(home.absolute() / "gateway", within, _ask, as_json=as_json))
 
@@ -499,14 +511,21 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _choices(
-    urls: tuple[str, ...], keys: tuple[str, ...], roots: tuple[Path, ...], concurrent: tuple[int, ...]
+    urls: tuple[str, ...],
+    keys: tuple[str, ...],
+    roots: tuple[Path, ...],
+    concurrent: tuple[int, ...],
+    *,
+    plain_http: bool,
 ) -> tuple[UpstreamChoice, ...]:
     if len(urls) < max(map(len, (keys, roots, concurrent))):
         raise click.UsageError(
             "each --upstream-key-ref, --upstream-ca and --upstream-concurrency belongs to one --upstream"
         )
+    if any(map(lacks_path, urls)):
+        click.echo(f"affiant: {PATHLESS}", err=True)
     return tuple(
-        UpstreamChoice(url, key, root, most)
+        UpstreamChoice(url, key, root, most, plain_http)
         for url, key, root, most in zip_longest(urls, keys, roots, concurrent)
     )
 

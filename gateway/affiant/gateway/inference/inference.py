@@ -73,6 +73,7 @@ from affiant.gateway.wire.errors import (
     ModelAnswerError,
     RequestMalformed,
     ToolNotAllowedError,
+    UpstreamNotConnected,
 )
 from affiant.gateway.wire.http_request import (
     NONCE_HEADER,
@@ -195,9 +196,15 @@ class InferenceRequest(SessionRequest):
         self._forwarded = self._decide(session, request)
         self._account.require_formable()
         await self._account.open()
-        upstream = await self._upstreams.choose(request.model)  # may ask what they list
-        session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
-        await self._unless_gone(self._in_slot(session, upstream))
+        tried = [await self._upstreams.choose(request.model)]  # may ask what they list
+        while True:
+            session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
+            try:
+                await self._unless_gone(self._in_slot(session, tried[-1]))
+            except UpstreamNotConnected as error:
+                tried.append(await self._upstreams.instead_of(tried, request.model, error))
+            else:
+                return
 
     # -- 3: may it go on? ----------------------------------------------------------------------------------
 

@@ -24,9 +24,6 @@ from types import FrameType
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
-
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import JSONError
 from affiant.attestation.log.witness.embedded import OwnWitness, own_witness
@@ -67,6 +64,7 @@ from affiant.policy.loading.policy_file import policy_owners
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.processes.gateway_probe import read_gateway_file
 from affiant.sandbox.processes.service_process import as_user
+from affiant.sandbox.processes.upstream_address import read_root, require_encrypted
 from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.names.source import parse_reference
 from affiant.secrets.names.value import SecretValue
@@ -95,12 +93,14 @@ class UpstreamChoice:
         key: a secret reference (``local:NAME``).
         root: a PEM file with the only certificate to trust for it.
         concurrent: how many requests it is asked at once; None: the default.
+        plain_http: whether prompts for it may leave this machine over plain http.
     """
 
     url: str
     key: str | None = None
     root: Path | None = None
     concurrent: int | None = None
+    plain_http: bool = False
 
 
 WitnessChoice = Literal["self", "none"] | Path
@@ -156,7 +156,7 @@ def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig,
     """The configuration of each upstream; without any, the embedded echo.
 
     Raises:
-        ``gateway.settings``: not an address, or a root that cannot be read.
+        ``gateway.settings``: not an address, plain http to another machine, or a root that cannot be read.
     """
     if not choices:
         return (DEV_ECHO,)
@@ -178,6 +178,8 @@ def _upstream_config(choice: UpstreamChoice, roots: tuple[str, ...], taken: set[
             hint="A credential goes into the secret store, and its name into --upstream-key-ref",
             code="gateway.settings",
         )
+    if not choice.plain_http:
+        require_encrypted(choice.url, code="gateway.settings")
     parts = urlsplit(choice.url)
     name = re.sub("[^a-z0-9]+", "-", parts.netloc.lower()).strip("-")[:48] or "upstream"
     identifier = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 99))) if n not in taken)
@@ -188,12 +190,7 @@ def _upstream_config(choice: UpstreamChoice, roots: tuple[str, ...], taken: set[
 
 
 def _root(path: Path) -> bytes:
-    try:
-        return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(Encoding.DER)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            "not a certificate in PEM form", where=str(path), code="gateway.settings"
-        ) from error
+    return read_root(path, code="gateway.settings")
 
 
 def planned_config(
@@ -479,7 +476,7 @@ def _credentials(launch: Launch, config: GatewayConfig, secrets: _Secrets) -> Ma
     credentials = {}
     for choice, upstream in zip(launch.upstreams, config.upstreams, strict=False):
         key = None if choice.key is None else secrets.value(choice.key)
-        roots = () if choice.root is None else (_root(choice.root),)
+        roots = () if choice.root is None else (read_root(choice.root, code="gateway.settings"),)
         credentials[upstream.id] = Credentials(key, roots)
     return credentials
 

@@ -210,6 +210,12 @@ async def _reader(service: Service, request: Request, session: str | None = None
         return found
 
 
+async def _gone(request: Request) -> None:
+    """Return when the client's connection has ended; the request must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 async def _read(service: Service, request: Request, share: Share, *, limit: int) -> Body:
     try:
         return await service.bodies.read(request.scope, request.receive, share, limit=limit)
@@ -336,7 +342,7 @@ def _add_session(app: Routes, service: Service) -> None:
     async def draining(request: Request, session: str) -> Response:
         """Whether the session is to be closed because the gateway will stop; held until it is, or for half a minute."""
         found = await _reader(service, request, session)
-        return json_response({"close": await service.drain.is_to_close(found)})
+        return json_response({"close": await service.drain.is_to_close(found, _gone(request))})
 
 
 def _add_decisions(app: Routes, service: Service, decisions: GatewayDecisions) -> None:
