@@ -29,6 +29,7 @@ from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.approvals.queue import GatewayApprovals
 from affiant.gateway.dialects.answered_models import AnsweredModels
 from affiant.gateway.dialects.dialect import Dialect, ModelRequest
+from affiant.gateway.dialects.forwarded_headers import forwarded_headers, returned_headers
 from affiant.gateway.dialects.judged_calls import MAX_HELD, Judge, ToolCall
 from affiant.gateway.dialects.relay import Relay, Step, usage_of
 from affiant.gateway.dialects.strict_json import read_response, require_no_calls
@@ -39,6 +40,7 @@ from affiant.gateway.inference.held_calls import (
     call_draft,
     kept_alive,
 )
+from affiant.gateway.inference.response_headers import removed_tools_header
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.requests.account import Account, HeldCall, RequestDecision
 from affiant.gateway.requests.authentication import Authenticator
@@ -60,6 +62,7 @@ from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.recorder import Recorded, Recorder, for_agent
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.tool_gate.approving import APPROVAL_REFUSALS
+from affiant.gateway.upstream.cooldown import PAUSES
 from affiant.gateway.upstream.model_routing import Upstreams
 from affiant.gateway.upstream.openai_upstream import read_whole
 from affiant.gateway.upstream.response_checks import UpstreamKeyRedaction, end_of, media_type, require_plain
@@ -75,9 +78,11 @@ from affiant.gateway.wire.errors import (
 )
 from affiant.gateway.wire.http_request import (
     NONCE_HEADER,
+    Header,
     Receive,
     Scope,
     Send,
+    forwardable,
     header,
     header_values,
     require_media_type,
@@ -165,13 +170,16 @@ class InferenceRequest(SessionRequest):
         self._upstreams = route.upstreams
         self._tools = route.tools
         self._dialect = route.dialect
-        self._path = route.route.template.removeprefix(_BASE)
+        self._template = route.route.template
+        self._path = self._template.removeprefix(_BASE)
         self._decisions = route.decisions
         self._aliases = route.model_aliases
         self._origin_of: OriginOf = undigested_origin
         self._relay: Relay | None = None
         self._guard = _NO_KEY
         self._inline = False
+        self._more_headers: tuple[Header, ...] = ()
+        """Of the response, beside the gateway's own: what was removed, and what the upstream says of its rates."""
         self._forwarded = b""
         self._approvals = route.approvals
         self._held_share = held
@@ -206,6 +214,7 @@ class InferenceRequest(SessionRequest):
         body = self._request_body
         self._account.nonce = _nonce(header(self._scope, NONCE_HEADER))
         self._inline = _wants_inline(header(self._scope, "Affiant-Receipt"))
+        self._account.headers = forwarded_headers(self._template, forwardable(self._scope))
         return self._dialect.read_request(body)
 
     async def _find_origins(self, session: Session, request: ModelRequest) -> None:
@@ -229,6 +238,11 @@ class InferenceRequest(SessionRequest):
         decided = decide_tools(policy, request, (*rules, *provided), self._origin_of, sink=sink)
         allowed = may_offer(policy, self._origin_of)
         redacted = decided.decision == "redact"
+        if redacted:
+            removed = [
+                tool.called or "?" for tool in request.tools if tool.called is None or not allowed(tool)
+            ]
+            self._more_headers = removed_tools_header(removed)
         forwarded = self._dialect.without_tools(body, allowed) if redacted else body
         urls = self._dialect.read_request(forwarded).urls if redacted and request.urls else request.urls
         if urls:
@@ -268,6 +282,7 @@ class InferenceRequest(SessionRequest):
                     attempts=self._account.attempts,
                     accept=accept.encode("ascii"),
                     trace=self._account.trace,
+                    headers=self._account.headers,
                 )
             )
         finally:
@@ -285,13 +300,25 @@ class InferenceRequest(SessionRequest):
         self._account.answered = answer.status
         try:
             told_of = answer.header(b"content-type") or b"", answer.header(b"content-encoding") or b""
+            if answer.status in PAUSES:
+                self._cool_down(answer)
             self._guard.require_absent(*told_of)  # headers that an error may name
+            returned = returned_headers(answer.headers)
+            for _, value in returned:
+                self._guard.require_absent(value)
+            self._more_headers += returned
             if media_type(answer) == _EVENTS and answer.status == 200 and self._wants_stream:
                 await self._relay_stream(answer)
             else:
                 await self._pass_whole(answer)
         finally:
             answer.abort()
+
+    def _cool_down(self, answer: UpstreamResponse) -> None:
+        """Keep what the upstream says of a pause; then its slots are for nobody until that is over."""
+        assert self._slot is not None
+        now = self._route.authenticator.clock()
+        self._slot.cooldown.take(answer.status, answer.header(b"retry-after"), now=now)
 
     @property
     def _request(self) -> ModelRequest:
@@ -319,7 +346,7 @@ class InferenceRequest(SessionRequest):
         )
         await recorded.durable
         inline = [(b"affiant-receipt", for_agent(recorded.issued).encode("ascii"))] if self._inline else []
-        await self._client.whole(answer.status, body, inline)
+        await self._client.whole(answer.status, body, [*inline, *self._more_headers])
 
     def _judged(self, body: bytes, *, taken: bool) -> Sequence[ToolCall]:
         """The calls in a whole response; what is parsed of it is kept no longer than this takes."""
@@ -342,7 +369,9 @@ class InferenceRequest(SessionRequest):
         self._relay = relay = Relay(
             self._dialect, self._judge(), self._models(), answers=self._request.answer.answers
         )
-        await self._client.start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
+        await self._client.start(
+            answer.status, _EVENTS, [(b"cache-control", b"no-store"), *self._more_headers]
+        )
         step = Step()
         while not step.ended and not step.asks:
             step = await self._next_step(answer, relay)
