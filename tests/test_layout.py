@@ -138,8 +138,8 @@ class Bound(NamedTuple):
 
 CLOSURES: Mapping[str, Bound] = {
     # above the goal: closed lists for each dialect, approvals that hold calls in responses, interrupted answers; what
-    # dialects share: 8 files; their routes: 2; those without tools: 3; stream ends: 1
-    "gateway": Bound(("affiant.gateway.process.server",), files=333, goal=300),
+    # dialects share: 8 files; their routes: 2; those without tools: 3; stream ends: 1; headers, pauses: 3
+    "gateway": Bound(("affiant.gateway.process.server",), files=336, goal=300),
     # above the goal: many commands in one sandbox, its files and ports from outside, acts with numbers, the template
     "session": Bound(
         (
@@ -151,11 +151,12 @@ CLOSURES: Mapping[str, Bound] = {
         goal=320,
     ),
     # above the goal: words for every check; outcome, platform and open sessions as facts; records of restrictions and
-    # acts; 17 lines are the table of agents' routes; 3 name the reason of a check that is beyond the verifier
-    "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_723, goal=12_000),
+    # acts; 18 lines are names that dialects' lists take, and forwarded headers; 3 name the reason of a check that is
+    # beyond the verifier
+    "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_724, goal=12_000),
     # above the goal: the same, and what a report says first; a long session's records on disk; 19 lines bound its
     # length
-    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=30_835, goal=15_000),
+    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=30_836, goal=15_000),
     # above the goal: a part of a secret in an answer is found
     "broker": Bound(("affiant.secrets.broker.process",), lines=9_093, goal=9_000),
 }

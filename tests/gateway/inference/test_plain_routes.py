@@ -12,6 +12,7 @@ from tests.gateway.conftest import serving_gateway
 from tests.gateway.dialects.plain.test_plain import ANSWERED, ASKED, CALL
 from tests.gateway.inference.test_inference import Script, record_of, records_of
 from tests.gateway.session_client import Gateway, SessionClient
+from tests.gateway.test_openai_client import client_of
 from tests.gateway.upstream_server import ScriptedUpstream, scripted_upstream, streamed, whole
 
 from affiant.attestation.encoding.binary_text import sha256_name
@@ -121,6 +122,24 @@ def test_completions_stream(
     (record,) = [found for found in records_of(session, openings) if found.kind == "inference"]
     assert record.member("res", "end") == "complete" and record.disclosed.get("res.evs") == 2
     assert (record.disclosed.get("use.in"), record.disclosed.get("use.out")) == (3, 2)
+
+
+def test_the_unmodified_client_makes_its_usual_calls(
+    session: SessionClient, upstream: tuple[ScriptedUpstream, Script]
+) -> None:
+    upstream[1].answer = lambda received: whole(
+        ANSWERED[received.head.split(b" ")[1].decode().rpartition("/")[2]]
+    )
+    with client_of(session) as client:
+        assert client.embeddings.create(model="m", input="once").data[0].embedding == [0.1, -0.2]
+        assert client.completions.create(model="m", prompt="once").choices[0].text == "a"
+        assert not client.moderations.create(input="once").results[0].flagged
+        ranked = client.post("/rerank", body=ASKED["rerank"], cast_to=dict)
+        assert ranked["results"][0]["index"] == 1
+        events = [f"data: {json.dumps(ANSWERED['completions'])}\n\n".encode(), DONE]
+        upstream[1].answer = streamed(*events)
+        stream = client.completions.create(model="m", prompt="once", stream=True)
+        assert [part.choices[0].text for part in stream] == ["a"]
 
 
 def test_a_stream_where_none_was_asked_for_is_no_answer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import pytest
 from tests.raising import raises_code
@@ -59,6 +60,15 @@ async def test_the_first_that_lists_it_gets_it() -> None:
     assert (first.asked, second.asked) == (1, 1)
     with raises_code("model.not_found"):
         await found.choose("w")
+
+
+async def test_one_that_asked_for_a_pause_is_chosen_only_where_no_other_lists_the_model() -> None:
+    first, second, seconds = Listed("a", ["x", "y"]), Listed("b", ["y"]), [0.0]
+    found = upstreams(first, second, seconds=seconds)
+    found.slots_at(first).cooldown.take(429, b"10", now=datetime.now(UTC))  # type: ignore[arg-type]
+    assert [(await found.choose(name)).id for name in "xy"] == ["a", "b"]
+    seconds[0] = 10.0
+    assert (await found.choose("y")).id == "a"
 
 
 async def test_one_that_is_down_lists_nothing_and_is_asked_again() -> None:

@@ -778,6 +778,27 @@ def test_a_header_that_the_gateway_would_not_heed_is_refused_and_not_dropped(
     assert world.gateway.seen == [] and len(world.chain.kinds) == 1
 
 
+@pytest.mark.parametrize("value", [b"2023-06-01", b"a" * 1024])
+def test_a_header_that_the_gateway_may_forward_reaches_it(world: World, value: bytes) -> None:
+    world.run("network_egress: denied", lambda box: box.plain(chat(b"anthropic-beta: " + value)))
+    assert world.gateway.seen[0][2][b"anthropic-beta"] == value
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        b"anthropic-beta: " + b"a" * 1025,
+        b"anthropic-version: ",
+        b"anthropic-version: 2023\xff",
+        b"anthropic-version: 2023-06-01\r\nAnthropic-Version: 2023-06-01",
+    ],
+)
+def test_a_header_that_no_proof_could_cover_is_refused(world: World, field: bytes) -> None:
+    reply = world.run("network_egress: denied", lambda box: box.plain(chat(field)))
+    assert reply.status == 400 and code(reply).startswith("egress.")
+    assert world.gateway.seen == [] and len(world.chain.kinds) == 1
+
+
 def test_reads_take_no_counter(world: World) -> None:
     async def scenario(box):
         models = await box.plain(get(f"http://{GATEWAY}/v1/models", host=GATEWAY))

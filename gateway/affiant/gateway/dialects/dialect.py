@@ -8,8 +8,9 @@ API writes an error. All of it follows the same rules: strict JSON, closed lists
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
 
 from affiant.errors import AffiantError
 from affiant.gateway.dialects.judged_calls import Judge, Passed, ToolCall
@@ -24,11 +25,12 @@ from affiant.policy.canonical.tool_origin import tool_digest
 __all__ = ["Dialect", "ModelRequest", "Offered", "StreamFilter"]
 
 
-class Offered(NamedTuple):
+@dataclass(frozen=True)
+class Offered:
     """A tool that a request offers to the model. ``name`` is None where it has none of its own."""
 
     name: str | None
-    body: Mapping[str, object] = {}
+    body: Mapping[str, object] = field(default_factory=dict)
     """What holds its name."""
     provider: str | None = None
     """The name of a tool that the provider runs by itself; then it has no other."""
@@ -40,7 +42,7 @@ class Offered(NamedTuple):
         """What a choice of tools calls it."""
         return self.name or self.provider
 
-    @property
+    @cached_property
     def schema(self) -> str | None:
         """The digest of its definition (``tool_digest``); None where it has none."""
         described, parameters = self.body.get("description"), self.body.get(self.schema_member)

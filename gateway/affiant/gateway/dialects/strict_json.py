@@ -154,7 +154,9 @@ def require_calls_in_place(response: object, places: CallPlaces) -> None:
     while left:
         value, place = left.pop()
         if isinstance(value, list):
-            left += [(entry, place) for entry in value if isinstance(entry, (dict, list))]
+            for entry in value:
+                if isinstance(entry, (dict, list)):
+                    left.append((entry, place))  # noqa: PERF401 - a function less per response
         elif isinstance(value, dict):
             left += _members(value, place, places)
 

@@ -29,6 +29,7 @@ from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.approvals.queue import GatewayApprovals
 from affiant.gateway.dialects.answered_models import AnsweredModels
 from affiant.gateway.dialects.dialect import Dialect, ModelRequest
+from affiant.gateway.dialects.forwarded_headers import forwarded_headers, returned_headers
 from affiant.gateway.dialects.judged_calls import MAX_HELD, Judge, ToolCall
 from affiant.gateway.dialects.relay import Relay, Step, usage_of
 from affiant.gateway.dialects.strict_json import read_response, require_no_calls
@@ -39,6 +40,7 @@ from affiant.gateway.inference.held_calls import (
     call_draft,
     kept_alive,
 )
+from affiant.gateway.inference.response_headers import removed_tools_header
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.requests.account import Account, HeldCall, RequestDecision
 from affiant.gateway.requests.authentication import Authenticator
@@ -52,6 +54,7 @@ from affiant.gateway.requests.policy_gate import (
     own_origin,
     require_answered,
     require_listed,
+    undigested_origin,
 )
 from affiant.gateway.requests.request_run import NOTHING, RefusalBudget, SessionRequest
 from affiant.gateway.service.tool_offers import ToolOffers
@@ -59,6 +62,7 @@ from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.recorder import Recorded, Recorder, for_agent
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.tool_gate.approving import APPROVAL_REFUSALS
+from affiant.gateway.upstream.cooldown import PAUSES
 from affiant.gateway.upstream.model_routing import Upstreams
 from affiant.gateway.upstream.openai_upstream import read_whole
 from affiant.gateway.upstream.response_checks import UpstreamKeyRedaction, end_of, media_type, require_plain
@@ -74,9 +78,11 @@ from affiant.gateway.wire.errors import (
 )
 from affiant.gateway.wire.http_request import (
     NONCE_HEADER,
+    Header,
     Receive,
     Scope,
     Send,
+    forwardable,
     header,
     header_values,
     require_media_type,
@@ -164,13 +170,16 @@ class InferenceRequest(SessionRequest):
         self._upstreams = route.upstreams
         self._tools = route.tools
         self._dialect = route.dialect
-        self._path = route.route.template.removeprefix(_BASE)
+        self._template = route.route.template
+        self._path = self._template.removeprefix(_BASE)
         self._decisions = route.decisions
         self._aliases = route.model_aliases
-        self._origin_of: OriginOf = own_origin
+        self._origin_of: OriginOf = undigested_origin
         self._relay: Relay | None = None
         self._guard = _NO_KEY
         self._inline = False
+        self._more_headers: tuple[Header, ...] = ()
+        """Of the response, beside the gateway's own: what was removed, and what the upstream says of its rates."""
         self._forwarded = b""
         self._approvals = route.approvals
         self._held_share = held
@@ -183,8 +192,8 @@ class InferenceRequest(SessionRequest):
     async def answer(self, session: Session) -> None:
         """As :meth:`~.request_run.SessionRequest.answer`."""
         request = self._read_request()
-        if self._tools is not None and request.tools:
-            await self._find_origins(self._tools, session, request)
+        if request.tools:
+            await self._find_origins(session, request)
         self._forwarded = self._decide(session, request)
         self._account.require_formable()
         await self._account.open()
@@ -205,16 +214,21 @@ class InferenceRequest(SessionRequest):
         body = self._request_body
         self._account.nonce = _nonce(header(self._scope, NONCE_HEADER))
         self._inline = _wants_inline(header(self._scope, "Affiant-Receipt"))
+        self._account.headers = forwarded_headers(self._template, forwardable(self._scope))
         return self._dialect.read_request(body)
 
-    async def _find_origins(self, tools: ToolOffers, session: Session, request: ModelRequest) -> None:
+    async def _find_origins(self, session: Session, request: ModelRequest) -> None:
         """Ask the servers of tools what they serve, if a rule for an offered tool names one."""
         policy = session.admitted.policy
+        if policy.pins_tools or self._decisions.writes(session):
+            self._origin_of = own_origin
+        if self._tools is None:
+            return
         names = {tool.name for tool in request.tools if tool.name is not None}
         named = {name for name in names if policy.tool_servers(name)}
         if named:
             await self._account.open()
-            self._origin_of = await tools.origins(session, named)
+            self._origin_of = await self._tools.origins(session, named)
 
     def _decide(self, session: Session, request: ModelRequest) -> bytes:
         body, policy = self._request_body, session.admitted.policy
@@ -224,6 +238,11 @@ class InferenceRequest(SessionRequest):
         decided = decide_tools(policy, request, (*rules, *provided), self._origin_of, sink=sink)
         allowed = may_offer(policy, self._origin_of)
         redacted = decided.decision == "redact"
+        if redacted:
+            removed = [
+                tool.called or "?" for tool in request.tools if tool.called is None or not allowed(tool)
+            ]
+            self._more_headers = removed_tools_header(removed)
         forwarded = self._dialect.without_tools(body, allowed) if redacted else body
         urls = self._dialect.read_request(forwarded).urls if redacted and request.urls else request.urls
         if urls:
@@ -263,6 +282,7 @@ class InferenceRequest(SessionRequest):
                     attempts=self._account.attempts,
                     accept=accept.encode("ascii"),
                     trace=self._account.trace,
+                    headers=self._account.headers,
                 )
             )
         finally:
@@ -280,13 +300,25 @@ class InferenceRequest(SessionRequest):
         self._account.answered = answer.status
         try:
             told_of = answer.header(b"content-type") or b"", answer.header(b"content-encoding") or b""
+            if answer.status in PAUSES:
+                self._cool_down(answer)
             self._guard.require_absent(*told_of)  # headers that an error may name
+            returned = returned_headers(answer.headers)
+            for _, value in returned:
+                self._guard.require_absent(value)
+            self._more_headers += returned
             if media_type(answer) == _EVENTS and answer.status == 200 and self._wants_stream:
                 await self._relay_stream(answer)
             else:
                 await self._pass_whole(answer)
         finally:
             answer.abort()
+
+    def _cool_down(self, answer: UpstreamResponse) -> None:
+        """Keep what the upstream says of a pause; then its slots are for nobody until that is over."""
+        assert self._slot is not None
+        now = self._route.authenticator.clock()
+        self._slot.cooldown.take(answer.status, answer.header(b"retry-after"), now=now)
 
     @property
     def _request(self) -> ModelRequest:
@@ -314,7 +346,7 @@ class InferenceRequest(SessionRequest):
         )
         await recorded.durable
         inline = [(b"affiant-receipt", for_agent(recorded.issued).encode("ascii"))] if self._inline else []
-        await self._client.whole(answer.status, body, inline)
+        await self._client.whole(answer.status, body, [*inline, *self._more_headers])
 
     def _judged(self, body: bytes, *, taken: bool) -> Sequence[ToolCall]:
         """The calls in a whole response; what is parsed of it is kept no longer than this takes."""
@@ -337,7 +369,9 @@ class InferenceRequest(SessionRequest):
         self._relay = relay = Relay(
             self._dialect, self._judge(), self._models(), answers=self._request.answer.answers
         )
-        await self._client.start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
+        await self._client.start(
+            answer.status, _EVENTS, [(b"cache-control", b"no-store"), *self._more_headers]
+        )
         step = Step()
         while not step.ended and not step.asks:
             step = await self._next_step(answer, relay)
@@ -467,9 +501,10 @@ class InferenceRequest(SessionRequest):
         """Where the tool comes from that the request offers under this name."""
         assert self._account.session is not None
         assert self._account.request is not None
-        offered = may_offer(self._account.session.admitted.policy, self._origin_of)
+        origin_of = own_origin if self._origin_of is undigested_origin else self._origin_of
+        offered = may_offer(self._account.session.admitted.policy, origin_of)
         tools = self._account.request.tools
-        found = {self._origin_of(tool) for tool in tools if tool.name == name and offered(tool)}
+        found = {origin_of(tool) for tool in tools if tool.name == name and offered(tool)}
         if len(found) > 1:
             raise ToolNotAllowedError(
                 "the request offers two tools of one name, and an approval is of one",

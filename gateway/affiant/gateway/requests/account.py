@@ -109,6 +109,7 @@ class Account:
         answered: the status of the upstream's answer, 0: none.
         answered_model: the model that the answer names; None where it names none, or there is none.
         complete: the answer came to its end, and was passed on.
+        headers: what of its headers goes upstream.
         formed: what its record will say in any case, formed before anything goes upstream.
     """
 
@@ -137,6 +138,7 @@ class Account:
     complete: bool = False
     recorded: Recorded | None = None
     formed: Formed | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
     opened: asyncio.Future[Place] | None = None
 
     def belongs_to(self, session: Session) -> None:
@@ -419,7 +421,8 @@ class Account:
         return recorded
 
     def _req(self) -> Mapping[str, object]:
-        return {"m": self.method, "p": self.path}
+        headers = {"hdr": dict(self.headers)} if self.headers else {}
+        return {"m": self.method, "p": self.path, **headers}
 
     def _hidden_req(self) -> Mapping[str, object]:
         values = {"dig": self.digest, "fwd": self.forwarded, "len": self.size}

@@ -41,6 +41,7 @@ __all__ = [
     "own_origin",
     "require_answered",
     "require_listed",
+    "undigested_origin",
 ]
 
 _UNKNOWN: Final = Origin()
@@ -54,6 +55,12 @@ OriginOf = Callable[[Offered], Origin]
 def own_origin(offered: Offered) -> Origin:
     """The agent's own word for a tool: no server's."""
     return Origin(None, offered.schema)
+
+
+def undigested_origin(offered: Offered) -> Origin:
+    """As :func:`own_origin`, where nothing reads the digest of the definition; it takes long to compute."""
+    del offered
+    return _UNKNOWN
 
 
 def decide_call(policy: CompiledPolicy, name: str, arguments: str | None, origin: Origin) -> Decision:

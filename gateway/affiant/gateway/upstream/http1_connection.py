@@ -149,7 +149,7 @@ class HTTPResponse:
         self._buffered = 0
         self._paused = False
         self._head_size = 0
-        self._headers: list[tuple[bytes, bytes]] = []
+        self.headers: list[tuple[bytes, bytes]] = []
         self._failure: AffiantError | None = None
         self._wake: asyncio.Future[None] | None = None
         self._release: Callable[[Connection], None] | None = None
@@ -166,14 +166,14 @@ class HTTPResponse:
     def on_message_begin(self) -> None:
         if self.complete:
             raise MalformedError("a second answer to one request", code="upstream.malformed")
-        self._headers, self._head_size = [], 0
+        self.headers, self._head_size = [], 0
 
     def on_status(self, status: bytes) -> None:
         self._count(len(status))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value))
-        self._headers.append((name.lower(), value))
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         assert self.parser is not None
@@ -232,8 +232,11 @@ class HTTPResponse:
 
     def header(self, name: bytes) -> bytes | None:
         """One header's value; of a repeated one, all, joined by a comma."""
-        values = [value for found, value in self._headers if found == name]
-        return b", ".join(values) if values else None
+        joined: bytes | None = None
+        for found, value in self.headers:
+            if found == name:
+                joined = value if joined is None else joined + b", " + value
+        return joined
 
     async def head(
         self, timeout: float, *, read_timeout: float, release: Callable[[Connection], None]

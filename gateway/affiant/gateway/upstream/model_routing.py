@@ -55,7 +55,7 @@ class Upstreams:
         if len(self._upstreams) == 1:
             return self._upstreams[0]
         down: list[AffiantError] = []
-        for upstream in self._upstreams:
+        for upstream in self._paused_last():
             if model in await self._models_of(upstream, down):
                 return upstream
         if down:  # it may list the model
@@ -103,6 +103,10 @@ class Upstreams:
         """Close all connections."""
         for upstream in self._upstreams:
             await upstream.close()
+
+    def _paused_last(self) -> Sequence[Upstream]:
+        """All of them; one that asked for a pause is chosen only where no other lists the model."""
+        return sorted(self._upstreams, key=lambda each: self._slots[each.id].cooldown.left_s > 0)
 
     def _require_one_up(self, down: Sequence[AffiantError]) -> None:
         if len(down) == len(self._upstreams):

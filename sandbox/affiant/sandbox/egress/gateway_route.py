@@ -1,11 +1,11 @@
 """``gateway.affiant.internal``: how an agent without any credential reaches the inference gateway.
 
 The agent's own ``Authorization`` and every ``Affiant-`` header are dropped, but for its nonce and its wish for an
-inline receipt; the session's proof of possession takes their place. A nonce or wish of another form is refused: to
-drop it would let the agent believe that it was heeded. The body is read whole first, because the proof covers its
-digest; the answer goes back byte for byte as it comes. Reachable are the routes of
-:mod:`~affiant.attestation.schema.agent_routes`; everything else is refused, and recorded. Prompts and arguments may
-hold placeholders: they are nothing but that.
+inline receipt; the session's proof of possession takes their place, and covers the headers that the gateway may
+forward. A nonce or wish of another form is refused: to drop it would let the agent believe that it was heeded. The body
+is read whole first, because the proof covers its digest; the answer goes back byte for byte as it comes. Reachable are
+the routes of :mod:`~affiant.attestation.schema.agent_routes`; everything else is refused, and recorded. Prompts and
+arguments may hold placeholders: they are nothing but that.
 
 A request for inference, or for tools, takes the next counter. Each counter ends in one record of the gateway's or,
 where the gateway did not take the request or names no receipt in its answer, in one ``refusal`` of ours that carries
@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from affiant.attestation.records.proof import FORWARDED_HEADERS, MAX_HEADER
 from affiant.attestation.schema.agent_routes import route_of
 from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError, UnreachableError
 from affiant.sandbox.base.errors import GatewayUnreachable
@@ -60,6 +61,7 @@ _HEEDED: Final = {
     b"affiant-receipt": ("Affiant-Receipt", re.compile(rb"inline\Z"), "inline"),
 }
 """The agent's own headers that the gateway heeds: field -> its name, its form, the form in words."""
+_FORWARDABLE: Final = re.compile(rb"[\x20-\x7e]{1,%d}\Z" % MAX_HEADER)
 _DROPPED: Final = frozenset(
     {
         b"accept-encoding", b"authorization", b"connection", b"content-length", b"cookie", b"expect", b"forwarded",
@@ -279,6 +281,15 @@ def _admitted(head: RequestHead, target: str) -> bool:
         if value is not None and form.match(value) is None:
             raise MalformedError(
                 "not a value that the gateway heeds", expected=expected, where=name, code="egress.request"
+            )
+    for name in FORWARDED_HEADERS:
+        value = head.value(name.encode("ascii"))
+        if value is not None and _FORWARDABLE.match(value) is None:
+            raise MalformedError(
+                "not a value that the gateway forwards",
+                expected=f"1 to {MAX_HEADER} printable ASCII characters",
+                where=name,
+                code="egress.request",
             )
     path = target.partition("?")[0]
     route = route_of(head.method, path)

@@ -140,17 +140,17 @@ class Chat:
 
 def _require_exact(value: Mapping[str, object]) -> None:
     """Return if every member of ``value`` that is judged has exactly its name; a tool's own schema is free."""
-    held = [
+    found = inexact(value, _MEMBERS)
+    for entry in (
         *array_in(value, "tools"),
         *array_in(value, "functions"),
         value.get("tool_choice"),
         value.get("function_call"),
-    ]
-    entries = [entry for entry in held if isinstance(entry, dict)]
-    bodies = [body for entry in entries for form in _FORMS if isinstance(body := entry.get(form), dict)]
-    found = inexact(value, _MEMBERS)
-    for inner in (*entries, *bodies):
-        found = found or inexact(inner, _TOOL_MEMBERS)
+    ):
+        if isinstance(entry, dict):
+            for inner in (entry, *(entry.get(form) for form in _FORMS)):
+                if isinstance(inner, dict):
+                    found = found or inexact(inner, _TOOL_MEMBERS)
     if found is not None:
         raise almost_named(found)
 

@@ -11,7 +11,7 @@ Sans I/O: :class:`ChatStream` takes events and says which may go on, and what to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, cast
 
 from affiant.errors import MalformedError
 from affiant.gateway.dialects.judged_calls import (
@@ -180,9 +180,10 @@ def _choices(value: Mapping[str, object]) -> list[dict[str, object]]:
     choices = value.get("choices")
     if choices is None:
         return []
-    if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-        raise MalformedError("choices are no array of objects", where="choices", code="upstream.answer")
-    return choices
+    for choice in choices if isinstance(choices, list) else (None,):
+        if not isinstance(choice, dict):
+            raise MalformedError("choices are no array of objects", where="choices", code="upstream.answer")
+    return cast("list[dict[str, object]]", choices)
 
 
 def _parts(choice: Mapping[str, object]) -> list[dict[str, object]]:
