@@ -40,7 +40,7 @@ def as_period(data: bytes, folder: Path) -> bytes | None:
         records = [_issued(text) for text in bundle.receipts]
         proofs = _proofs(bundle)
         checkpoints = _checkpoints(bundle)
-    except (AffiantError, ValueError, KeyError):
+    except (AffiantError, ValueError, KeyError, TypeError):
         return None
     order = {rh: proof.index for rh, proof in proofs.items()}
     records.sort(
