@@ -282,7 +282,7 @@ async def _configured_broker(
         if vault is None
         else VaultSettings(vault.address, tuple(pem_of(root) for root in vault.roots)),
     )
-    token = None if vault is None else vault.token
+    token = opening.provision.vault_token
     resolution = await started.broker.configure(configuration, local_store=secrets, vault_credential=token)
     for descriptor in (*(secrets or ()), *(() if token is None else (token,))):
         os.close(descriptor)
