@@ -133,7 +133,7 @@ async def launched(
                 image=Image.SESSION, mrconfigid=mrconfigid(bindings.manifest)
             )
         )
-        link = start_supervisor(home, plan, progress, td=td, membership=services.membership, echo=echo)
+        link = await start_supervisor(home, plan, progress, td=td, membership=services.membership, echo=echo)
         stack.push_async_callback(link.stop)
         launch.add(home, link.pid)
         try:

@@ -17,14 +17,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from affiant.attestation.release.running import memory_descriptors
 from affiant.errors import AffiantError
-from affiant.sandbox.base.template_order import StartedProgram, forked_here
+from affiant.sandbox.base.template_order import StartedProgram, start_here
 from affiant.sandbox.isolation.plan.driver import Ended
 from affiant.sandbox.isolation.plan.errors import FrameError, RunnerLost, error_from_json
 from affiant.sandbox.isolation.plan.file_access import FileCall, call_to_json
@@ -69,18 +67,7 @@ def spawn_runner(settings: Settings, *, template: int | None = None) -> tuple[St
     ours, theirs = control_pair()
     with theirs:
         command = runner_command(settings, control_fd=theirs.fileno())
-        process: StartedProgram | None = None
-        if template is not None:
-            process = forked_here(template, command, environment=_ENVIRONMENT, control=theirs.fileno())
-        if process is None:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), *memory_descriptors()),
-                env=_ENVIRONMENT,
-                cwd="/",
-                start_new_session=True,
-            )
+        process = start_here(command, environment=_ENVIRONMENT, control=theirs.fileno(), template=template)
     return process, ours
 
 
@@ -229,6 +216,10 @@ class RunnerClient:
         try:
             send_frame(self._control, {"id": number, "do": command, **members}, descriptors)
             answer, received = await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:  # the answer came too
+                _close(future.result()[1])
+            raise
         except OSError as error:
             raise RunnerLost("the runner does not take commands any more") from error
         finally:
