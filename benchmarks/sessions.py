@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +99,26 @@ def templated(at: Place, group: ControlGroup) -> Iterator[None]:
             raise RuntimeError("the template process did not start")
         try:
             yield
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+@contextmanager
+def pooled(at: Place, group: ControlGroup, size: int) -> Iterator[Callable[[], None]]:
+    """A pool of ``size`` supervisors beside them, in ``group``; what is given waits until that many wait again."""
+    kind = ("--profile", str(at.request.profile), "--agent", AGENT, "--min-isolation", "namespace")
+    pipes = {"stdout": subprocess.PIPE, "preexec_fn": group.enter}
+    with at.affiant("session", "pool", *kind, "--size", str(size), **pipes) as process:
+        assert process.stdout is not None
+        lines = process.stdout
+
+        def full() -> None:
+            if not lines.readline():
+                raise RuntimeError("the pool has ended")
+
+        try:
+            yield full
         finally:
             process.terminate()
             process.wait(20)

@@ -95,6 +95,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         *(
             "session_state",
             "session_acts",
+            "pools",
             "session",
             "detached",
             "api",

@@ -25,8 +25,11 @@ from affiant.sandbox.isolation.runner.reconcile import reap_leftovers as reap_is
 from affiant.sandbox.processes.home import Home, write_file
 from affiant.sandbox.processes.session_note import Asked, asked_from_json
 
-__all__ = ["Launch", "end_leftovers", "live_launches", "read_launches"]
+__all__ = ["POOLED", "Launch", "end_leftovers", "live_launches", "read_launches"]
 
+POOLED: Final = "pool-"
+"""How the record of a pooled supervisor, which has no session yet, begins in place of a session's id. Sixteen
+hexadecimal digits follow: no session's id is as long."""
 _TYP: Final = "affiant-launch/1"
 _LIMIT: Final = 64 * 1024
 _GRACE_S: Final = 4.0
@@ -49,6 +52,11 @@ class Launch:
     def alive(self) -> bool:
         """Whether the launcher still runs."""
         return self.launcher.alive()
+
+    @property
+    def pooled(self) -> bool:
+        """Whether its supervisor waits in a pool: there is no session."""
+        return self.session.startswith(POOLED)
 
     def write(self, home: Home) -> None:
         """Write the record, whole or not at all."""
@@ -106,8 +114,11 @@ def end_leftovers(home: Home, *, clock: Callable[[], float] = time.monotonic) ->
     while clock() < deadline and any(child.alive() for launch in dead for child in launch.children):
         time.sleep(_STEP_S)
     for launch in dead:
-        for child in launch.children:
-            child.kill(group=True)
+        if (
+            home.launches / f"{launch.session}.json"
+        ).exists():  # a session may have taken a pooled one meanwhile
+            for child in launch.children:
+                child.kill(group=True)
     reap_isolation(home.sessions)
     return tuple(dead)
 
