@@ -254,7 +254,7 @@ def test_a_supervisor_that_was_offered_is_never_offered_again(place: Machine, ba
             channel.close()  # not taken
             offer.close()
             await until_full(pool)
-            assert place.all_gone(below, 8)
+            assert await asyncio.to_thread(place.all_gone, below, 8)
             assert not (place.home / "sessions" / warm.slot).exists()
             assert warm.link.pid not in of(pool)
 
