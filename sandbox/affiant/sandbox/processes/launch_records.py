@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from affiant.attestation.encoding.canonical import canonical, parse_object
@@ -78,9 +78,13 @@ class Launch:
             self.write(home)
 
     def note_command(self, home: Home) -> None:
-        """Note that the agent's command is being started: from here on its files are more than our own copies."""
-        self.ran = True
-        self.write(home)
+        """Note that the agent's command is being started: from here on its files are more than our own copies.
+
+        Written until that is durable once; then nothing is written for further commands.
+        """
+        if not self.ran:
+            replace(self, ran=True).write(home)
+            self.ran = True
 
     def remove(self, home: Home) -> None:
         """Everything has ended. Idempotent."""
