@@ -269,20 +269,30 @@ def test_the_template_says_why_it_refused(home: Home, template: ServiceProcess) 
     assert "affiant: the template refused an order: the template loaded another image" in template.last_words
 
 
-@pytest.mark.parametrize("data", [b"\xff", b"[]", b"null", b"{" * 60_000, b"1" * 200_000])
-def test_garbage_starts_nothing(home: Home, data: bytes) -> None:
-    answer = sent(home, data, ())
-    assert set(answer) in ({"refused"}, set())
-    with broker(home):
-        pass
+DEEP = 10_000
+"""More arrays or objects within each other than a parser follows."""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff",
+        b"[]",
+        b"null",
+        b"{" * 60_000,
+        b"[" * DEEP + b"]" * DEEP,
+        b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+        b"1" * 100_000,
+    ],
+)
+def test_garbage_is_refused(home: Home, template: ServiceProcess, data: bytes) -> None:
+    assert set(sent(home, data, ())) == {"refused"}
+    assert "Traceback" not in template.last_words
 
 
 def sent(home: Home, data: bytes, descriptors: tuple[int, ...]) -> dict[str, object]:
     with connected(home) as connection:
-        try:
-            socket.send_fds(connection, [data], descriptors)
-        except OSError:  # longer than a packet may be
-            return {}
+        socket.send_fds(connection, [data], descriptors)
         answer, received = receive_packet(connection)
         assert not received
         return dict(answer)
@@ -364,10 +374,16 @@ def test_a_caller_that_is_confined_further_than_the_template_is_refused(
 @pytest.mark.root
 @needs_root
 def test_a_forked_program_has_the_limits_and_the_priority_of_its_caller(home: Home) -> None:
-    limits = "prlimit --nofile=200:200 --nproc=1000:1000 nice -n 5 choom -n 300 --".split()
+    limits = "prlimit --nofile=200:200 --nproc=1000:1000 nice -n 5 ionice -c 3 choom -n 300 --".split()
     found = json.loads(asked_by(*limits, home=home))
     del found["held"]
-    assert found == {"nofile": "200 200", "nproc": "1000 1000", "nice": 5, "oom": "300"}
+    assert found == {
+        "nofile": "200 200",
+        "nproc": "1000 1000",
+        "nice": 5,
+        "io": IDLE_CLASS,
+        "oom": "300",
+    }
 
 
 @pytest.mark.root
@@ -401,6 +417,8 @@ def test_a_caller_with_more_descriptors_than_the_template_may_have_keeps_its_lim
 
 
 CAP_SYS_RESOURCE = 24
+IDLE_CLASS = 3
+"""Of I/O priorities: the number in the bits from 13 on (ioprio_get(2))."""
 
 
 def asked_by(*before: str, home: Home, number: int = 0) -> str:
@@ -417,6 +435,7 @@ CALLER = """
 import json, os, socket, sys
 from pathlib import Path
 from affiant.sandbox.base.template_order import Order, forked, open_template
+from affiant.sandbox.isolation.plan.linux import io_priority
 ours, theirs = socket.socketpair()
 number = int(sys.argv[3]) or theirs.fileno()
 order = Order(program="affiant.secrets.broker.process", arguments=("--control-fd", str(number)),
@@ -432,7 +451,7 @@ else:
               for line in Path(f"/proc/{program.pid}/limits").read_text().splitlines()}
     name = os.readlink(f"/proc/{program.pid}/fd/{number}").partition(":")[0]
     print(json.dumps({"held": f"{name} {number}", "nofile": limits["Max open files"], "nproc": limits["Max processes"],
-        "nice": os.getpriority(os.PRIO_PROCESS, program.pid),
+        "io": io_priority(program.pid) >> 13, "nice": os.getpriority(os.PRIO_PROCESS, program.pid),
         "oom": Path(f"/proc/{program.pid}/oom_score_adj").read_text().strip()}))
     ours.close()
     program.wait(10)

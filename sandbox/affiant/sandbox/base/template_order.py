@@ -335,7 +335,7 @@ def receive_packet(connection: socket.socket) -> tuple[Mapping[str, object], tup
             received.frombytes(content[: len(content) - len(content) % received.itemsize])
     try:
         members = json.loads(data or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         members = None
     if not isinstance(members, dict) or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
         for each in received:

@@ -165,6 +165,8 @@ def _take_over(caller: int) -> tuple[int, int]:
     join_groups(os.getpid(), others)
     os.sched_setaffinity(0, os.sched_getaffinity(caller))
     os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, caller))
+    if (io_priority := linux.io_priority(caller)) != linux.io_priority(0):
+        linux.set_io_priority(io_priority)
     badness = (others / "oom_score_adj").read_text()
     if badness != (own / "oom_score_adj").read_text():
         (own / "oom_score_adj").write_text(badness)

@@ -4,7 +4,7 @@ The launcher calls :func:`spawn_runner` (with root where gVisor is wanted) and g
 supervisor, which builds a :class:`RunnerClient` over it::
 
     runner = RunnerClient(control)
-    proxy = await runner.prepare(plan, ca_bundle=pem)      # proxy.listener: accept the sandbox's connections
+    proxy = await runner.prepare(plan, ca_bundle=pem)      # proxy.listeners: accept the sandbox's connections
     number = await runner.start(Command(("python3", "agent.py"), env), stdin=0, stdout=w1, stderr=w2)
     end = await runner.wait(number)
     await runner.cleanup()
@@ -34,7 +34,7 @@ from affiant.sandbox.isolation.plan.protocol import (
     receive_frame,
     send_frame,
 )
-from affiant.sandbox.isolation.runner.network import Endpoint
+from affiant.sandbox.isolation.runner.network import Endpoint, Listeners
 from affiant.sandbox.isolation.runner.runner_settings import Settings, runner_command
 
 __all__ = ["ProxySocket", "RunnerClient", "spawn_runner"]
@@ -45,10 +45,10 @@ _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF
 
 @dataclass(frozen=True, slots=True)
 class ProxySocket:
-    """The only way out of the sandbox: a listening TCP socket that nothing else can reach."""
+    """The only way out of the sandbox: two listening TCP sockets that nothing else can reach."""
 
     endpoint: Endpoint
-    listener: socket.socket
+    listeners: Listeners
     backend: str
     memory: str
     """What keeps the memory limit: ``cgroup``, or ``watchdog``."""
@@ -120,12 +120,13 @@ class RunnerClient:
             facts, descriptors = await self._ask("prepare", {"plan": plan_to_json(plan)}, (bundle,))
         finally:
             os.close(bundle)
-        if len(descriptors) != 1:
+        if len(descriptors) != 2:
             _close(descriptors)
-            raise FrameError("the runner sent another number of sockets than one")
+            raise FrameError("the runner sent another number of sockets than two")
+        listeners = Listeners(*(socket.socket(fileno=descriptor) for descriptor in descriptors))
         return ProxySocket(
             endpoint=Endpoint(str(facts["host"]), _integer(facts, "port")),
-            listener=socket.socket(fileno=descriptors[0]),
+            listeners=listeners,
             backend=str(facts["backend"]),
             memory=str(facts["memory"]),
             paths=str(facts["paths"]),
