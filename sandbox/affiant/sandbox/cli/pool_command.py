@@ -26,13 +26,27 @@ from affiant.sandbox.session.session_plan import SessionRequest, plan_session
 
 __all__ = ["pool"]
 
-_OF_KIND = frozenset(
+_OF_SESSION = frozenset(
     {
-        *("profile", "floor", "agent", "runtime", "rootfs", "gateway", "gateway_config", "upstream"),
-        *("min_isolation", "home", "host", "extra_ca", "vault", "vault_ca", "vault_token_file", "platform"),
+        *(
+            "policy_signature",
+            "input_",
+            "output",
+            "output_diff",
+            "output_branch",
+            "secret_store",
+            "decisions",
+        ),
+        "task",
     }
 )
-"""Options of `affiant run` that the manifest, the gateway or the isolation depends on."""
+"""Options of `affiant run` that only a session needs. All others say what its supervisor is started for."""
+_OF_COMMAND = frozenset(
+    {
+        *("command", "env", "timeout", "bundle", "json_path", "raw", "quiet", "verbose"),
+        "secret_passphrase_file",
+    }
+)
 _MOST = 64
 _LOADED_WITHIN_S = 60.0
 _LOOKS_EVERY_S = 0.1
@@ -41,10 +55,8 @@ _LOOKS_EVERY_S = 0.1
 def _pooled(**given: Any) -> None:
     home, size = open_home(given.pop("home")), given.pop("size")
     tell_leftovers(home)
-    unasked: dict[str, Any] = dict.fromkeys(
-        ("policy_signature", "input_", "output", "output_diff", "output_branch", "secret_store", "decisions")
-    )
-    request = session_request(**given, **unasked, task=())
+    unasked: dict[str, Any] = {**dict.fromkeys(_OF_SESSION), "task": ()}
+    request = session_request(**given, **unasked)
     require_poolable(request)
     asyncio.run(_held(home, request, size))
 
@@ -116,7 +128,7 @@ pool = click.Command(
             show_default=True,
             help="How many supervisors wait.",
         ),
-        *(param for param in run.params if param.name in _OF_KIND),
+        *(param for param in run.params if param.name not in _OF_SESSION | _OF_COMMAND),
     ],
     help="""Keep supervisors that wait for sessions of one profile, so that these start faster.
 
