@@ -109,8 +109,9 @@ async def pooled(machine: Machine, plan: SessionPlan, size: int = 1) -> AsyncIte
         yield pool
     finally:
         enough.set()
-        await holding
+        await asyncio.wait({holding})
         await services.leave()
+        holding.result()
     assert [launch for launch in read_launches(home) if launch.pooled] == []
     assert list((machine.home / "sessions").glob(f"{POOLED}*")) == []
 
