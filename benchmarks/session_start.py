@@ -2,8 +2,9 @@
 
 The method of the sandbox benchmark (computesdk/benchmarks): the time from the request to create a session until its
 first command, ``true``, has ended, in a process that has its libraries loaded; sequential, then a burst; 5 % left out
-at each end; p50, p95 and p99. Both ways of starting are measured: an interpreter for each program, and a template
-process that forks them (*template*). The bare tools run the same command, once beside each session. The services run
+at each end; p50, p95 and p99. Three ways of starting are measured: an interpreter for each program, a template
+process that forks them (*template*), and supervisors that wait in a pool (*pool*, of the strongest isolation). The bare
+tools run the same command, once beside each session. The services run
 before; their processor time is a row of its own, and the session's is that of every other process.
 
 ``python -m benchmarks.session_start 100`` takes 100 sequential sessions and a burst of 100.
@@ -32,6 +33,7 @@ from benchmarks.sessions import (
     opened,
     percentile,
     place,
+    pooled,
     require_started_by,
     require_supervisors_started_by,
     served,
@@ -61,7 +63,7 @@ def measure(sequential: int = SEQUENTIAL, burst: int = BURST) -> list[Figure]:
     figures: list[Figure] = []
     with place() as at, control_group() as services, counted() as group:
         found = isolations(at.folder)
-        strongest = found[0][1]
+        strongest, strongest_class = found[0][1], found[0][0].value
         cold = [_command_line(at, f"nothing-{number}", group) for number in range(FROM_NOTHING)]
         with served(at, services):
             for backend, tool in found:
@@ -75,6 +77,15 @@ def measure(sequential: int = SEQUENTIAL, burst: int = BURST) -> list[Figure]:
             warm = [_command_line(at, at.home.name, group) for _ in range(FROM_NOTHING)]
             with templated(at, services):
                 _require_runs_by("template", at, group)
+                with pooled(at, services, burst) as full:
+                    rounds = asyncio.run(
+                        _sequential(at, "pool", strongest, group, services, sequential, full)
+                    )
+                    full()
+                    together = asyncio.run(_burst(at, "pool", burst)), _burst_of(strongest, burst)
+                name = f"{strongest_class}, pool"
+                figures += _start_figures(name, strongest, *rounds)
+                figures += _percentiles(f"{name}, burst of {burst}", *together, strongest.name)
                 forked = [_command_line(at, at.home.name, group) for _ in range(FROM_NOTHING)]
         bare = [_bare(strongest, group) for _ in range(FROM_NOTHING)]
     figures += _command_figures("services running", warm, bare, strongest.name)
@@ -99,11 +110,22 @@ def _ways(
 
 
 async def _sequential(
-    at: Place, way: str, tool: Tool, group: ControlGroup, services: ControlGroup, count: int
+    at: Place,
+    way: str,
+    tool: Tool,
+    group: ControlGroup,
+    services: ControlGroup,
+    count: int,
+    full: Callable[[], None] = lambda: None,
 ) -> tuple[list[Taken], list[Taken], list[Taken]]:
-    """Sessions, and beside each the bare tool and a plain process. The first round is left out."""
+    """Sessions, and beside each the bare tool and a plain process. The first round is left out.
+
+    Args:
+        full: waits until a pool is full.
+    """
     ours, bare, plain = [], [], []
     for _ in range(count + 1):
+        full()
         ours.append(await _first_command(at, way, group, services))
         bare.append(_bare(tool, group))
         plain.append(_bare(PLAIN, group))

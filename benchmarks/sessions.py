@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +108,26 @@ def templated(at: Place, group: ControlGroup) -> Iterator[None]:
 
 
 @contextmanager
+def pooled(at: Place, group: ControlGroup, size: int) -> Iterator[Callable[[], None]]:
+    """A pool of ``size`` supervisors beside them, in ``group``; what is given waits until that many wait again."""
+    kind = ("--profile", str(at.request.profile), "--agent", AGENT, "--min-isolation", "namespace")
+    pipes = {"stdout": subprocess.PIPE, "preexec_fn": group.enter}
+    with at.affiant("session", "pool", *kind, "--size", str(size), **pipes) as process:
+        assert process.stdout is not None
+        lines = process.stdout
+
+        def full() -> None:
+            if not lines.readline():
+                raise RuntimeError("the pool has ended")
+
+        try:
+            yield full
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+@contextmanager
 def limited_to(backend: BackendName) -> Iterator[None]:
     """Sessions of this process run under ``backend``: what else this machine has counts as not installed."""
 
@@ -140,7 +160,7 @@ def require_started_by(session: Session, way: str) -> None:
     """Raise an error unless ``session`` was started in the way that is measured: a figure of the other would mislead.
 
     Args:
-        way: ``template`` or ``interpreter``, as ``started_by`` says.
+        way: ``pool``, ``template`` or ``interpreter``, as ``started_by`` says.
     """
     if session.started_by != way:
         raise RuntimeError(f"a session was started by: {session.started_by}; measured is: {way}")

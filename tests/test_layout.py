@@ -95,6 +95,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         *(
             "session_state",
             "session_acts",
+            "pools",
             "session",
             "detached",
             "api",
@@ -147,7 +148,7 @@ CLOSURES: Mapping[str, Bound] = {
             "affiant.secrets.broker.process",
             "affiant.sandbox.isolation.runner.runner",
         ),
-        files=335,  # the table of agents' routes
+        files=336,  # the table of agents' routes; given_trees: a supervisor from a pool cannot read the trees
         goal=320,
     ),
     # above the goal: words for every check; outcome, platform and open sessions as facts; records of restrictions and

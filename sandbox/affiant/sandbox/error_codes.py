@@ -153,6 +153,8 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "session.output_branch": ("ConfigurationError", "The branch for the changes exists, or cannot be one."),
     "session.platform": ("ConfigurationError", "This machine's TD cannot run this session."),
+    "session.pool": ("ConfigurationError", "Such sessions cannot be held in a pool here."),
+    "session.pool_failed": ("StateError", "A supervisor that waits for a session could not be started."),
     "session.profile_mismatch": (
         "NotAuthenticError",
         "The policy has another digest than the manifest names.",

@@ -56,6 +56,42 @@ def test_a_record_is_read_as_it_was_written(home: Home):
     assert read_launches(home) == ()
 
 
+def test_a_command_is_noted_once_and_again_where_that_failed(home: Home, monkeypatch: pytest.MonkeyPatch):
+    launch, real = Launch("session", own_name()), launches.write_file
+    written: list[Path] = []
+
+    def full(path: Path, data: bytes) -> None:
+        written.append(path)
+        if len(written) == 1:
+            raise OSError("no space")
+        real(path, data)
+
+    monkeypatch.setattr(launches, "write_file", full)
+    with pytest.raises(OSError, match="no space"):
+        launch.note_command(home)
+    for _ in range(3):
+        launch.note_command(home)
+    assert len(written) == 2
+    assert [each.ran for each in read_launches(home)] == [True]
+
+
+def test_a_supervisor_that_a_session_has_taken_meanwhile_is_not_killed(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+):
+    """The session's launcher removes the pool's record while the next command waits for its processes to end."""
+    process = sleeper()
+    launch = Launch("pool-0000000000000000", gone_process())
+    launch.add(home, process.pid)
+    monkeypatch.setattr(launches.time, "sleep", lambda _: launch.remove(home))
+    try:
+        times = iter([0.0, 0.0, 100.0])
+        assert [each.pooled for each in end_leftovers(home, clock=lambda: next(times))] == [True]
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.slow
 def test_what_a_dead_launcher_left_is_killed_within_five_seconds(home: Home):
     assert_reaped(home)

@@ -11,7 +11,8 @@ import pytest
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.supervisor import attesting
 from affiant.sandbox.supervisor.gateway.gateway_client import Timing
-from affiant.sandbox.supervisor.starting import Opening, Started
+from affiant.sandbox.supervisor.launch.launch_check import CheckedTemplate
+from affiant.sandbox.supervisor.starting import Warming
 
 APPROVER = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
 
@@ -47,8 +48,8 @@ def test_a_session_waits_for_a_response_as_long_as_its_profile_lets_an_approval_
     monkeypatch.setattr(attesting, "GatewayClient", made)
     profile = f"agent_configs: {{tester: {{tools: [a], requires_human_approval: {asks}}}}}".encode()
     policy = load_profiles(profile).profile("tester").compiled
-    started = SimpleNamespace(pins=None, launch=SimpleNamespace(policy=policy))
+    checked = SimpleNamespace(policy=policy)
     opening = SimpleNamespace(around=None, progress=progress, provision=SimpleNamespace(gateway_url="u"))
     with pytest.raises(Made) as found:
-        asyncio.run(attesting.attest(cast("Opening", opening), cast("Started", started)))
+        asyncio.run(attesting.meet_gateway(cast("Warming", opening), cast("CheckedTemplate", checked), None))
     assert found.value.args == (seconds,)

@@ -91,7 +91,7 @@ def test_an_agent_asks_the_gateway_and_everything_is_in_the_chains(launcher: Lau
     assert {"provisioned", "attested-gateway", "attested", "admitted", "sandbox-prepared"} <= set(
         link.progress
     )
-    opened = ["provisioning", "attesting", "activating", "running"]
+    opened = ["provisioning", "attesting", "warm", "activating", "running"]
     assert states_of(link.folder) == [*opened, "stopping", "terminated"]
     outcome = story.own[2]
     assert outcome.disclosed.text("act.name") == "python3"
@@ -502,7 +502,7 @@ def test_a_session_that_fails_after_admission_is_closed_at_the_gateway(launcher:
         async with launcher.session(DENIED) as link:
             ids.append(link.session)
             folders.append(link.folder)
-            await link.expect_progress("provisioned")
+            await link.expect_progress("attested")  # the runner has checked the trees
             (runner,) = (
                 pid for pid in children_of(link.service.pid) if b"isolation.runner" in command_of(pid)
             )

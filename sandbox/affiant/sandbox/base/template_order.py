@@ -146,6 +146,11 @@ class ForkedProgram:
         self._status: int | None = None
         self._waiting = threading.Lock()
 
+    @property
+    def connection(self) -> int:
+        """The descriptor on which the template reports the exit status."""
+        return self._connection.fileno()
+
     def wait(self, timeout: float | None = None) -> int:
         """Its exit status, as of ``subprocess.Popen``, or :data:`STATUS_UNKNOWN`. Threads may share it.
 

@@ -17,6 +17,7 @@ from affiant.sandbox.cli.detached_commands import create, execute, logs, stop
 from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.live_commands import copy, top
 from affiant.sandbox.cli.narrow_command import narrow
+from affiant.sandbox.cli.pool_command import pool
 from affiant.sandbox.cli.removing_commands import prune, remove
 from affiant.sandbox.cli.serve_command import serve
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
@@ -65,7 +66,7 @@ def session() -> None:
 
 
 session.add_command(narrow)
-for _command in (create, execute, shell, logs, copy, top, stop, prune, remove, serve, template):
+for _command in (create, execute, shell, logs, copy, top, stop, prune, remove, serve, template, pool):
     session.add_command(_command)
 
 

@@ -37,6 +37,7 @@ from affiant.errors import AffiantError, StateError
 from affiant.sandbox.base.template_order import Order, order_of, receive_packet, send_packet
 from affiant.sandbox.isolation.plan import linux
 from affiant.sandbox.processes.service_stage import settle_or_exit
+from affiant.sandbox.processes.surroundings import LIMITS, join_groups, require_same_confinement
 
 __all__ = ["PROGRAMS", "LoadedImage", "Template", "run_order"]
 
@@ -48,17 +49,6 @@ PROGRAMS: Final[Mapping[str, str]] = {
 """What may be ordered, and the module whose ``main`` that is."""
 
 _GO_WITHIN_S: Final = 10.0
-_SAME_STATUS: Final = frozenset(
-    {
-        *("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"),
-        *("NoNewPrivs", "Seccomp", "Seccomp_filters"),
-    }
-)
-_SAME_NAMESPACES: Final = ("cgroup", "ipc", "net", "pid", "pid_for_children", "time", "user", "uts")
-_LIMITS: Final = frozenset(
-    getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
-) - {resource.RLIMIT_CORE, resource.RLIMIT_NOFILE}
-"""Without that of core files, which no service writes, and that of descriptors, which comes last."""
 _PR_SET_DUMPABLE: Final = 4
 _EXIT_UNHANDLED: Final = 1
 _LAST_DESCRIPTOR: Final = 1 << 20
@@ -171,12 +161,8 @@ def _take_over(caller: int) -> tuple[int, int]:
         OSError, ValueError: it is gone, or the kernel refuses.
     """
     own, others = Path("/proc/self"), Path(f"/proc/{caller}")
-    if _status(own) != _status(others) or os.readlink(others / "root") != "/":
-        raise StateError("the caller is confined otherwise than the template", code="service.order")
-    for name in _SAME_NAMESPACES:
-        if os.readlink(own / "ns" / name) != os.readlink(others / "ns" / name):
-            raise StateError("the caller is in other namespaces", found=name, code="service.order")
-    _join_groups(own, others)
+    require_same_confinement(own, others)
+    join_groups(os.getpid(), others)
     os.sched_setaffinity(0, os.sched_getaffinity(caller))
     os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, caller))
     if (io_priority := linux.io_priority(caller)) != linux.io_priority(0):
@@ -184,7 +170,7 @@ def _take_over(caller: int) -> tuple[int, int]:
     badness = (others / "oom_score_adj").read_text()
     if badness != (own / "oom_score_adj").read_text():
         (own / "oom_score_adj").write_text(badness)
-    for limit in _LIMITS:
+    for limit in LIMITS:
         wanted = resource.prlimit(caller, limit)
         if wanted != resource.getrlimit(limit):
             resource.setrlimit(limit, wanted)
@@ -201,34 +187,6 @@ def _take_over(caller: int) -> tuple[int, int]:
             os.close(view)
     os.chdir("/")
     return files
-
-
-def _status(process: Path) -> Mapping[str, str]:
-    lines = (line.partition(":") for line in (process / "status").read_text().splitlines())
-    found = {name: value for name, _, value in lines if name in _SAME_STATUS}
-    with suppress(OSError):  # no security module tells
-        found["label"] = (process / "attr/current").read_text()
-    return found
-
-
-def _join_groups(own: Path, others: Path) -> None:
-    """Join the caller's control groups: what limits and counts the caller does so here."""
-    here, there = ((each / "cgroup").read_text().splitlines() for each in (own, others))
-    if here == there:
-        return
-    mounts = [mount for mount in linux.mount_table() if mount.kind in {"cgroup", "cgroup2"}]
-    for line in set(there) - set(here):
-        _, controllers, path = line.split(":", 2)
-        wanted = set(controllers.split(",")) - {""}
-        for mount in mounts:
-            if (wanted and wanted <= set(mount.options)) or (not wanted and mount.kind == "cgroup2"):
-                folder = Path(mount.at) / os.path.relpath(path, mount.root)
-                (folder / "cgroup.procs").write_text(str(os.getpid()))
-                break
-        else:
-            raise StateError(
-                "the caller is in a control group that is not mounted here", code="service.order"
-            )
 
 
 def _become(

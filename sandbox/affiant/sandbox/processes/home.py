@@ -11,6 +11,7 @@
 | ``template/`` | 0700 | the template process: its socket (``template_service``) |
 | ``template.lock`` | 0600 | held by the template process: there is one |
 | ``launches/ID.json`` | 0600 | which processes belong to a running session (``launch_records``) |
+| ``pools/`` | 0700 | where pools of supervisors that wait for sessions listen |
 | ``trust.json`` | 0600 | what this machine's owner accepts |
 | ``openings.key`` | 0600 | opens the hidden values of the sessions started from here |
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -26,8 +26,18 @@ from affiant.sandbox.isolation.runner.reconcile import reap_leftovers as reap_is
 from affiant.sandbox.processes.home import Home, write_file
 from affiant.sandbox.processes.session_note import Asked, asked_from_json
 
-__all__ = ["Launch", "end_leftovers", "launch_record", "live_launches", "read_launches"]
+__all__ = [
+    "POOLED",
+    "Launch",
+    "end_leftovers",
+    "launch_record",
+    "live_launches",
+    "read_launches",
+]
 
+POOLED: Final = "pool-"
+"""How the record of a pooled supervisor, which has no session yet, begins in place of a session's id. Sixteen
+hexadecimal digits follow: no session's id is as long."""
 _TYP: Final = "affiant-launch/1"
 _LIMIT: Final = 64 * 1024
 _GRACE_S: Final = 4.0
@@ -62,6 +72,11 @@ class Launch:
         """Whether the launcher still runs."""
         return self.launcher.alive()
 
+    @property
+    def pooled(self) -> bool:
+        """Whether its supervisor waits in a pool: there is no session."""
+        return self.session.startswith(POOLED)
+
     def write(self, home: Home) -> None:
         """Write the record, whole or not at all."""
         document = {
@@ -82,9 +97,13 @@ class Launch:
             self.write(home)
 
     def note_command(self, home: Home) -> None:
-        """Note that the agent's command is being started: from here on its files are more than our own copies."""
-        self.ran = True
-        self.write(home)
+        """Note that the agent's command is being started: from here on its files are more than our own copies.
+
+        Written until that is durable once; then nothing is written for further commands.
+        """
+        if not self.ran:
+            replace(self, ran=True).write(home)
+            self.ran = True
 
     def abandon(self, home: Home) -> None:
         """Leave the rest to the next command, which takes the launcher for dead; :meth:`remove` then does nothing."""
@@ -129,8 +148,9 @@ def end_leftovers(home: Home, *, clock: Callable[[], float] = time.monotonic) ->
     while clock() < deadline and any(child.alive() for launch in dead for child in launch.children):
         time.sleep(_STEP_S)
     for launch in dead:
-        for child in launch.children:
-            child.kill(group=True)
+        if launch_record(home, launch.session).exists():  # a session may have taken a pooled one meanwhile
+            for child in launch.children:
+                child.kill(group=True)
     reap_isolation(home.sessions)
     return tuple(dead)
 

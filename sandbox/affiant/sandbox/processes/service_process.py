@@ -18,6 +18,7 @@ import json
 import os
 import select
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -125,11 +126,14 @@ def _readlink(path: str) -> str | None:
         return None
 
 
-def start_service(spec: ServiceSpec, *, echo: bool = False, template: int | None = None) -> ServiceProcess:
+def start_service(
+    spec: ServiceSpec, *, echo: bool = False, template: int | None = None, held: bool = False
+) -> ServiceProcess:
     """Start ``spec``; :meth:`ServiceProcess.ready` waits for it.
 
     Args:
         echo: copy what it writes to its standard error to ours as well.
+        held: it is for another process (:meth:`ServiceProcess.descriptors`), which will read its standard error.
         template: names the socket of a template process, which forks it if it can. The descriptor is inherited, after
             ``--template-fd``: the service starts others in the same way.
 
@@ -166,7 +170,13 @@ def start_service(spec: ServiceSpec, *, echo: bool = False, template: int | None
         os.close(ready_write)
     own_user = is_root() and spec.user is not None
     return ServiceProcess(
-        spec.name, *started, ready_read, own_user=own_user, echo=echo, forked=forked_by_template
+        spec.name,
+        *started,
+        ready_read,
+        own_user=own_user,
+        echo=echo,
+        forked=forked_by_template,
+        held=held,
     )
 
 
@@ -267,11 +277,12 @@ class ServiceProcess:
         name: str,
         process: StartedProgram,
         stderr: IO[bytes],
-        ready: int,
+        ready: int | None,
         *,
         own_user: bool,
         echo: bool,
         forked: bool,
+        held: bool = False,
     ) -> None:
         self.name = name
         self.own_user = own_user
@@ -287,7 +298,43 @@ class ServiceProcess:
         self._drain = threading.Thread(
             target=_drain, args=(stderr, self._tail, echo), name=f"stderr-{name}", daemon=True
         )
-        self._drain.start()
+        self._stderr = stderr if held else None
+        if not held:
+            self._drain.start()
+
+    @classmethod
+    def handed_over(
+        cls, name: str, pid: int, descriptors: Mapping[str, int], *, echo: bool
+    ) -> ServiceProcess:
+        """A service that another process had a template fork, with its :meth:`descriptors`, which are owned here."""
+        connection = socket.socket(fileno=descriptors["status"])
+        program = ForkedProgram(pid, descriptors["process"], connection)
+        errors = open(descriptors["errors"], "rb")  # noqa: SIM115 - the service owns it
+        return cls(name, program, errors, None, own_user=False, echo=echo, forked=True)
+
+    def descriptors(self) -> Mapping[str, int]:
+        """What another process needs to have this service in our place; only of one that was forked, and is held."""
+        assert self._stderr is not None
+        assert isinstance(self._process, ForkedProgram)
+        return {
+            "process": self._process.pidfd,
+            "status": self._process.connection,
+            "errors": self._stderr.fileno(),
+        }
+
+    def hand_over(self) -> None:
+        """Another process has it now: nothing more may be asked of it here."""
+        assert isinstance(self._process, ForkedProgram)
+        self._process.close()
+        self._close_held()
+        for descriptor in (self._pidfd, self._ready):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._pidfd = self._ready = None
+
+    def _close_held(self) -> None:
+        if self._stderr is not None:
+            self._stderr.close()
 
     @property
     def pid(self) -> int:
@@ -359,7 +406,9 @@ class ServiceProcess:
             self._ready = None
         # a template that is stopped reports nothing, which is known only after a moment
         code = await abandonable(self._process.wait) if self.forked else self._process.wait()
-        self._drain.join(1.0)
+        if self._stderr is None:
+            self._drain.join(1.0)
+        self._close_held()
         return code
 
     def release(self) -> None:

@@ -98,6 +98,9 @@ class Services:
     """Reference values that the gateway's quote, and this session's, are appraised against."""
     started: tuple[str, ...]
     """What was not running and was started: ``platform``, ``gateway``."""
+    gateway_spki: str | None
+    """SHA-256 of the TLS key of the state folder's own gateway (43 characters); None: another gateway's, which only
+    the supervisor looks at."""
     membership: int = field(repr=False)
     """Holds the launchers' lock. A process that inherits it keeps the services too: the supervisor does, so that it can
     still close its session when its launcher is gone."""
@@ -168,7 +171,7 @@ async def ensure_services(
                 missing = await abandonable(lambda: _missing(home, choice))
             if missing:
                 supervisor = await _start(home, missing, choice, template=template, echo=echo)
-            url, config = await abandonable(lambda: _gateway(home, choice, accepted, reference))
+            url, config, spki = await abandonable(lambda: _gateway(home, choice, accepted, reference))
         return Services(
             home=home,
             provisioner=provisioner,
@@ -176,6 +179,7 @@ async def ensure_services(
             gateway_config=config,
             reference=_reference_for(config, reference, trust, now),
             started=missing,
+            gateway_spki=spki,
             membership=membership,
             _supervisor=supervisor,
         )
@@ -329,8 +333,8 @@ def _own_gateway(home: Home) -> tuple[RunningGateway, GatewayConfig] | None:
 
 def _gateway(
     home: Home, choice: GatewayChoice, accepted: frozenset[str], reference: bytes | None
-) -> tuple[str, GatewayConfig]:
-    """The gateway's address and its configuration. Blocks for at most some seconds."""
+) -> tuple[str, GatewayConfig, str | None]:
+    """The gateway's address, its configuration, and its key if it is our own. Blocks for at most some seconds."""
     if choice.url is not None:
         config = fetch_config(choice.url, spki=None)
         if config.digest not in accepted:
@@ -340,7 +344,7 @@ def _gateway(
                 expected=" or ".join(sorted(accepted)),
                 found=config.digest,
             )
-        return choice.url, config
+        return choice.url, config, None
     own = _own_gateway(home)
     assert reference is not None, "a gateway of the state folder is on the simulated platform"
     if own is None:
@@ -364,7 +368,7 @@ def _gateway(
             "Else wait until it has ended, or give --home another folder",
             code="services.other_configuration",
         )
-    return named.url, config
+    return named.url, config, named.spki
 
 
 def _wanted(choice: GatewayChoice) -> Iterator[str]:

@@ -34,6 +34,7 @@ from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.release.running import measured_process
 from affiant.errors import StateError
 from affiant.sandbox.base.template_order import peer_process, send_packet
+from affiant.sandbox.isolation.backends.gvisor import runsc_program, runsc_release
 from affiant.sandbox.processes.forked_program import PROGRAMS, LoadedImage, Template, run_order
 
 __all__ = ["Forking", "keep_code", "main"]
@@ -154,6 +155,8 @@ def _loaded() -> Template:
     for module in (*PROGRAMS.values(), *_LATER):
         importlib.import_module(module)
     keep_code(image)
+    if (program := runsc_program()) is not None:
+        runsc_release(program)  # known to every fork
     if len(os.listdir("/proc/self/task")) != 1:
         raise StateError("a template process must have one thread", code="service.failed")
     gc.collect()

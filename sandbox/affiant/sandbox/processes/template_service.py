@@ -19,12 +19,23 @@ from affiant.sandbox.processes.home import Home, open_lock
 from affiant.sandbox.processes.service_process import READY_FD, ServiceProcess, ServiceSpec, start_service
 from affiant.socket_address import reachable_address
 
-__all__ = ["start_template", "template_socket"]
+__all__ = ["start_template", "template_listens", "template_socket"]
 
 
 def template_socket(home: Home) -> Path:
     """Where the template of ``home`` listens, if there is one."""
     return home.path / "template" / "template.sock"
+
+
+def template_listens(home: Home) -> bool:
+    """Whether a template process of ``home`` takes orders."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        try:
+            with reachable_address(template_socket(home)) as address:
+                connection.connect(address)
+        except OSError:
+            return False
+        return True
 
 
 def start_template(home: Home) -> ServiceProcess | None:

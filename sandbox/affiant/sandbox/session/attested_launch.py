@@ -2,9 +2,10 @@
 
 1. a launch record, so that whatever follows can be ended by another command;
 2. platform and gateway, those that run or new ones;
-3. the session's folder, with copies of the input and the image, given to the supervisor's user;
-4. manifest, activation, and a TD whose MRCONFIGID is the manifest's;
-5. the supervisor, which gets everything else and answers when the gateway has admitted it.
+3. the manifest, and a supervisor from the pool of exactly this kind, if there is one;
+4. the session's folder, with copies of the input and the image, given to the supervisor's user;
+5. where no pool has a supervisor: a TD whose MRCONFIGID is the manifest's, and the supervisor in it;
+6. the activation, upon which the supervisor answers when the gateway has admitted it.
 
 Leaving undoes them in reverse. The copies of the agent's files are removed with the session; records, bundle and a
 note of the session stay. A start that is interrupted (its task is cancelled) ends within two seconds: before the
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ from typing import Final
 from affiant.attestation.quote.providers.own_platform import PlatformName
 from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.attestation.statements.manifest import mrconfigid
-from affiant.errors import ConfigurationError, UnreachableError
+from affiant.errors import AffiantError, ConfigurationError, UnreachableError
 from affiant.policy.decision_log.rotation import Rotation, open_rotated
 from affiant.sandbox.base.descriptors import descriptor_from_thread
 from affiant.sandbox.base.privileges import SUPERVISOR_USER, Owner, is_root
@@ -35,19 +36,27 @@ from affiant.sandbox.isolation.backends.backend import file_owner
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.isolation.runner.reconcile import reap_leftovers as reap_isolation
+from affiant.sandbox.pools.taking import take_pooled
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import Launch
 from affiant.sandbox.processes.provisioner import Image
 from affiant.sandbox.processes.services import Services, ensure_services
 from affiant.sandbox.processes.session_note import Asked, SessionNote, SessionState, read_note, write_note
-from affiant.sandbox.session.binding import bind_session, provision
+from affiant.sandbox.session.binding import (
+    SessionBindings,
+    TemplateBindings,
+    bind_session,
+    bind_template,
+    kind_of,
+    provision,
+)
 from affiant.sandbox.session.private_paths import private_inodes
 from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink, start_supervisor
 from affiant.sandbox.session_state.recovery import gather_now
 from affiant.sandbox.session_state.session_folder import BASE, RECORDS, SEALED, reclaim_folder, settle_files
 from affiant.sandbox.session_state.shared_input import can_share, input_store, release_input, show_shared
-from affiant.sandbox.supervisor.launch.lifecycle import note_killed
+from affiant.sandbox.supervisor.launch.lifecycle import STATES, note_killed
 from affiant.sandbox.workspace.copy_in import Copied, copy_in
 from affiant.sandbox.workspace.git_commit import copy_commit, resolve_commit
 from affiant.sandbox.workspace.image import IMAGE_LIMITS, unpack_image
@@ -56,9 +65,6 @@ from affiant.sandbox.workspace.tree import tree_digest
 from affiant.sandbox.workspace.walk import WHOLE, Limits, read_tree
 
 __all__ = ["LaunchedSession", "launched"]
-
-Step = tuple[str, Mapping[str, object]]
-"""A step of the start, and what is known about it."""
 
 _ADMITTED_WITHIN_S: Final = 60.0
 _GATHERED_WITHIN_S: Final = 1.0
@@ -79,6 +85,8 @@ class LaunchedSession:
     link: SupervisorLink
     facts: Mapping[str, object]
     """What the supervisor said when it was ready."""
+    pooled: bool = False
+    """Whether the supervisor is from a pool."""
 
 
 @asynccontextmanager
@@ -124,32 +132,121 @@ async def launched(
         stack.callback(_settle_files, home, launch, progress)
         stack.push_async_exit(_settling(home, launch, progress))
         stack.callback(reap_isolation, home.sessions)  # a supervisor that was killed has not done it
-        copied, lines = await stoppable(lambda proceed: _fill_folder(home, plan, proceed))
-        for step, detail in lines:
-            progress(step, detail)
-        bindings = await bind_session(home, plan, services, copied, random_bytes=random_bytes)
-        td = await descriptor_from_thread(
-            lambda: services.provisioner.create_td(
-                image=Image.SESSION, mrconfigid=mrconfigid(bindings.manifest)
+        starting = _Starting(home, plan, services, launch, progress, stack, random_bytes, decisions, echo)
+        yield await starting.launched()
+
+
+@dataclass(frozen=True, slots=True)
+class _Starting:
+    """What steps 3 to 6 need."""
+
+    home: Home
+    plan: SessionPlan
+    services: Services
+    launch: Launch
+    progress: Progress
+    stack: AsyncExitStack
+    random_bytes: Callable[[int], bytes]
+    decisions: int | None
+    echo: bool
+
+    async def launched(self) -> LaunchedSession:
+        home, plan = self.home, self.plan
+        folder = home.session(plan.session)
+        if plan.image is not None:
+            folder.mkdir(mode=0o700)
+            image, rootfs = plan.image, plan.rootfs
+            assert rootfs is not None
+            digest = await stoppable(
+                lambda proceed: unpack_image(image, rootfs, limits=replace(IMAGE_LIMITS, proceed=proceed))
             )
-        )
-        link = await start_supervisor(home, plan, progress, td=td, membership=services.membership, echo=echo)
-        stack.push_async_callback(link.stop)
-        launch.add(home, link.pid)
+            self.progress("rootfs", {"digest": digest})
+        template = await bind_template(home, plan, self.services)
+        pooled = None if plan.image is not None else await self._pooled(template)
+        if pooled is None and plan.image is None:
+            folder.mkdir(mode=0o700)
+        copied = await stoppable(lambda proceed: self._filled(proceed, shared=pooled is None))
+        bindings = await bind_session(home, plan, copied, random_bytes=self.random_bytes)
+        facts = None if pooled is None else await self._ready_from_pool(pooled, bindings)
+        link = pooled
+        if facts is None or link is None:
+            link, facts = await self._ready_from_nothing(template, bindings)
+        self.progress("ready", facts)
+        return LaunchedSession(home, plan, copied, self.launch, link, facts, pooled=link is pooled)
+
+    async def _pooled(self, template: TemplateBindings) -> SupervisorLink | None:
+        def adopt(pid: int, descriptors: Mapping[str, int]) -> SupervisorLink:
+            link = SupervisorLink.handed_over(pid, descriptors, self.progress, echo=self.echo)
+            self.stack.push_async_callback(link.stop)
+            return link
+
+        key = kind_of(self.plan, self.services, template.manifest)
+        spki = self.services.gateway_spki
+        return await take_pooled(self.home, key, spki=spki, launch=self.launch, adopt=adopt)
+
+    def _filled(self, proceed: Proceed, *, shared: bool) -> Copied | None:
+        """The input in its place; the folder is the supervisor's then."""
+        plan, copied = self.plan, None
+        if plan.request.input is not None and plan.place is not None:
+            limits = replace(WHOLE, proceed=proceed)
+            copied = _fill_input(self.home, plan, plan.request.input, plan.place, limits, may_share=shared)
+            self.progress(
+                "input", {"digest": copied.digest, "entries": len(copied.entries), "commit": copied.commit}
+            )
+        if is_root():
+            os.chown(self.home.session(plan.session), SUPERVISOR_USER, SUPERVISOR_USER)
+        return copied
+
+    async def _ready_from_pool(
+        self, link: SupervisorLink, bindings: SessionBindings
+    ) -> Mapping[str, object] | None:
+        """What the supervisor said when it was ready; None: it failed before the gateway could know of the session."""
         try:
-            await provision(link, home, plan, services, bindings, decisions=decisions)
-            async with asyncio.timeout(_ADMITTED_WITHIN_S):
-                facts = await link.expect({"ready"})
-        except TimeoutError as error:
-            await link.end_opening()
-            raise UnreachableError(
-                f"the session was not admitted within {_ADMITTED_WITHIN_S:g} s", code="service.silent"
-            ) from error
+            await provision(link, self.home, self.plan, bindings, whole=None, decisions=self.decisions)
+            return await _until_ready(link)
+        except AffiantError:
+            if link.may_be_admitted:
+                raise
+            await link.stop()
+            (self.home.session(self.plan.session) / STATES).unlink(missing_ok=True)
+            return None
+
+    async def _ready_from_nothing(
+        self, template: TemplateBindings, bindings: SessionBindings
+    ) -> tuple[SupervisorLink, Mapping[str, object]]:
+        """A supervisor in a TD of its own, and what it said when it was ready."""
+        home, plan, services = self.home, self.plan, self.services
+        identity = mrconfigid(template.manifest)
+        td = await descriptor_from_thread(
+            lambda: services.provisioner.create_td(image=Image.SESSION, mrconfigid=identity)
+        )
+        link = await start_supervisor(
+            home, plan, self.progress, td=td, membership=services.membership, echo=self.echo
+        )
+        self.stack.push_async_callback(link.stop)
+        self.launch.add(home, link.pid)
+        try:
+            whole = (services, template)
+            await provision(link, home, plan, bindings, whole=whole, decisions=self.decisions)
         except asyncio.CancelledError:
             await link.end_opening()
             raise
-        progress("ready", facts)
-        yield LaunchedSession(home, plan, copied, launch, link, facts)
+        return link, await _until_ready(link)
+
+
+async def _until_ready(link: SupervisorLink) -> Mapping[str, object]:
+    """What the supervisor says when the gateway has admitted it."""
+    try:
+        async with asyncio.timeout(_ADMITTED_WITHIN_S):
+            return await link.expect({"ready"})
+    except TimeoutError as error:
+        await link.end_opening()
+        raise UnreachableError(
+            f"the session was not admitted within {_ADMITTED_WITHIN_S:g} s", code="service.silent"
+        ) from error
+    except asyncio.CancelledError:
+        await link.end_opening()
+        raise
 
 
 def _settle_files(home: Home, launch: Launch, progress: Progress) -> None:
@@ -284,26 +381,14 @@ def _text(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def _fill_folder(home: Home, plan: SessionPlan, proceed: Proceed) -> tuple[Copied | None, Sequence[Step]]:
-    """Make the session's folder, with the input in its place; what was done, step by step."""
-    folder = home.session(plan.session)
-    folder.mkdir(mode=0o700)
-    copied, steps = None, list[Step]()
-    if plan.request.input is not None and plan.place is not None:
-        copied = _fill_input(home, plan, plan.request.input, plan.place, replace(WHOLE, proceed=proceed))
-        steps.append(
-            ("input", {"digest": copied.digest, "entries": len(copied.entries), "commit": copied.commit})
-        )
-    if plan.image is not None and plan.rootfs is not None:
-        digest = unpack_image(plan.image, plan.rootfs, limits=replace(IMAGE_LIMITS, proceed=proceed))
-        steps.append(("rootfs", {"digest": digest}))
-    if is_root():
-        os.chown(folder, SUPERVISOR_USER, SUPERVISOR_USER)
-    return copied, steps
+def _fill_input(
+    home: Home, plan: SessionPlan, source: Path, place: str, limits: Limits, *, may_share: bool
+) -> Copied:
+    """The input in the session's folder: shown through an overlay over a stored tree, or copied.
 
-
-def _fill_input(home: Home, plan: SessionPlan, source: Path, place: str, limits: Limits) -> Copied:
-    """The input in the session's folder: shown through an overlay over a stored tree, or copied."""
+    Args:
+        may_share: whether the supervisor will see what is mounted now; one from a pool has its own view already.
+    """
     folder, inside = home.session(plan.session), plan.sandbox.source_of(place)
     target, reference = folder / inside, plan.request.input_commit
     exclude, private = frozenset(plan.sandbox.carved_out(place)), private_inodes(home, plan.request)
@@ -329,7 +414,12 @@ def _fill_input(home: Home, plan: SessionPlan, source: Path, place: str, limits:
         show_shared(home, plan.session, inside, owner)
         return replace(copied, commit=commit)
 
-    if plan.backend is BackendName.GVISOR and owner is not None and can_share(home, plan.session):
+    if (
+        may_share
+        and plan.backend is BackendName.GVISOR
+        and owner is not None
+        and can_share(home, plan.session)
+    ):
         with suppress(OSError):  # the store cannot be used: the session gets a copy
             return shared(owner)
     release_input(home, plan.session)

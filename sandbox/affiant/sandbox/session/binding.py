@@ -34,6 +34,7 @@ from affiant.errors import ConfigurationError
 from affiant.sandbox.base.threads import Proceed, stoppable
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot
+from affiant.sandbox.pools.taking import pool_key
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.services import Services
 from affiant.sandbox.session.private_paths import private_inodes
@@ -46,10 +47,14 @@ from affiant.sandbox.workspace.walk import WHOLE, runtime_digest
 from affiant.secrets.store.private_files import open_private_file
 
 __all__ = [
-    "Bindings",
+    "SessionBindings",
+    "TemplateBindings",
     "bind_session",
+    "bind_template",
+    "kind_of",
     "new_session_id",
     "provision",
+    "provision_template",
     "session_activation",
     "session_manifest",
 ]
@@ -58,29 +63,24 @@ _ISOLATION: Final = {BackendName.GVISOR: "gvisor", BackendName.BUBBLEWRAP: "bwra
 
 
 @dataclass(frozen=True, slots=True)
-class Bindings:
-    """What binds a TD to this session, and what its supervisor needs to show it."""
+class TemplateBindings:
+    """What binds a TD to a kind of session, and what a supervisor needs to show it."""
 
     manifest: Manifest
-    activation: Activation
-    salt: bytes = field(repr=False)
-    """16 bytes that hide the agent's name in the activation."""
     collateral: bytes = field(repr=False)
 
 
-async def bind_session(
-    home: Home,
-    plan: SessionPlan,
-    services: Services,
-    copied: Copied | None,
-    *,
-    random_bytes: Callable[[int], bytes],
-) -> Bindings:
-    """Manifest and activation of ``plan``, for these services and this input.
+@dataclass(frozen=True, slots=True)
+class SessionBindings:
+    """What makes it one session."""
 
-    Args:
-        random_bytes: for the activation's salts and challenge.
-    """
+    activation: Activation
+    salt: bytes = field(repr=False)
+    """16 bytes that hide the agent's name in the activation."""
+
+
+async def bind_template(home: Home, plan: SessionPlan, services: Services) -> TemplateBindings:
+    """The manifest of ``plan``, for these services."""
     rootfs, runtime = await stoppable(lambda proceed: _digests(home, plan, proceed))
     manifest = session_manifest(
         plan,
@@ -89,6 +89,29 @@ async def bind_session(
         runtime=runtime,
         gateway=services.gateway_config,
     )
+    collateral = await asyncio.to_thread(services.provisioner.collateral)
+    return TemplateBindings(manifest, collateral.to_bytes())
+
+
+def kind_of(plan: SessionPlan, services: Services, manifest: Manifest) -> str:
+    """Names the pool of sessions like this one."""
+    return pool_key(
+        manifest,
+        isolation=plan.backend.value,
+        gateway=services.gateway_url,
+        runtime=plan.request.runtime,
+        rootfs=plan.rootfs,
+    )
+
+
+async def bind_session(
+    home: Home, plan: SessionPlan, copied: Copied | None, *, random_bytes: Callable[[int], bytes]
+) -> SessionBindings:
+    """The activation of ``plan``, for this input.
+
+    Args:
+        random_bytes: for the activation's salts and challenge.
+    """
     salt = random_bytes(16)
     task = plan.request.task
     label = None if task is None else make_task_label(task, random_bytes=random_bytes)
@@ -104,22 +127,29 @@ async def bind_session(
         label=label,
         random_bytes=random_bytes,
     )
-    collateral = await asyncio.to_thread(services.provisioner.collateral)
-    return Bindings(manifest, activation, salt, collateral.to_bytes())
+    return SessionBindings(activation, salt)
+
+
+async def provision_template(
+    link: SupervisorLink, home: Home, plan: SessionPlan, services: Services, template: TemplateBindings
+) -> None:
+    """Send a supervisor what it needs before it has a session."""
+    await link.tell({"op": "warm", **_template_members(home, plan, services, template)})
 
 
 async def provision(
     link: SupervisorLink,
     home: Home,
     plan: SessionPlan,
-    services: Services,
-    bindings: Bindings,
+    bindings: SessionBindings,
     *,
+    whole: tuple[Services, TemplateBindings] | None,
     decisions: int | None = None,
 ) -> None:
-    """Send the supervisor everything; it compares it with what its TD was launched for.
+    """Send the supervisor its session; it compares it with what its TD was launched for.
 
     Args:
+        whole: what the template is made of; None: the supervisor has it.
         decisions: the descriptor of the decision log; the supervisor's user could not open the file.
     """
     with ExitStack() as files:
@@ -127,34 +157,43 @@ async def provision(
             **secret_descriptors(plan, home.secrets, files),
             **_vault_token(plan, files),
         }
-        message = _provision_message(home, plan, services, bindings)
+        message: Mapping[str, object] = {"op": "activate"}
+        if whole is not None:
+            message = {"op": "provision", **_template_members(home, plan, *whole)}
+        message = {**message, **_session_members(plan, bindings)}
         log = {} if decisions is None else {"decisions": decisions}
         await link.tell(
             {**message, "secret_fds": list(descriptors), "decisions": bool(log)}, {**descriptors, **log}
         )
 
 
-def _provision_message(
-    home: Home, plan: SessionPlan, services: Services, bindings: Bindings
-) -> Mapping[str, object]:
-    folder = home.session(plan.session)
-    runtime = plan.request.runtime
+def _session_members(plan: SessionPlan, bindings: SessionBindings) -> Mapping[str, object]:
     return {
-        "op": "provision",
-        "manifest": b64u(bindings.manifest.raw),
         "activation": b64u(bindings.activation.raw),
-        "policy": b64u(plan.profile.normal_form),
         "signature": None if plan.signature is None else b64u(plan.signature),
-        "reference": b64u(services.reference),
-        "gateway_config": b64u(services.gateway_config.raw),
-        "collateral": b64u(bindings.collateral),
-        "gateway_url": services.gateway_url,
         "agent": {
             "name": plan.request.agent,
             "salt": bindings.salt.hex(),
             "user": _user_name(),
             "rules_source": plan.request.profile.name,
         },
+        "resources": None if plan.request.resources is None else asdict(plan.request.resources),
+        "openings": None,
+    }
+
+
+def _template_members(
+    home: Home, plan: SessionPlan, services: Services, template: TemplateBindings
+) -> Mapping[str, object]:
+    folder = home.session(plan.session)
+    runtime = plan.request.runtime
+    return {
+        "manifest": b64u(template.manifest.raw),
+        "policy": b64u(plan.profile.normal_form),
+        "reference": b64u(services.reference),
+        "gateway_config": b64u(services.gateway_config.raw),
+        "collateral": b64u(template.collateral),
+        "gateway_url": services.gateway_url,
         "roots": [b64u(der) for der in plan.roots],
         "session_dir": str(folder),
         "workspace": [
@@ -162,12 +201,10 @@ def _provision_message(
         ],
         "runtime": None if runtime is None else str(runtime.resolve()),
         "rootfs": "host-usr" if plan.rootfs is None else str(plan.rootfs),
-        "resources": None if plan.request.resources is None else asdict(plan.request.resources),
         "isolation": _ISOLATION[plan.backend],
         "vault": None
         if plan.request.vault is None
         else {"address": plan.request.vault.address, "roots": [b64u(der) for der in plan.vault_roots]},
-        "openings": None,
     }
 
 

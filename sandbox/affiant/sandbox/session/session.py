@@ -471,7 +471,10 @@ class Session(SessionCalls):
 
     @property
     def started_by(self) -> str:
-        """How its supervisor was started: ``template`` (forked by a template process) or ``interpreter``."""
+        """How its supervisor was started: ``pool`` (before the session), ``template`` (forked by a template process) or
+        ``interpreter``."""
+        if self._opened.pooled:
+            return "pool"
         return "template" if self._opened.link.forked else "interpreter"
 
     @cached_property

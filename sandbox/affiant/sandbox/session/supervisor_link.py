@@ -54,6 +54,7 @@ async def start_supervisor(
     td: int | None,
     membership: int,
     echo: bool,
+    held: bool = False,
 ) -> SupervisorLink:
     """Start the supervisor of ``plan`` with its TD's descriptor; ours is closed. None: in the TD that we run in.
 
@@ -64,8 +65,11 @@ async def start_supervisor(
 
     Args:
         membership: what keeps the services running; inherited, so that they outlive us if they must.
+        held: for another process (:meth:`SupervisorLink.release`).
     """
-    starting = asyncio.ensure_future(abandonable(lambda: _started(home, plan, td, membership, echo=echo)))
+    starting = asyncio.ensure_future(
+        abandonable(lambda: _started(home, plan, td, membership, echo=echo, held=held))
+    )
     try:
         ours, service = await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -79,7 +83,7 @@ async def start_supervisor(
 
 
 def _started(
-    home: Home, plan: SessionPlan, td: int | None, membership: int, *, echo: bool
+    home: Home, plan: SessionPlan, td: int | None, membership: int, *, echo: bool, held: bool
 ) -> tuple[socket.socket, ServiceProcess]:
     """Our end of its control socket, and the process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)  # both close on exec
@@ -107,6 +111,7 @@ def _started(
                 ),
                 echo=echo,
                 template=template,
+                held=held,
             )
     except BaseException:  # closed whatever happened, and raised again
         ours.close()
@@ -173,10 +178,41 @@ class SupervisorLink:
         """Why no act is answered any more; known first, kept."""
         self._reading: asyncio.Task[None] | None = None
 
+    @classmethod
+    def handed_over(
+        cls, pid: int, descriptors: Mapping[str, int], progress: Progress, *, echo: bool
+    ) -> SupervisorLink:
+        """The link that another process has released (:meth:`release`)."""
+        service = ServiceProcess.handed_over("supervisor", pid, descriptors, echo=echo)
+        return cls(ControlChannel(socket.socket(fileno=descriptors["control"])), service, progress)
+
     @property
     def pid(self) -> int:
         """The supervisor's process id."""
         return self._service.pid
+
+    @property
+    def may_be_admitted(self) -> bool:
+        """Whether the supervisor may have asked the gateway for admission."""
+        return self._may_be_admitted
+
+    @property
+    def ended(self) -> bool:
+        """Whether the supervisor's process has ended."""
+        return self._service.ended
+
+    async def release(self) -> Mapping[str, int]:
+        """Read no more; the descriptors with which another process has this link. Ours stay open until
+        :meth:`hand_over` or :meth:`stop`."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+        return {"control": self._control.descriptor, **self._service.descriptors()}
+
+    def hand_over(self) -> None:
+        """Another process has this link now."""
+        self._control.close()
+        self._service.hand_over()
 
     @property
     def forked(self) -> bool:
@@ -294,6 +330,10 @@ class SupervisorLink:
             found=f"exit status {code}: {self._service.last_words or 'it said nothing'}",
             code="session.supervisor_lost",
         )
+
+    async def kill(self) -> None:
+        """End the supervisor at once: it has no session to close."""
+        await self._service.stop(grace_s=0)
 
     async def stop(self) -> None:
         """Close the control socket, give the supervisor its time to leave, then kill what is left. Idempotent."""

@@ -85,6 +85,9 @@ def _alone(home: Home, session: str) -> Iterator[bool]:
 
 def _settled(home: Home, launch: Launch) -> str:
     folder = home.session(launch.session)
+    if launch.pooled:
+        settle_files(home, launch)
+        return "a supervisor that waited for a session was ended: its pool was killed"
     named = f"session {launch.session}" + (f" (agent {launch.asked.agent})" if launch.asked else "")
     if not folder.is_dir():
         return f"{named} was interrupted before it began: its launcher was killed"

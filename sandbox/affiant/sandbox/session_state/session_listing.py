@@ -62,7 +62,7 @@ def is_session_id(text: str) -> bool:
 
 def list_sessions(home: Home) -> tuple[SessionEntry, ...]:
     """Every session of ``home``, the last started first."""
-    running = {launch.session: launch for launch in live_launches(home)}
+    running = {launch.session: launch for launch in live_launches(home) if not launch.pooled}
     names = {path.name for path in home.sessions.iterdir() if _ID.fullmatch(path.name)} | set(running)
     entries = [entry for name in names if (entry := _entry(home, name, running)) is not None]
     return tuple(sorted(entries, key=_order, reverse=True))

@@ -116,7 +116,8 @@ async def activate(
     """
     drained = asyncio.create_task(until_drained(admitted.gateway.is_to_close))
     opening.stack.callback(drained.cancel)
-    table, versions = await _configured_broker(opening, started)
+    configuring = asyncio.ensure_future(_configured_broker(opening, started))
+    opening.stack.callback(configuring.cancel)
     certificates = SessionCA(
         session=started.launch.activation.session,
         not_after=datetime.fromtimestamp(started.launch.activation.expires, UTC),
@@ -124,6 +125,7 @@ async def activate(
     )
     decisions = _decisions(opening, started.launch, admitted)
     socket = await _sandbox(opening, started, certificates)
+    table, versions = await configuring
     if decisions is not None:
         decisions.note_mounts(started.launch.policy)
         await decisions.follow_gateway()  # which keeps its decisions for this session from now on
@@ -282,7 +284,7 @@ async def _configured_broker(
         if vault is None
         else VaultSettings(vault.address, tuple(pem_of(root) for root in vault.roots)),
     )
-    token = None if vault is None else vault.token
+    token = opening.provision.vault_token
     resolution = await started.broker.configure(configuration, local_store=secrets, vault_credential=token)
     for descriptor in (*(secrets or ()), *(() if token is None else (token,))):
         os.close(descriptor)

@@ -1,16 +1,17 @@
 """The second step of opening a session: both sides prove themselves, and the gateway admits.
 
-First the gateway, over a nonce of ours (``appraise_gateway``); only then RTMR3 is extended and the session key
-made, so that a session that never trusts its gateway never looks activated. Then this session, over a nonce of the
-gateway's (``admission``).
+First the gateway, over a nonce of ours (``appraise_gateway``); a pooled supervisor then waits for its session. Only
+after that RTMR3 is extended, so that a session that never trusts its gateway never looks activated. Then this session
+proves itself, over a nonce of the gateway's (``admission``).
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.tdx.event_log.eventlog import EventLog
 from affiant.sandbox.supervisor.gateway.admission import SessionIdentity, admit, fetch_nonce, make_identity
 from affiant.sandbox.supervisor.gateway.appraise_gateway import (
@@ -21,11 +22,19 @@ from affiant.sandbox.supervisor.gateway.appraise_gateway import (
 )
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, Timing
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
-from affiant.sandbox.supervisor.launch.launch_check import extend_session_events
-from affiant.sandbox.supervisor.launch.lifecycle import Event
-from affiant.sandbox.supervisor.starting import Opening, Started
+from affiant.sandbox.supervisor.launch.launch_check import CheckedTemplate, extend_session_events
+from affiant.sandbox.supervisor.starting import Opening, Started, Warming
 
-__all__ = ["Admitted", "Attested", "attest", "enter"]
+__all__ = ["Admitted", "Attested", "Met", "attest", "enter", "meet_gateway"]
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A gateway that was appraised, our client of it, and the key that will sign. Nothing here names a session."""
+
+    gateway: AppraisedGateway
+    client: GatewayClient
+    signer: Signer = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +65,36 @@ class Admitted:
     """When the gateway closes the session, seconds since 1970."""
 
 
-async def attest(opening: Opening, started: Started) -> Attested:
-    """Appraise the gateway, and make this session's evidence.
+async def meet_gateway(opening: Warming, checked: CheckedTemplate, pins: GatewayPins) -> Met:
+    """Appraise the gateway, and make the session's key.
 
     Raises:
-        AffiantError: this side does not accept the gateway, or cannot prove itself.
+        AffiantError: this side does not accept the gateway.
     """
-    around, launch = opening.around, started.launch
-    gateway = await _appraised_gateway(opening, started.pins)
+    gateway = await _appraised_gateway(opening, pins)
     await opening.progress(
         "attested-gateway", {"ksd": gateway.keyset_digest, "tier": gateway.appraisal.tier.value}
     )
-    timing = Timing.of_profile(launch.policy.policy.approval)
+    timing = Timing.of_profile(checked.policy.policy.approval)
     client = GatewayClient(opening.provision.gateway_url, spki=gateway.spki, timing=timing)
     opening.stack.push_async_callback(client.close)
+    return Met(gateway, client, Signer.generate())
+
+
+async def attest(opening: Opening, started: Started, met: Met) -> Attested:
+    """Make this session's evidence.
+
+    Raises:
+        AffiantError: this side cannot prove itself, or the gateway gives no nonce.
+    """
+    around, launch = opening.around, started.launch
     log = await asyncio.to_thread(extend_session_events, around.td, launch)
-    nonce, chn = await fetch_nonce(client), b64u(around.random_bytes(16))
-    identity = await asyncio.to_thread(make_identity, around.td, launch, log, gateway, chn=chn, nonce=nonce)
+    nonce, chn = await fetch_nonce(met.client), b64u(around.random_bytes(16))
+    identity = await asyncio.to_thread(
+        make_identity, around.td, launch, log, met.gateway, signer=met.signer, chn=chn, nonce=nonce
+    )
     await opening.progress("attested", {"evd": identity.evd})
-    return Attested(identity, gateway, client, log)
+    return Attested(identity, met.gateway, met.client, log)
 
 
 async def enter(opening: Opening, started: Started, attested: Attested) -> Admitted:
@@ -83,7 +103,6 @@ async def enter(opening: Opening, started: Started, attested: Attested) -> Admit
     Raises:
         AffiantError: the gateway does not accept this session, or answers with something else.
     """
-    opening.lifecycle.take(Event.ATTESTED)
     launch, identity, gateway = started.launch, attested.identity, attested.gateway
     granted = await admit(attested.client, launch, identity, gateway)
     await opening.progress("admitted", {"session": launch.activation.session})
@@ -105,7 +124,7 @@ async def enter(opening: Opening, started: Started, attested: Attested) -> Admit
     )
 
 
-async def _appraised_gateway(opening: Opening, pins: GatewayPins) -> AppraisedGateway:
+async def _appraised_gateway(opening: Warming, pins: GatewayPins) -> AppraisedGateway:
     client = GatewayClient(opening.provision.gateway_url, spki=None)
     nonce = opening.around.random_bytes(32)
     try:

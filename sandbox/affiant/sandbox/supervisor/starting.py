@@ -1,7 +1,9 @@
 """The first step of opening a session: everything that needs privileges, and nothing that needs the network.
 
-What was provided is compared with the TD's own report and with the manifest, down to the files; runner and broker
-are started; then this process gives its privileges up for good. Nothing of the agent has been read until here.
+What was provided is compared with the TD's own report and with the manifest; runner and broker are started; then this
+process gives its privileges up for good. Nothing of the agent has been read until here.
+
+A pooled supervisor takes this step before there is a session (:func:`start_template`).
 
 The *runner* keeps the privileges: it makes the sandbox, and parses nothing of the agent's. The *broker* gets a user of
 its own: it alone holds secrets. Both end when their control socket closes, so neither outlives the supervisor.
@@ -17,11 +19,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from affiant.attestation.statements.evidence_source import QuoteSource
-from affiant.errors import NotAuthenticError
 from affiant.lazy_names import loading
 from affiant.sandbox.base.privileges import BROKER_USER, SUPERVISOR_USER, drop_privileges, is_root
 from affiant.sandbox.base.template_order import StartedProgram, start_here
@@ -32,21 +32,35 @@ from affiant.sandbox.isolation.runner.runner_settings import Settings
 from affiant.sandbox.supervisor.launch.environment import session_sandbox
 from affiant.sandbox.supervisor.launch.grants import broker_parts
 from affiant.sandbox.supervisor.launch.launch_check import (
+    CheckedTemplate,
     Launch,
+    check_activation,
     check_gateway_documents,
-    check_input,
     check_launch,
+    check_template,
 )
 from affiant.sandbox.supervisor.launch.lifecycle import Lifecycle
-from affiant.sandbox.supervisor.launch.provision import Provision
-from affiant.sandbox.workspace.walk import runtime_digest
+from affiant.sandbox.supervisor.launch.provision import Provision, Template
 from affiant.secrets.broker.client.client import BrokerClient, broker_command
 from affiant.secrets.broker.client.messages import BrokerPart
 
 if TYPE_CHECKING:
     from affiant.sandbox.supervisor.gateway.appraise_gateway import GatewayPins
 
-__all__ = ["Children", "Opening", "Progress", "Started", "Surroundings", "spawn_children", "start"]
+__all__ = [
+    "Children",
+    "Opening",
+    "Progress",
+    "Started",
+    "StartedTemplate",
+    "Surroundings",
+    "Warming",
+    "check_trees",
+    "spawn_children",
+    "start",
+    "start_template",
+    "started_for",
+]
 
 
 Progress = Callable[[str, Mapping[str, object]], Awaitable[None]]
@@ -77,14 +91,31 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """One session that is being opened. ``stack`` undoes what was opened, in reverse, whatever happens."""
+class Warming:
+    """A supervisor that is being started. ``stack`` undoes what was opened, in reverse, whatever happens."""
 
-    provision: Provision
+    provision: Template
     around: Surroundings
     lifecycle: Lifecycle
     stack: AsyncExitStack
     progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Opening(Warming):
+    """One session that is being opened."""
+
+    provision: Provision
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTemplate:
+    """Documents that agree with the TD, and the two children."""
+
+    checked: CheckedTemplate
+    pins: GatewayPins
+    broker: BrokerClient
+    runner: RunnerClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,47 +137,79 @@ def start(opening: Opening) -> Started:
     """
     provision, around = opening.provision, opening.around
     launch = check_launch(provision, around.td.report(), build=around.build, now=around.clock())
-    documents = {"config": provision.gateway_config, "reference": provision.reference}
-    check_gateway_documents(launch.manifest, **documents)
-    plan = session_sandbox(
+    check_gateway_documents(launch.manifest, **_documents(provision))
+    plan = _plan(provision, launch)
+    pins, broker, runner = _privileges_left(opening, launch)
+    return Started(launch, pins, plan, broker, runner)
+
+
+def start_template(warming: Warming) -> StartedTemplate:
+    """As :func:`start`, for a session that is not known yet."""
+    provision, around = warming.provision, warming.around
+    checked = check_template(provision, around.td.report(), build=around.build)
+    check_gateway_documents(checked.manifest, **_documents(provision))
+    return StartedTemplate(checked, *_privileges_left(warming, checked))
+
+
+def started_for(opening: Opening, started: StartedTemplate) -> Started:
+    """What was started for the template, with the session that has taken it.
+
+    Raises:
+        AffiantError: something provided is not what it should be.
+    """
+    provision = opening.provision
+    launch = check_activation(started.checked, provision, now=opening.around.clock())
+    return Started(launch, started.pins, _plan(provision, launch), started.broker, started.runner)
+
+
+async def check_trees(opening: Opening, started: Started) -> None:
+    """Return if the trees that the agent will see are those that manifest and activation name.
+
+    Raises:
+        ``session.provision_mismatch``: another tree.
+    """
+    manifest = started.launch.manifest
+    await started.runner.check_trees(
+        input_digest=started.launch.activation.input_digest,
+        runtime=manifest.runtime,
+        rootfs=manifest.rootfs if isinstance(opening.provision.rootfs, DirectoryRoot) else None,
+    )
+
+
+def _documents(provision: Template) -> Mapping[str, bytes]:
+    return {"config": provision.gateway_config, "reference": provision.reference}
+
+
+def _plan(provision: Provision, launch: Launch) -> SandboxPlan:
+    return session_sandbox(
         launch.policy,
         session=launch.activation.session,
         rootfs=provision.rootfs,
         runtime=provision.runtime,
         resources=provision.resources,
     )
-    _check_trees(provision, launch)
-    check_input(provision.session_dir, launch.activation.input_digest)
-    children = spawn_children(provision, broker_parts(launch.policy), around.template)
-    opening.stack.callback(children.reap)
+
+
+def _privileges_left(
+    warming: Warming, checked: CheckedTemplate
+) -> tuple[GatewayPins, BrokerClient, RunnerClient]:
+    """Start the children and give privileges up; what the gateway must prove, and the clients of both."""
+    provision, stack = warming.provision, warming.stack
+    children = spawn_children(provision, broker_parts(checked.policy), warming.around.template)
+    stack.callback(children.reap)
     drop_privileges(SUPERVISOR_USER)
     broker = BrokerClient(children.broker_control)
-    opening.stack.push_async_callback(broker.close)
+    stack.push_async_callback(broker.close)
     runner = RunnerClient(children.runner_control)
-    opening.stack.callback(runner.close)
-    return Started(launch, _pins(launch, **documents), plan, broker, runner)
+    stack.callback(runner.close)
+    return _pins(checked, **_documents(provision)), broker, runner
 
 
-def _pins(launch: Launch, *, config: bytes, reference: bytes) -> GatewayPins:
+def _pins(checked: CheckedTemplate, *, config: bytes, reference: bytes) -> GatewayPins:
     with loading():
         from affiant.sandbox.supervisor.gateway.appraise_gateway import pinned_gateway  # noqa: PLC0415 - the children load
 
-    return pinned_gateway(launch.manifest, config=config, reference=reference)
-
-
-def _check_trees(provision: Provision, launch: Launch) -> None:
-    """The prepared environment and the root file system, if there are any, are those that the manifest names."""
-    trees = [("runtime", provision.runtime, launch.manifest.runtime)]
-    if isinstance(provision.rootfs, DirectoryRoot):
-        trees.append(("root file system", provision.rootfs.path, launch.manifest.rootfs))
-    for what, place, named in trees:
-        if place is not None and (found := runtime_digest(Path(place))) != named:
-            raise NotAuthenticError(
-                f"the {what} is not the one that the manifest names",
-                expected=named,
-                found=found,
-                code="session.provision_mismatch",
-            )
+    return pinned_gateway(checked.manifest, config=config, reference=reference)
 
 
 _LEAVE_S: Final = 3.0
@@ -171,9 +234,7 @@ class Children:
                 process.wait(_LEAVE_S)
 
 
-def spawn_children(
-    provision: Provision, parts: Iterable[BrokerPart], template: int | None = None
-) -> Children:
+def spawn_children(provision: Template, parts: Iterable[BrokerPart], template: int | None = None) -> Children:
     """Start both as the present user; as root the broker becomes its own user by itself.
 
     Args:

@@ -9,8 +9,12 @@ closed, and its bundle fetched.
 Opening has three steps that cannot be taken in another order:
 
 1. *Provisioning* (``starting``): compares what the launcher provided with the TD, starts the children, drops root.
-2. *Attesting* (``attesting``): appraises the gateway, collects this session's evidence, asks for admission.
-3. *Activating* (``activating``): writes the chain's ``boot``, starts broker, sandbox and proxy.
+2. *Attesting* (``attesting``): appraises the gateway.
+3. *Activating* (``activating``): collects this session's evidence, asks for admission, writes the chain's ``boot``,
+   starts broker, sandbox and proxy.
+
+A *pooled* supervisor gets no session at first. It takes the first two steps, says ``warm`` and waits: for its one
+activation, for the end of who holds it, or for the end of the gateway that it appraised.
 
 The modules of the later steps are imported after the children have started, so that all three processes load at once.
 """
@@ -20,7 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from affiant.errors import AffiantError, UnreachableError
@@ -28,12 +32,32 @@ from affiant.lazy_names import loading
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
 from affiant.sandbox.supervisor.launch.errors import GatewayLost
 from affiant.sandbox.supervisor.launch.lifecycle import Event, Lifecycle, State
-from affiant.sandbox.supervisor.launch.provision import parse_provision
-from affiant.sandbox.supervisor.starting import Opening, Surroundings, start
+from affiant.sandbox.supervisor.launch.provision import (
+    Provision,
+    Template,
+    parse_activation_message,
+    parse_provision,
+    parse_template,
+)
+from affiant.sandbox.supervisor.starting import (
+    Opening,
+    Progress,
+    Started,
+    StartedTemplate,
+    Surroundings,
+    Warming,
+    check_trees,
+    start,
+    start_template,
+    started_for,
+)
 
 if TYPE_CHECKING:
     from affiant.sandbox.supervisor.activating import OpenSession
     from affiant.sandbox.supervisor.acts import Ending
+    from affiant.sandbox.supervisor.attesting import Met
+    from affiant.sandbox.supervisor.gateway.appraise_gateway import GatewayPins
+    from affiant.sandbox.supervisor.launch.launch_check import CheckedTemplate
 
 __all__ = ["open_session", "supervise"]
 
@@ -79,10 +103,8 @@ async def _session(
         await _tell(channel, {"event": "progress", "step": step, "detail": detail})
 
     async with AsyncExitStack() as stack:
-        opening = Opening(parse_provision(first), around, lifecycle, stack, progress)
-        lifecycle.record_in(opening.provision.session_dir, around.clock)
-        lifecycle.take(Event.TAKEN)
-        session = await _unless_ended(channel, open_session(opening))
+        surroundings = (around, lifecycle, stack, progress)
+        session = await _opened(channel, first, surroundings)
         if session is None:
             return await _interrupted(channel, lifecycle, stack)
         from affiant.sandbox.supervisor.closing import end_agent  # noqa: PLC0415 - see above
@@ -101,10 +123,55 @@ async def _session(
     return 0
 
 
-async def _unless_ended(
-    channel: ControlChannel, work: Coroutine[None, None, OpenSession]
+async def _opened(
+    channel: ControlChannel,
+    first: Message,
+    surroundings: tuple[Surroundings, Lifecycle, AsyncExitStack, Progress],
 ) -> OpenSession | None:
-    """The session that ``work`` opens; None: its launcher said finish, or is gone, and what was opened is to be undone.
+    """The session, as :func:`_unless_ended`."""
+    pooled = first.members.get("op") == "warm"
+    provision = parse_template(first) if pooled else parse_provision(first)
+    around, lifecycle, *_ = surroundings
+    lifecycle.record_in(provision.session_dir, around.clock)
+    lifecycle.take(Event.TAKEN)
+    if isinstance(provision, Provision):
+        return await _unless_ended(channel, open_session(Opening(provision, *surroundings)))
+    warming = Warming(provision, *surroundings)
+    warm = await _unless_ended(channel, _warm(warming))
+    if warm is None:
+        return None
+    message = await _activation(channel, provision, warm)
+    if message is None or message.members.get("op") == "finish":
+        return None
+    opening = Opening(parse_activation_message(provision, message), *surroundings)
+    return await _unless_ended(channel, _taken(opening, warm))
+
+
+async def _activation(channel: ControlChannel, template: Template, warm: _Warm) -> Message | None:
+    """The first message to a supervisor that waits; None: who held it is gone.
+
+    Raises:
+        GatewayLost: the gateway that was appraised is gone.
+    """
+    from affiant.sandbox.supervisor.gateway.gateway_watch import until_gone  # noqa: PLC0415 - see above
+
+    gateway = warm.met.gateway
+    await _tell(channel, {"event": "warm", "gks": gateway.keyset_digest, "spki": gateway.spki})
+    gone = asyncio.ensure_future(until_gone(template.gateway_url, spki=gateway.spki))
+    message = asyncio.ensure_future(channel.receive())
+    try:
+        await asyncio.wait({gone, message}, return_when=asyncio.FIRST_COMPLETED)
+        if gone.done():
+            raise gone.result()
+        return message.result()
+    finally:
+        for each in (gone, message):
+            each.cancel()
+        await asyncio.gather(gone, message, return_exceptions=True)
+
+
+async def _unless_ended(channel: ControlChannel, work: Coroutine[None, None, _T]) -> _T | None:
+    """What ``work`` returns; None: the launcher said finish, or is gone, and what was opened is to be undone.
 
     A launcher says nothing else before the session is ready.
     """
@@ -184,6 +251,14 @@ async def _tell(channel: ControlChannel, event: Mapping[str, object]) -> None:
         await channel.send(event)
 
 
+@dataclass(frozen=True, slots=True)
+class _Warm:
+    """A supervisor without a session."""
+
+    started: StartedTemplate
+    met: Met
+
+
 async def open_session(opening: Opening) -> OpenSession:
     """Open one session; must be called before any thread has been started.
 
@@ -191,12 +266,43 @@ async def open_session(opening: Opening) -> OpenSession:
         AffiantError: the step that was refused; what it opened is on the exit stack.
     """
     started = start(opening)
-    with loading():
-        from affiant.sandbox.supervisor.activating import activate, begin  # noqa: PLC0415 - see above
-        from affiant.sandbox.supervisor.attesting import attest  # noqa: PLC0415 - see above
+    checking = asyncio.ensure_future(check_trees(opening, started))
+    opening.stack.callback(checking.cancel)
+    met = await _met(opening, started.launch, started.pins)
+    await checking
+    return await _activated(opening, started, met)
 
-    await opening.progress("provisioned", {"isolation": opening.provision.backend.value})
-    opening.lifecycle.take(Event.CHECKED)
-    attested = await attest(opening, started)
+
+async def _warm(warming: Warming) -> _Warm:
+    """As far as :func:`open_session` comes without a session."""
+    started = start_template(warming)
+    return _Warm(started, await _met(warming, started.checked, started.pins))
+
+
+async def _taken(opening: Opening, warm: _Warm) -> OpenSession:
+    """The session that has taken a warm supervisor."""
+    started = started_for(opening, warm.started)
+    await check_trees(opening, started)
+    return await _activated(opening, started, warm.met)
+
+
+async def _met(warming: Warming, checked: CheckedTemplate, pins: GatewayPins) -> Met:
+    with loading():
+        from affiant.sandbox.supervisor import activating  # noqa: F401, PLC0415 - see above
+        from affiant.sandbox.supervisor.attesting import meet_gateway  # noqa: PLC0415 - see above
+
+    await warming.progress("provisioned", {"isolation": warming.provision.backend.value})
+    warming.lifecycle.take(Event.CHECKED)
+    met = await meet_gateway(warming, checked, pins)
+    warming.lifecycle.take(Event.APPRAISED)
+    return met
+
+
+async def _activated(opening: Opening, started: Started, met: Met) -> OpenSession:
+    from affiant.sandbox.supervisor.activating import activate, begin  # noqa: PLC0415 - see above
+    from affiant.sandbox.supervisor.attesting import attest  # noqa: PLC0415 - see above
+
+    opening.lifecycle.take(Event.ACTIVATED)
+    attested = await attest(opening, started, met)
     admitted, records = await _finishing(begin(opening, started, attested), within_s=_ADMISSION_ENDS_WITHIN_S)
     return await activate(opening, started, admitted, records)

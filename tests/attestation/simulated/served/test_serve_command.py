@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -370,3 +371,34 @@ def test_a_disk_without_space_for_compiled_memory_keeps_no_td_from_starting(
         first = measuring(Image.SESSION)
         assert measuring(Image.SESSION) == first
         assert list(store.path.glob("memory-*")) == []
+
+
+def test_every_image_is_compiled_before_a_td_asks_for_it(tmp_path: Path) -> None:
+    with serving(tmp_path) as one:
+        kept = [one.path.parent / f"memory-{image.value}.bin" for image in Image]
+        until = time.monotonic() + 60
+        while not all(path.exists() for path in kept):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        before = [path.stat().st_mtime_ns for path in kept]
+        for image in Image:
+            os.close(one.client.create_td(image=image, mrconfigid=MRCONFIGID))
+        assert [path.stat().st_mtime_ns for path in kept] == before
+
+
+def test_what_compiles_ahead_ends_with_a_platform_that_is_killed(tmp_path: Path) -> None:
+    with serving(tmp_path) as one:
+        children = Path(f"/proc/{one.process.pid}/task/{one.process.pid}/children").read_text().split()
+        one.process.kill()
+        one.process.wait()
+        until = time.monotonic() + 10
+        while any(runs(int(child)) for child in children):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+
+def runs(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,8 +1,11 @@
 """What is written for runsc. Pure; the running of it is tested in test_runner and its neighbours."""
 
+from pathlib import Path
+
 import pytest
 
 from affiant.attestation.verdict.trust_file import OLDEST_GVISOR
+from affiant.sandbox.isolation.backends import gvisor
 from affiant.sandbox.isolation.backends.gvisor import (
     OLDEST_RELEASE,
     PROGRAMS_AT,
@@ -13,6 +16,7 @@ from affiant.sandbox.isolation.backends.gvisor import (
     process,
     release_year,
     run_command,
+    runsc_release,
 )
 from affiant.sandbox.isolation.plan.plan import AGENT_UID, Access, FileGrant, plan_sandbox
 from affiant.sandbox.isolation.plan.rootfs import Shown
@@ -125,3 +129,42 @@ def test_the_trust_file_for_a_simulated_platform_names_a_release_of_the_oldest_y
 )
 def test_the_release_as_records_name_it(text, release):
     assert dated_release(text) == release
+
+
+def test_a_binary_is_asked_for_its_release_once_and_again_when_it_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def answer(program: str) -> str:
+        asked.append(program)
+        return f"runsc version release-2024{len(asked):04}.0"
+
+    monkeypatch.setattr(gvisor, "_asked_release", answer)
+    program = tmp_path / "runsc"
+    program.write_bytes(b"\x7fELF one")
+    first = runsc_release(str(program))
+    assert runsc_release(str(program)) == first
+    program.write_bytes(b"\x7fELF two")
+    assert runsc_release(str(program)) != first
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("content", [b"#!/bin/sh\nexec other\n", b"", None])
+def test_what_is_no_binary_is_asked_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    answers = iter(["release-20240101.0", "release-20240102.0"])
+    monkeypatch.setattr(gvisor, "_asked_release", lambda _: next(answers))
+    program = tmp_path / "runsc"
+    if content is not None:
+        program.write_bytes(content)
+    assert runsc_release(str(program)) != runsc_release(str(program))
+
+
+def test_a_binary_that_did_not_answer_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter(["", "release-20240101.0"])
+    monkeypatch.setattr(gvisor, "_asked_release", lambda _: next(answers))
+    program = tmp_path / "runsc"
+    program.write_bytes(b"\x7fELF")
+    assert [runsc_release(str(program)) for _ in range(2)] == ["", "release-20240101.0"]

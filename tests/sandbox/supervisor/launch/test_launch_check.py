@@ -164,7 +164,7 @@ MISMATCHES = {
             backend=BackendName.BUBBLEWRAP, activation=activation(isolation="bwrap-landlock").raw
         )
     },
-    "a Vault that the manifest does not name": {"given": provision(vault=Vault("https://vault", (ROOT,), 3))},
+    "a Vault that the manifest does not name": {"given": provision(vault=Vault("https://vault", (ROOT,)))},
     "another isolation than activated": {"given": provision(backend=BackendName.BUBBLEWRAP)},
     "another agent": {"given": provision(agent=Agent("root", SALT, None))},
     "another salt": {"given": provision(agent=Agent("dev", b"\1" * 16, None))},

@@ -23,7 +23,15 @@ from affiant.sandbox.supervisor.launch.lifecycle import (
 )
 
 ROOT = Path(__file__).resolve().parents[4]
-PATH = [Event.TAKEN, Event.CHECKED, Event.ATTESTED, Event.READY, Event.ENDING, Event.CLOSED]
+PATH = [
+    Event.TAKEN,
+    Event.CHECKED,
+    Event.APPRAISED,
+    Event.ACTIVATED,
+    Event.READY,
+    Event.ENDING,
+    Event.CLOSED,
+]
 ENDS = {State.TERMINATED, State.FAILED, State.LOST}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

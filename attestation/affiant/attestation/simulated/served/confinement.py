@@ -10,15 +10,17 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import signal
 from typing import Final
 
 from affiant.errors import ConfigurationError
 
-__all__ = ["PLATFORM_USER", "ConfinementError", "become_user", "forbid_inspection"]
+__all__ = ["PLATFORM_USER", "ConfinementError", "become_user", "end_with_parent", "forbid_inspection"]
 
 PLATFORM_USER: Final = 61781
 """The user id of the platform's process where root starts it and names no user; other services have the next ids."""
 
+_PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_NO_NEW_PRIVS: Final = 38
 
@@ -56,3 +58,8 @@ def forbid_inspection() -> None:
     for option, value in ((_PR_SET_DUMPABLE, 0), (_PR_SET_NO_NEW_PRIVS, 1)):
         if libc.prctl(option, value, 0, 0, 0) != 0:
             raise ConfinementError("prctl refuses", found=os.strerror(ctypes.get_errno()))
+
+
+def end_with_parent() -> None:
+    """In a child: be killed when the parent ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

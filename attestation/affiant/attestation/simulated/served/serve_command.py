@@ -1,15 +1,17 @@
 """Implements ``affiant platform serve``, from the lock to the last TD.
 
 The order matters. Folder, lock and socket come first, while the process may still be root; then it becomes the
-user it shall be and closes itself to inspection; only then does it read the keys.
+user it shall be and closes itself to inspection. A child then compiles the images, and only after that it reads the
+keys.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +24,11 @@ from affiant.attestation.release.measured_files import held_portions
 from affiant.attestation.release.memory import LaunchedImage, launch_image
 from affiant.attestation.simulated.platform.pki import CertificateRole
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
-from affiant.attestation.simulated.served.confinement import become_user, forbid_inspection
+from affiant.attestation.simulated.served.confinement import (
+    become_user,
+    end_with_parent,
+    forbid_inspection,
+)
 from affiant.attestation.simulated.served.host import PlatformHost
 from affiant.attestation.simulated.served.messages import (
     CreateTD,
@@ -78,13 +84,17 @@ def serve_platform(
         ``platform.store``, ConfinementError: as named.
         InstalledFileError: what is installed cannot be measured, perhaps not read by this user.
     """
-    with open_store(settings.home) as store, store.serving(), _listening(store) as listener, _stop() as stop:
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(settings.home))
+        stack.enter_context(store.serving())
+        listener, stop = stack.enter_context(_listening(store)), stack.enter_context(_stop())
         portions = held_portions()  # what is measured may lie where only root can enter
         if settings.user is not None:
             _rehearse(clock(), random_bytes)
             store.give_to(settings.user)
             become_user(settings.user)
         forbid_inspection()
+        measure = stack.enter_context(_measured_ahead(_Measuring(store, portions)))  # before there is a key
         platform = store.load_or_create(now=clock(), random_bytes=random_bytes)
         if settings.dangerous_revoke_pck:
             platform = replace(platform, revoked=frozenset({CertificateRole.PCK}))
@@ -96,7 +106,7 @@ def serve_platform(
             installed_image(image, portions)  # as this user: better refused now than at the first launch
         host = PlatformHost(
             platform,
-            measure=_Measuring(store, portions),
+            measure=measure,
             clock=clock,
             random_bytes=random_bytes,
             sessions_on=sessions_on,
@@ -149,6 +159,40 @@ def _rehearse(now: datetime, random_bytes: Callable[[int], bytes]) -> None:
 
 def _empty(image: Image) -> LaunchedImage:
     return launch_image(image, {})
+
+
+@contextmanager
+def _measured_ahead(measuring: _Measuring) -> Iterator[Callable[[Image], LaunchedImage]]:
+    """Measure and compile every image in a child, while this process goes on; what measures an image for a TD.
+
+    The child keeps each in the store, and ends. It has no key. Whoever needs an image earlier waits for it.
+    """
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            end_with_parent()
+            for image in Image:
+                measuring(image)
+                os.write(writing, image.value.encode("ascii") + b"\n")
+        finally:
+            os._exit(0)
+    os.close(writing)
+    done = open(reading, "rb")  # noqa: SIM115 - closed below
+
+    def measure(image: Image) -> LaunchedImage:
+        while image not in known and (line := done.readline()):
+            known.add(Image(line.decode("ascii").strip()))
+        return measuring(image)
+
+    known: set[Image] = set()
+    try:
+        yield measure
+    finally:
+        done.close()
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 class _Measuring:

@@ -23,6 +23,7 @@ first process alone, so each program installs the filter itself, in gVisor's own
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -226,7 +227,36 @@ def runsc_program() -> str | None:
 
 
 def runsc_release(program: str) -> str:
-    """The first line of ``runsc --version``: what a receipt can name; empty: the program does not run."""
+    """The first line of ``runsc --version``: what a receipt can name; empty: the program does not run.
+
+    A process and its forks ask the same binary once: it takes as long as a tenth of a session's start.
+    """
+    identity = _binary(program)
+    if (known := _RELEASES.get(identity)) is not None:
+        return known
+    release = _asked_release(program)
+    if identity is not None and release:
+        _RELEASES[identity] = release
+    return release
+
+
+_RELEASES: Final[dict[object, str]] = {}
+"""By what identifies a binary."""
+
+
+def _binary(program: str) -> object | None:
+    """What changes whenever the binary does; None: a script, whose program may change without it, or unreadable."""
+    try:
+        with open(program, "rb") as file:
+            facts, magic = os.fstat(file.fileno()), file.read(4)
+    except OSError:
+        return None
+    if magic != b"\x7fELF":
+        return None
+    return program, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+
+
+def _asked_release(program: str) -> str:
     try:
         done = subprocess.run([program, "--version"], capture_output=True, check=False, env={}, timeout=10)
     except (OSError, subprocess.TimeoutExpired):

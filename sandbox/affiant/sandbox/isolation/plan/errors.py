@@ -10,6 +10,7 @@ from affiant.errors import (
     ConfigurationError,
     MalformedError,
     NotAllowedError,
+    NotAuthenticError,
     StateError,
     UnreachableError,
 )
@@ -85,6 +86,7 @@ _KINDS: Final[Mapping[str, type[AffiantError]]] = {
     "isolation.plan": ConfigurationError,
     "isolation.unavailable": ConfigurationError,
     "ports.refused": StateError,
+    "session.provision_mismatch": NotAuthenticError,
 }
 
 

@@ -99,6 +99,14 @@ class RunnerClient:
                 future.set_exception(lost)
         self._open.clear()
 
+    async def check_trees(self, *, input_digest: str | None, runtime: str | None, rootfs: str | None) -> None:
+        """Return if input, prepared environment and root file system are as named; None: there is none.
+
+        Raises:
+            ``session.provision_mismatch``: another tree.
+        """
+        await self._ask("check", {"input_digest": input_digest, "runtime": runtime, "rootfs": rootfs})
+
     async def prepare(self, plan: SandboxPlan, *, ca_bundle: bytes) -> ProxySocket:
         """Make the sandbox; ``ca_bundle`` is the PEM that programs inside shall trust.
 

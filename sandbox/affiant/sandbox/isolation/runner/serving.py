@@ -32,6 +32,7 @@ from affiant.sandbox.isolation.plan.protocol import (
     send_frame,
 )
 from affiant.sandbox.isolation.runner.file_calls import FileCalls
+from affiant.sandbox.isolation.runner.given_trees import check_trees
 from affiant.sandbox.isolation.runner.lifecycle import Sandbox, State
 from affiant.sandbox.isolation.runner.network import PROXY_PORT
 
@@ -131,6 +132,10 @@ class Runner:
     ) -> Reply | None:
         """Carry out one command; None: the answer comes later."""
         match members.get("do"):
+            case "check":
+                named = {name: _digest(members, name) for name in ("input_digest", "runtime", "rootfs")}
+                check_trees(self.sandbox.settings, **named)
+                return Reply()
             case "prepare":
                 return self._prepare(members, descriptors)
             case "start":
@@ -261,6 +266,13 @@ def _number(members: Mapping[str, object], name: str) -> int:
     if not isinstance(number, int) or isinstance(number, bool):
         raise FrameError("a member is not a number", where=name)
     return number
+
+
+def _digest(members: Mapping[str, object], name: str) -> str | None:
+    digest = members.get(name)
+    if digest is not None and not isinstance(digest, str):
+        raise FrameError("a member is no digest", where=name)
+    return digest
 
 
 def _port(members: Mapping[str, object]) -> int:

@@ -86,10 +86,20 @@ async def fetch_nonce(client: GatewayClient) -> str:
 
 
 def make_identity(
-    td: QuoteSource, launch: Launch, log: EventLog, gateway: AppraisedGateway, *, chn: str, nonce: str
+    td: QuoteSource,
+    launch: Launch,
+    log: EventLog,
+    gateway: AppraisedGateway,
+    *,
+    signer: Signer,
+    chn: str,
+    nonce: str,
 ) -> SessionIdentity:
-    """A fresh key, and evidence that binds it over the gateway's ``nonce``. Blocks on the platform."""
-    signer = Signer.generate()
+    """Evidence that binds the key over the gateway's ``nonce``. Blocks on the platform.
+
+    Args:
+        signer: this session's key, made for it alone.
+    """
     evidence = make_evidence(td, launch, log, signer, gks=gateway.keyset_digest, chn=chn, nonce=nonce)
     return SessionIdentity(signer, chn, parse_statement(evidence.statement), wrap_evidence(evidence))
 

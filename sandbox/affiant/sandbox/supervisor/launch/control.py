@@ -213,6 +213,11 @@ class ControlChannel:
         finally:
             loop.remove_reader(self._control)
 
+    @property
+    def descriptor(self) -> int:
+        """Of the socket, to be handed to another process while nothing is under way."""
+        return self._control.fileno()
+
     def stop_listening(self) -> None:
         """Take the other end for closed from now on; it can still be sent messages."""
         with suppress(OSError):

@@ -4,12 +4,13 @@ In order:
 
 1. the policy's digest, recomputed from its bytes, is the one in the manifest;
 2. MRCONFIGID of the TD's own report is SHA-384 of this manifest's initdata;
-3. build, trust roots, agent, isolation and expiry agree with manifest and activation;
-4. RTMR3 is untouched: one TD has one activation.
+3. build, trust roots and isolation agree with the manifest;
+4. RTMR3 is untouched: one TD has one activation;
+5. agent, isolation and expiry agree with the activation.
 
-The digests of the gateway's configuration and reference values, and the input, are checked by themselves, before
-privileges are given up. The launcher copied the input below the session's ``files``. A chain of single directories (the
-place that the profile lists) leads to exactly one tree there, whose digest is the activation's ``inp``.
+A pooled supervisor takes steps 1 to 4 when it is started, and step 5 when a session takes it. The digests of the
+gateway's configuration and reference values are checked by themselves, before privileges are given up. The runner,
+which can read them, checks the trees (``given_trees``).
 
 Then RTMR3 is extended by the session's five events in their order; ``affiant-ready`` is the barrier (TDX
 specification, "Bindings").
@@ -17,12 +18,8 @@ specification, "Bindings").
 
 from __future__ import annotations
 
-import os
-import stat
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import Final
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.signatures.approvers.identities import require_verifiable
@@ -43,45 +40,63 @@ from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.sandbox.egress.records_of_egress import PolicyFacts
 from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
 from affiant.sandbox.isolation.plan.plan import HostUsr
-from affiant.sandbox.supervisor.launch.provision import Provision
-from affiant.sandbox.workspace.tree import tree_digest
-from affiant.sandbox.workspace.walk import read_tree
+from affiant.sandbox.supervisor.launch.provision import Provision, Template
 
 __all__ = [
+    "CheckedTemplate",
     "Launch",
+    "check_activation",
     "check_gateway_documents",
-    "check_input",
     "check_launch",
+    "check_template",
     "extend_session_events",
     "require_same",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """A provision that agrees with the TD it runs in. Made by :func:`check_launch` only."""
+class CheckedTemplate:
+    """A template that agrees with the TD it runs in. Made by :func:`check_template` only."""
 
     manifest: Manifest
-    activation: Activation
     policy: CompiledPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Launch(CheckedTemplate):
+    """A provision that agrees with the TD it runs in. Made by :func:`check_activation` only."""
+
+    activation: Activation
     facts: PolicyFacts
     signature: bytes | None
     """Over the file that the policy is of: not believed here, passed on to the gateway."""
 
 
 def check_launch(provision: Provision, registers: TDRegisters, *, build: str, now: datetime) -> Launch:
+    """Steps 1 to 5.
+
+    Args:
+        build: ``sha256:`` of this installation's release manifest.
+
+    Raises:
+        As :func:`check_template` and :func:`check_activation`.
+    """
+    return check_activation(check_template(provision, registers, build=build), provision, now=now)
+
+
+def check_template(template: Template, registers: TDRegisters, *, build: str) -> CheckedTemplate:
     """Steps 1 to 4.
 
     Args:
         build: ``sha256:`` of this installation's release manifest.
 
     Raises:
-        ``session.profile_mismatch``, ``session.mrconfigid_mismatch``, ``session.provision_mismatch``,
-            ``session.expired``: as the steps say.
+        ``session.profile_mismatch``, ``session.mrconfigid_mismatch``, ``session.provision_mismatch``: as the steps
+            say.
         AffiantError: a document is not in its form.
     """
-    manifest = parse_manifest(provision.manifest)
-    policy = parse_normal_form(provision.policy)
+    manifest = parse_manifest(template.manifest)
+    policy = parse_normal_form(template.policy)
     if policy.digest != manifest.profile_digest:
         raise NotAuthenticError(
             "the policy is not the one that the manifest names",
@@ -97,43 +112,53 @@ def check_launch(provision: Provision, registers: TDRegisters, *, build: str, no
             code="session.mrconfigid_mismatch",
         )
     require_verifiable(policy.policy.approval.identities)
-    activation = parse_activation(provision.activation)
-    _check_manifest(provision, manifest, build)
-    _check_activation(provision, activation, now)
+    _check_manifest(template, manifest, build)
     if any(registers.rtmrs[3]):
         raise NotAuthenticError(
             "this TD was activated before", expected="RTMR3 of zeros", code="session.provision_mismatch"
         )
-    facts = PolicyFacts(provision.agent.name, manifest.profile_digest, manifest.file_digest)
-    return Launch(manifest, activation, policy, facts, provision.signature)
+    return CheckedTemplate(manifest, policy)
 
 
-def _check_manifest(provision: Provision, manifest: Manifest, build: str) -> None:
-    """Step 3, what is the same for every session of this kind."""
+def check_activation(checked: CheckedTemplate, provision: Provision, *, now: datetime) -> Launch:
+    """Step 5.
+
+    Raises:
+        ``session.provision_mismatch``, ``session.expired``: as the step says.
+        AffiantError: the activation is not in its form.
+    """
+    activation = parse_activation(provision.activation)
+    _check_activation(provision, activation, now)
+    facts = PolicyFacts(provision.agent.name, checked.manifest.profile_digest, checked.manifest.file_digest)
+    return Launch(checked.manifest, checked.policy, activation, facts, provision.signature)
+
+
+def _check_manifest(template: Template, manifest: Manifest, build: str) -> None:
+    """Step 3."""
     require_same("this is not the build that the manifest names", manifest.supervisor, build)
-    roots = tuple(sorted({sha256_name(root) for root in provision.roots}))
+    roots = tuple(sorted({sha256_name(root) for root in template.roots}))
     require_same("the trust roots are not those that the manifest names", manifest.upstream_roots, roots)
-    vault = provision.vault
+    vault = template.vault
     found = None if vault is None else {"address": vault.address, "ca": vault_authority(vault.roots)}
     require_same("Vault is not the one that the manifest names", manifest.vault, found)
-    own_root, own_runtime = not isinstance(provision.rootfs, HostUsr), provision.runtime is not None
+    own_root, own_runtime = not isinstance(template.rootfs, HostUsr), template.runtime is not None
     for what, own, named in (
         ("root file system", own_root, manifest.rootfs != "host-usr"),
         ("runtime", own_runtime, manifest.runtime is not None),
     ):
         shown = ("one given", "none given")
         require_same(f"the {what} is not the one that the manifest names", shown[not named], shown[not own])
-    if not provision.backend.isolation.reaches(IsolationClass(manifest.isolation_floor)):
+    if not template.backend.isolation.reaches(IsolationClass(manifest.isolation_floor)):
         raise NotAuthenticError(
             "the isolation is below the manifest's minimum",
             expected=manifest.isolation_floor,
-            found=provision.backend.value,
+            found=template.backend.value,
             code="session.provision_mismatch",
         )
 
 
 def _check_activation(provision: Provision, activation: Activation, now: datetime) -> None:
-    """Step 3, what is this session's own."""
+    """Step 5."""
     agent = agent_commitment(provision.agent.salt, provision.agent.name)
     require_same("the agent is not the one that the activation names", activation.agent, agent)
     backend = provision.backend.value
@@ -165,51 +190,6 @@ def extend_session_events(td: QuoteSource, launch: Launch) -> EventLog:
     for event in events:
         td.extend(event)
     return EventLog(tuple(LoggedEvent(3, event) for event in events))
-
-
-_FILES: Final = "files"
-_MAX_DEPTH: Final = 16
-
-
-def check_input(session_dir: Path, digest: str | None) -> None:
-    """Return if the session's files are exactly the input with ``digest`` (``sha256:`` name), or none.
-
-    Raises:
-        ``session.provision_mismatch``: another tree, or anything beside it.
-    """
-    place = session_dir / _FILES
-    if digest is None:
-        if os.path.lexists(place):
-            raise NotAuthenticError(
-                "there are files although the activation names no input", code="session.provision_mismatch"
-            )
-        return
-    for _ in range(_MAX_DEPTH):
-        inner = _only_directory(place)
-        if inner is None:
-            break
-        if tree_digest(read_tree(inner)) == digest:
-            return
-        place = inner
-    raise NotAuthenticError(
-        "the session's files are not the input that the activation names",
-        expected=digest,
-        code="session.provision_mismatch",
-    )
-
-
-def _only_directory(place: Path) -> Path | None:
-    """The one directory in ``place`` if there is nothing else in it; no link is followed."""
-    try:
-        names = os.listdir(place)
-        found = place / names[0] if len(names) == 1 else None
-        if found is None or not stat.S_ISDIR(os.lstat(found).st_mode):
-            return None
-    except OSError as error:
-        raise NotAuthenticError(
-            "the session's files cannot be read", found=error.strerror, code="session.provision_mismatch"
-        ) from error
-    return found
 
 
 def require_same(message: str, named: object, found: object) -> None:

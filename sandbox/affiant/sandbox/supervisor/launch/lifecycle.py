@@ -48,9 +48,11 @@ class State(enum.Enum):
     PROVISIONING = "provisioning"
     """The supervisor compares the documents with the TD's report, starts runner and broker, drops privileges."""
     ATTESTING = "attesting"
-    """It appraises the gateway and makes the session's evidence."""
+    """It appraises the gateway."""
+    WARM = "warm"
+    """It waits for its activation. A pooled supervisor stays here until a session takes it."""
     ACTIVATING = "activating"
-    """It is admitted; broker, proxy and sandbox are set up."""
+    """The session's evidence is made, it is admitted, and broker, proxy and sandbox are set up."""
     RUNNING = "running"
     """Acts are taken: commands, files, ports."""
     STOPPING = "stopping"
@@ -69,8 +71,10 @@ class Event(enum.Enum):
     """The supervisor has the launcher's order."""
     CHECKED = "checked"
     """Documents and TD agree; runner and broker run; the supervisor has its own user."""
-    ATTESTED = "attested"
-    """The gateway is the one that the manifest names, and the session's evidence is made."""
+    APPRAISED = "appraised"
+    """The gateway is the one that the manifest names."""
+    ACTIVATED = "activated"
+    """It has its activation: from now on it is this one session's."""
     READY = "ready"
     """The gateway has admitted the session, and its sandbox is set up."""
     ENDING = "ending"
@@ -103,7 +107,8 @@ _BEFORE: Final[Mapping[Event, Target]] = {
 TRANSITIONS: Final[Mapping[State, Mapping[Event, Target]]] = {
     State.PENDING: {Event.TAKEN: Target(State.PROVISIONING), **_BEFORE},
     State.PROVISIONING: {Event.CHECKED: Target(State.ATTESTING), **_BEFORE},
-    State.ATTESTING: {Event.ATTESTED: Target(State.ACTIVATING), **_BEFORE},
+    State.ATTESTING: {Event.APPRAISED: Target(State.WARM), **_BEFORE},
+    State.WARM: {Event.ACTIVATED: Target(State.ACTIVATING), **_BEFORE},
     State.ACTIVATING: {
         Event.READY: Target(State.RUNNING, "`session-start` of the gateway's chain, `boot` of the session's"),
         Event.ABANDONED: Target(State.TERMINATED, _CLOSE_IF_ADMITTED),

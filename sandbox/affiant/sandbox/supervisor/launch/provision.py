@@ -1,5 +1,8 @@
 """What the launcher provides, read strictly: the documents of one session and where its things lie.
 
+A launcher provides a whole session at once (``provision``). A pool provides what every session of one kind has in
+common (``warm``); the launcher that takes the supervisor adds what is its session's own (``activate``).
+
 Nothing here is believed for being here: ``launch_check`` compares it with the manifest, and the manifest with the
 TD's own register.
 """
@@ -7,7 +10,7 @@ TD's own register.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
@@ -18,13 +21,22 @@ from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, RootFS
 from affiant.sandbox.supervisor.launch.control import Message, text_member
 
-__all__ = ["Agent", "Provision", "Vault", "parse_provision"]
+__all__ = [
+    "Agent",
+    "Provision",
+    "Template",
+    "Vault",
+    "parse_activation_message",
+    "parse_provision",
+    "parse_template",
+]
 
 _BACKENDS: Final = {
     "gvisor": BackendName.GVISOR,
     "bwrap": BackendName.BUBBLEWRAP,
     "bwrap-landlock": BackendName.BUBBLEWRAP,
 }
+_OF_SESSION: Final = frozenset({"activation", "agent", "resources", "signature", "decisions"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,35 +50,42 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Vault:
-    """Where Vault is, the DER certificates of its authorities, and the descriptor of a file with a token."""
+    """Where Vault is, and the DER certificates of its authorities."""
 
     address: str
     roots: tuple[bytes, ...]
-    token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Provision:
-    """One session, as provided: exact bytes of its documents."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """What every session of one kind has in common, as provided: exact bytes of its documents."""
 
     manifest: bytes
-    activation: bytes
     policy: bytes
     """The profile's normal form."""
     reference: bytes
     gateway_config: bytes
     collateral: bytes
     gateway_url: str
-    agent: Agent
     roots: tuple[bytes, ...]
     """DER certificates that the proxy trusts beside the system's."""
     session_dir: Path
     runtime: str | None
     rootfs: RootFS
     backend: BackendName
+    vault: Vault | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provision(Template):
+    """One session, as provided: the template, and what is this session's own."""
+
+    activation: bytes
+    agent: Agent
     secrets: tuple[int, int] | None
     """Descriptors of the local secret store and of its key."""
-    vault: Vault | None = None
+    vault_token: int | None = None
+    """Descriptor of a file with a token; there is one where there is a Vault."""
     decisions: int | None = None
     """Descriptor of the decision log, if one was asked for."""
     resources: Resources | None = None
@@ -76,32 +95,72 @@ class Provision:
 
 
 def parse_provision(message: Message) -> Provision:
-    """The provision in the launcher's first message.
+    """The provision in a launcher's first message: template and session at once.
 
     Raises:
         ``session.control``: a member is missing or of another type. EncodingError: not base64url.
     """
-    if message.members.get("op") != "provision":
+    _require_operation(message, "provision")
+    return _provision(_template(message), message)
+
+
+def parse_template(message: Message) -> Template:
+    """The template in a pool's first message. Nothing of a session may come with it.
+
+    Raises:
+        As :func:`parse_provision`.
+    """
+    _require_operation(message, "warm")
+    if message.descriptors or message.members.keys() & _OF_SESSION:
+        raise MalformedError("a template with parts of a session", code="session.control")
+    return _template(message)
+
+
+def parse_activation_message(template: Template, message: Message) -> Provision:
+    """What a launcher sends to a supervisor that waits for its activation.
+
+    Raises:
+        As :func:`parse_provision`.
+    """
+    _require_operation(message, "activate")
+    return _provision(template, message)
+
+
+def _require_operation(message: Message, operation: str) -> None:
+    if message.members.get("op") != operation:
         raise MalformedError(
-            "the first message is no provision", expected='"op": "provision"', code="session.control"
+            "the launcher sent another message than was expected",
+            expected=f'"op": "{operation}"',
+            code="session.control",
         )
-    rootfs, signature = message.text("rootfs"), _optional(message.members.get("signature"), "signature")
-    return Provision(
+
+
+def _template(message: Message) -> Template:
+    rootfs = message.text("rootfs")
+    return Template(
         manifest=from_b64u(message.text("manifest")),
-        activation=from_b64u(message.text("activation")),
         policy=from_b64u(message.text("policy")),
         reference=from_b64u(message.text("reference")),
         gateway_config=from_b64u(message.text("gateway_config")),
         collateral=from_b64u(message.text("collateral")),
         gateway_url=message.text("gateway_url"),
-        agent=_agent(message.members.get("agent")),
         roots=_roots(message.members.get("roots"), "roots"),
         session_dir=Path(message.text("session_dir")),
         runtime=_optional(message.members.get("runtime"), "runtime"),
         rootfs=HostUsr() if rootfs == "host-usr" else DirectoryRoot(rootfs),
         backend=_backend(message.text("isolation")),
+        vault=_vault(message.members.get("vault")),
+    )
+
+
+def _provision(template: Template, message: Message) -> Provision:
+    signature = _optional(message.members.get("signature"), "signature")
+    return Provision(
+        **{each.name: getattr(template, each.name) for each in fields(Template)},
+        activation=from_b64u(message.text("activation")),
+        agent=_agent(message.members.get("agent")),
         secrets=_secrets(message.descriptors),
-        vault=_vault(message.members.get("vault"), message.descriptors.get("vault_token")),
+        vault_token=_vault_token(template.vault, message.descriptors.get("vault_token")),
         decisions=_decisions(message),
         resources=_resources(message.members.get("resources")),
         signature=None if signature is None else from_b64u(signature),
@@ -148,18 +207,24 @@ def _secrets(descriptors: Mapping[str, int]) -> tuple[int, int] | None:
     return None if store is None or key is None else (store, key)
 
 
-def _vault(value: object, token: int | None) -> Vault | None:
-    if value is None and token is None:
+def _vault(value: object) -> Vault | None:
+    if value is None:
         return None
-    if not isinstance(value, Mapping) or token is None:
+    if not isinstance(value, Mapping):
+        raise MalformedError("a member is no object", where="vault", code="session.control")
+    return Vault(
+        text_member(value.get("address"), "vault.address"), _roots(value.get("roots"), "vault.roots")
+    )
+
+
+def _vault_token(vault: Vault | None, token: int | None) -> int | None:
+    if (vault is None) != (token is None):
         raise MalformedError(
             "Vault's address without a token, or a token without an address",
             where="vault",
             code="session.control",
         )
-    return Vault(
-        text_member(value.get("address"), "vault.address"), _roots(value.get("roots"), "vault.roots"), token
-    )
+    return token
 
 
 def _decisions(message: Message) -> int | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.raising import raises_code
 
-from affiant.sandbox.supervisor.launch.launch_check import check_input
+from affiant.sandbox.isolation.runner.given_trees import check_input
 from affiant.sandbox.workspace.copy_in import copy_in
 
 

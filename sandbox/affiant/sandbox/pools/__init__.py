@@ -1,0 +1,1 @@
+"""Supervisors that wait for sessions of one kind, and how a launcher takes one."""
