@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from contextlib import suppress
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from tests.sandbox.isolation.conftest import (
     sandbox,
 )
 
-from affiant.sandbox.isolation.plan.errors import CommandNotRun, LimitExceeded, StepError
+from affiant.sandbox.isolation.plan.errors import CommandNotRun, LimitExceeded
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import read_record
 from affiant.sandbox.isolation.plan.plan import Access, Command, FileGrant, Limits, plan_sandbox
@@ -415,9 +415,10 @@ def test_no_command_looks_into_another(backend, tmp_path):
 
 
 STOPPER = """
-import os, signal
-if os.fork(): os._exit(0)
-os.setsid()
+import os, signal, sys
+if sys.argv[1] == "orphan":
+    if os.fork(): os._exit(0)
+    os.setsid()
 for n in range(1_000_000_000):
     try:
         os.kill(-1, signal.SIGSTOP)
@@ -428,23 +429,30 @@ for n in range(1_000_000_000):
 """
 
 
-@pytest.mark.slow
-def test_an_agent_that_stops_every_process_it_can_does_not_stop_the_runner(backend, tmp_path):
-    """What sends a signal from inside gVisor is a process that the agent can stop."""
+@pytest.mark.parametrize("stopper", ["command", "orphan"])
+def test_an_agent_that_stops_every_process_it_can_does_not_keep_a_command_from_its_end(
+    backend, tmp_path, stopper
+):
+    """Neither what sends a signal from inside gVisor nor what reports a command's end stays stopped."""
 
     async def scenario(client):
-        read, first = await begin(client, shell("echo up; sleep 60"))
-        also, second = await begin(client, python(STOPPER))
-        with suppress(StepError):
-            await asyncio.wait_for(client.signal(1, 15), 30)
-        measured = await asyncio.wait_for(client.measure(), 30)
-        await asyncio.wait_for(client.kill(), 30)
-        await asyncio.gather(first, second)
+        read, first = await begin(client, shell("echo up; sleep 300"))
+        also, second = await begin(client, Command(("python3", "-c", STOPPER, stopper), ENV))
+        await client.signal(1, signal.SIGKILL)
+        codes = [await first]
+        if stopper == "command":
+            await client.signal(2, signal.SIGTERM)
+            codes.append(await second)
+            codes.append((await communicate(client, shell("exit 5")))[0])
+        measured = await client.measure()
+        await client.kill()
+        await second
         for each in (read, also):
             os.close(each)
-        return measured["memory_bytes"] > 0
+        return codes, measured["memory_bytes"] > 0
 
-    assert in_sandbox(tmp_path, backend, scenario)
+    codes = [137, 143, 5] if stopper == "command" else [137]
+    assert in_sandbox(tmp_path, backend, scenario) == (codes, True)
 
 
 def test_what_a_command_used_is_known(backend, tmp_path):
