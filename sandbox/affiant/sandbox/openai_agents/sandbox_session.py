@@ -397,6 +397,11 @@ class AffiantSandboxSession(BaseSandboxSession):
             with writing(root):
                 await self.sandbox.files.upload(folder, str(root))
 
+    async def _can_skip_snapshot_restore_on_resume(self, *, is_running: bool) -> bool:
+        """Whether the sandbox is the one of the state: its workspace is then as new as the snapshot, or newer."""
+        del is_running
+        return self._workspace_state_preserved_on_start()
+
     def _should_compute_snapshot_fingerprint_on_persist(self) -> bool:
         return False
 
