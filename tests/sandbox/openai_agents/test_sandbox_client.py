@@ -229,6 +229,19 @@ def test_a_flood_of_output_waits_for_who_reads_it(warm: Any) -> None:
 
 
 @pytest.mark.slow
+def test_the_first_bytes_of_a_large_file_are_one_record_and_no_command(warm: Any) -> None:
+    async def work(session: Any) -> bytes:
+        await session.write(Path("large"), io.BytesIO(b"0123456789" * 100_000))
+        found: bytes = await session.read_bounded(Path("large"), max_bytes=12)
+        return found
+
+    client = client_of(warm)
+    assert asyncio.run(started(client, work)) == b"012345678901"
+    kinds = [each["kind"] for each in records(client.bundles[0])]
+    assert (kinds.count("file"), kinds.count("exec")) == (2, 0)
+
+
+@pytest.mark.slow
 def test_resources_and_task_of_the_options_are_the_sessions(warm: Any) -> None:
     async def work(session: Any) -> bytes:
         with pytest.raises(ConfigurationError):

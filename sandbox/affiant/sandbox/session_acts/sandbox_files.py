@@ -99,17 +99,18 @@ class SandboxFiles:
     _ask: Ask
     _private: Inodes = field(default=frozenset(), repr=False)
 
-    async def read(self, path: str, *, at_most: int = _READ) -> bytes:
+    async def read(self, path: str, *, at_most: int = _READ, cut: bool = False) -> bytes:
         """The content of a file.
 
         Args:
             at_most: bytes; a larger file is an error, and nothing is moved.
+            cut: of a larger file, its first ``at_most`` bytes.
 
         Raises:
             AffiantError: ``files.missing``, ``files.path``, ``files.kind``, ``workspace.too_large`` and others.
         """
         with tempfile.TemporaryFile() as content:
-            await self._call("get", path, content, single=True, length=at_most)
+            await self._call("get", path, content, single=True, cut=cut, length=at_most)
             return await asyncio.to_thread(_only_content, content, at_most)
 
     async def read_text(self, path: str, *, at_most: int = _READ) -> str:
@@ -205,9 +206,17 @@ class SandboxFiles:
         *,
         single: bool = False,
         recursive: bool = False,
+        cut: bool = False,
         length: int = 0,
     ) -> Mapping[str, object]:
-        call = {"act": act, "path": path, "single": single, "recursive": recursive, "length": length}
+        call = {
+            "act": act,
+            "path": path,
+            "single": single,
+            "recursive": recursive,
+            "cut": cut,
+            "length": length,
+        }
         if content is not None:
             content.flush()
         descriptors = {} if content is None else {"content": content.fileno()}

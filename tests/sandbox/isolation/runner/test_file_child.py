@@ -122,6 +122,10 @@ def test_the_agent_reads_what_was_written_and_its_own_files_are_read(tmp_path, b
             assert await communicate(calls.client, inside(command)) == (0, "given\n['a', 'empty']\n")
             assert (await calls.get("/workspace/out", single=True))[0] == {"out": b"made"}
             assert (await calls.get("/workspace/new/deep/in.txt"))[0] == {"in.txt": b"given+"}
+            for length, found in ((3, {"out": b"mad"}), (4, {"out": b"made"}), (0, {"out": b""})):
+                assert (await calls.get("/workspace/out", single=True, cut=True, length=length))[0] == found
+            _, result = await calls.get("/workspace/out", single=True, length=3)
+            assert error_of(result) == "workspace.too_large"
             assert (await calls.get("/workspace/tree"))[0] == {"a": b"A", "empty": ""}
             found, result = await calls.list("/workspace")
             assert (found, result["left_out"]) == ({"new": "", "out": b"", "tree": ""}, 0)
