@@ -193,7 +193,14 @@ class AgentRun:
 
     async def _run(self) -> tuple[Ended, Mapping[str, str]]:
         async with AsyncExitStack() as stack:
-            stdin, outputs = self._streams(stack)
+            try:
+                stdin, outputs = self._streams(stack)
+            except OSError as error:
+                raise SessionBusy(
+                    "the supervisor cannot make the command's streams",
+                    found=error.strerror,
+                    hint="Try again when other commands and connections have ended",
+                ) from error
             writing = [output.write_end for output in outputs]
             try:
                 self._number = await self.services.runner.start(
@@ -227,21 +234,29 @@ class AgentRun:
     def _streams(self, stack: AsyncExitStack) -> tuple[int, Sequence[_Output]]:
         """The command's end of its input, and its outputs: two pipes', or one terminal's."""
         if self.terminal is None:
-            outputs = [
-                _Output(self.services, user, self._over) for user in (self.user.stdout, self.user.stderr)
-            ]
-            for output in outputs:
-                stack.callback(output.close)
+            outputs = []
+            for user in (self.user.stdout, self.user.stderr):
+                outputs.append(_Output(self.services, user, self._over))
+                stack.callback(outputs[-1].close)
             return self._stdin(), outputs
         self._master, slave = os.openpty()
-        termios.tcsetwinsize(self._master, self.terminal)
-        output = _Output(self.services, self.user.stdout, self._over, ends=(os.dup(self._master), slave))
-        stack.callback(output.close)
         stack.callback(self._close_terminal)
-        source = self.user.take_stdin()
-        if source is not None:
-            self._feed(source, os.dup(self._master), END_OF_INPUT)
-        return os.dup(slave), [output]
+        try:
+            termios.tcsetwinsize(self._master, self.terminal)
+            reading = os.dup(self._master)
+        except OSError:
+            os.close(slave)
+            raise
+        output = _Output(self.services, self.user.stdout, self._over, ends=(reading, slave))
+        stack.callback(output.close)
+        stdin = os.dup(slave)
+        try:
+            if self.user.stdin is not None:
+                self._feed(os.dup(self._master), END_OF_INPUT)
+        except OSError:
+            os.close(stdin)
+            raise
+        return stdin, [output]
 
     def _close_terminal(self) -> None:
         os.close(self._master)
@@ -249,15 +264,15 @@ class AgentRun:
 
     def _stdin(self) -> int:
         """The command's end of its standard input, fed from the user's by a thread."""
-        source = self.user.take_stdin()
-        if source is None:
+        if self.user.stdin is None:
             return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
-        self._feed(source, write_end)
+        self._feed(write_end)
         return read_end
 
-    def _feed(self, source: int, sink: int, last: bytes = b"") -> None:
-        feeding = (source, sink, self._over, last)
+    def _feed(self, sink: int, last: bytes = b"") -> None:
+        """Copy the user's input to ``sink``; both are the thread's from now on."""
+        feeding = (self.user.take_stdin(), sink, self._over, last)
         threading.Thread(target=feed_input, args=feeding, name="stdin", daemon=True).start()
 
 
