@@ -148,7 +148,6 @@ def test_what_is_written_belongs_to_the_sessions_user_alone(tmp_path, backend):
     run(scenario())
 
 
-@once
 def test_a_path_outside_of_the_profile_reaches_no_file(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -180,7 +179,6 @@ def test_a_path_outside_of_the_profile_reaches_no_file(tmp_path, backend):
     run(scenario())
 
 
-@once
 def test_an_entry_is_written_only_where_the_agent_may_write(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -203,7 +201,6 @@ def test_entries_whose_names_begin_alike_are_two(tmp_path, backend):
     run(scenario())
 
 
-@once
 def test_no_link_leads_out_of_the_entry_and_one_inside_is_followed(tmp_path, backend):
     links = "\n".join(
         f"os.symlink({target!r}, {name!r})"
@@ -259,7 +256,6 @@ while time.monotonic() - at < 20:
 """
 
 
-@once
 def test_a_folder_that_is_swapped_for_a_link_in_a_loop_never_leads_elsewhere(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -442,7 +438,6 @@ def small_disk(tmp_path: Path):
     os.system(f"umount -l {place}")  # noqa: S605 - as above
 
 
-@once
 def test_a_folder_is_removed_as_it_was_recorded_and_a_carve_out_stays(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
