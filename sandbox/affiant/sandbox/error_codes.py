@@ -175,6 +175,11 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.server_failed": ("StateError", "A request failed by an internal error of the HTTP server."),
     "session.silent": ("UnreachableError", "The session's host or its supervisor does not answer in time."),
     "session.supervisor_lost": ("StateError", "The supervisor ended without saying why."),
+    "session.terminal_ended": ("StateError", "Something was typed to a command that has ended."),
+    "session.terminal_full": (
+        "StateError",
+        "A command did not read what was typed in the time that was given.",
+    ),
     "session.terminal_size": ("ConfigurationError", "A terminal cannot have this size."),
     "session.too_large": ("MalformedError", "The body of an HTTP request is too large."),
     "session.too_many": ("StateError", "The HTTP server's limit of running sessions is reached."),

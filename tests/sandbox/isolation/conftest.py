@@ -45,10 +45,13 @@ def backend(request) -> BackendName:
     return request.param
 
 
-BOTH = GVISOR, BUBBLEWRAP = tuple(backend_parameters())
+GVISOR, BUBBLEWRAP = backend_parameters()
 
 ONCE = (pytest.param(*GVISOR.values, id=GVISOR.id, marks=[*GVISOR.marks, pytest.mark.slow]), BUBBLEWRAP)
-"""For what the same code does under both backends: the quick run takes bubblewrap alone, the whole one both."""
+"""For what the same code does under both backends: the quick run takes bubblewrap alone, the whole one both.
+
+Attacks on a backend's own code (signals, limits, ends, leftovers, what is mounted) run quickly on both.
+"""
 
 once = pytest.mark.parametrize("backend", ONCE, scope="module")
 

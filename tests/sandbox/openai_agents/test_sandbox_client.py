@@ -8,6 +8,7 @@ import json
 import tarfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.request import urlopen
 
@@ -18,7 +19,7 @@ from tests.sandbox.conftest import affiant
 agents = pytest.importorskip("agents.sandbox", reason="needs affiant[openai-agents]")
 
 from agents.sandbox import Manifest  # noqa: E402 - the SDK may be missing
-from agents.sandbox.entries import File  # noqa: E402
+from agents.sandbox.entries import Dir, File, LocalDir, LocalFile  # noqa: E402
 from agents.sandbox.errors import (  # noqa: E402
     ConfigurationError,
     ExecTransportError,
@@ -29,17 +30,24 @@ from agents.sandbox.errors import (  # noqa: E402
 )
 from agents.sandbox.sandboxes.unix_local import UnixLocalSandboxClient  # noqa: E402
 from agents.sandbox.session.sandbox_client import BaseSandboxClientOptions  # noqa: E402
+from agents.sandbox.session.sandbox_session_state import SandboxSessionState  # noqa: E402
 from agents.sandbox.snapshot import LocalSnapshotSpec  # noqa: E402
 from agents.sandbox.types import User  # noqa: E402
 
 from affiant.attestation.records.receipt import parse_receipt  # noqa: E402
+from affiant.errors import AffiantError, StateError  # noqa: E402
 from affiant.sandbox import IsolationClass  # noqa: E402
+from affiant.sandbox.isolation.plan.errors import LimitExceeded, SessionBusy  # noqa: E402
 from affiant.sandbox.openai_agents import (  # noqa: E402
     AffiantSandboxClient,
     AffiantSandboxClientOptions,
     AffiantSandboxSessionState,
     AffiantSecretRef,
+    sandbox_client,
 )
+from affiant.sandbox.processes.services import GatewayChoice  # noqa: E402
+from affiant.sandbox.session.session_plan import VaultChoice  # noqa: E402
+from affiant.secrets.store.local_store import PassphraseKey  # noqa: E402
 
 PROFILE = """
 agent_configs:
@@ -221,6 +229,19 @@ def test_a_flood_of_output_waits_for_who_reads_it(warm: Any) -> None:
 
 
 @pytest.mark.slow
+def test_the_first_bytes_of_a_large_file_are_one_record_and_no_command(warm: Any) -> None:
+    async def work(session: Any) -> bytes:
+        await session.write(Path("large"), io.BytesIO(b"0123456789" * 100_000))
+        found: bytes = await session.read_bounded(Path("large"), max_bytes=12)
+        return found
+
+    client = client_of(warm)
+    assert asyncio.run(started(client, work)) == b"012345678901"
+    kinds = [each["kind"] for each in records(client.bundles[0])]
+    assert (kinds.count("file"), kinds.count("exec")) == (2, 0)
+
+
+@pytest.mark.slow
 def test_resources_and_task_of_the_options_are_the_sessions(warm: Any) -> None:
     async def work(session: Any) -> bytes:
         with pytest.raises(ConfigurationError):
@@ -332,23 +353,218 @@ def test_a_named_session_outlives_its_client_and_is_resumed_by_another(warm: Any
 
 
 @pytest.mark.slow
-def test_a_session_that_is_kept_goes_on_between_two_runs(warm: Any) -> None:
+def test_a_session_that_is_kept_goes_on_between_two_runs_with_what_came_after_its_snapshot(
+    warm: Any, tmp_path: Path
+) -> None:
     client, again = client_of(warm), client_of(warm)
 
     async def go() -> Any:
-        session = await client.create(options=AffiantSandboxClientOptions(keep=True, ttl=300))
+        options = AffiantSandboxClientOptions(keep=True, ttl=300)
+        session = await client.create(options=options, snapshot=LocalSnapshotSpec(base_path=tmp_path))
         async with session:
-            await session.exec("touch /tmp/alive")
+            await session.exec("touch /tmp/alive before")
+            sandbox = session._inner.sandbox
         await client.delete(session)
         assert client.bundles == ()
+        assert len(list(tmp_path.glob("*.tar"))) == 1
+        await sandbox.run(["sh", "-c", "rm before; touch since"], cwd="/workspace")
         payload = json.loads(json.dumps(client.serialize_session_state(session.state)))
         resumed = await again.resume(again.deserialize_session_state(payload))
         async with resumed:
-            found = (await resumed.exec("ls /tmp/alive")).exit_code
-            await resumed._inner.sandbox.close()
+            found = (await resumed.exec("ls /tmp/alive *")).stdout
+            sandbox = resumed._inner.sandbox
+        await sandbox.close()
         return found
 
-    assert asyncio.run(go()) == 0
+    assert asyncio.run(go()) == b"/tmp/alive\nsince\n"
+
+
+class Held:
+    """A sandbox that is open, until it ends by ``end``."""
+
+    def __init__(self, number: int, folder: Path) -> None:
+        self.id, self.bundle_path = f"sandbox-{number}", folder / f"{number}.bundle"
+        self.end: AffiantError | None = None
+
+    async def metrics(self) -> None:
+        if self.end is not None:
+            raise self.end
+
+    async def close(self) -> None:
+        self.bundle_path.touch()
+        raise StateError("it ended by itself")
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Held]:
+    """Every sandbox that a client makes."""
+    found: list[Held] = []
+
+    async def create(**_: object) -> Held:
+        found.append(Held(len(found), tmp_path))
+        return found[-1]
+
+    monkeypatch.setattr(sandbox_client, "Sandbox", SimpleNamespace(create=create))
+    return found
+
+
+def stored(client: AffiantSandboxClient, state: Any, **changes: Any) -> Any:
+    """The state that ``client`` reads, after somebody has changed it where it was kept."""
+    payload = json.loads(json.dumps(client.serialize_session_state(state)))
+    return client.deserialize_session_state({**payload, **changes})
+
+
+def test_a_state_that_names_the_sandbox_of_another_session_does_not_get_it(made: list[Held]) -> None:
+    client = AffiantSandboxClient(profile=PROFILE, agent="dev")
+
+    async def go() -> None:
+        first, second = [(await client.create()).state for _ in range(2)]
+        one, _ = await client._opened(first)
+        first.sandbox = one.id
+        assert await client._opened(stored(client, first)) == (one, True)
+        other, preserved = await client._opened(stored(client, second, sandbox=one.id))
+        assert (other is one, preserved) == (False, False)
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        StateError("its time is over", code="session.not_open"),
+        LimitExceeded("too much memory", where="memory"),
+    ],
+)
+def test_a_sandbox_that_ended_by_itself_is_closed_and_its_state_gets_a_new_one(
+    made: list[Held], end: AffiantError
+) -> None:
+    client = AffiantSandboxClient(profile=PROFILE, agent="dev")
+
+    async def go() -> None:
+        state = (await client.create()).state
+        first, _ = await client._opened(state)
+        state.sandbox = first.id
+        made[0].end = SessionBusy("too many acts at once")
+        assert await client._opened(state) == (first, True)
+        made[0].end = end
+        second, preserved = await client._opened(state)
+        assert (second is made[1], preserved) == (True, False)
+        assert client.bundles == (first.bundle_path,)
+        state.sandbox = second.id
+        assert await client._opened(state) == (second, True)
+
+    asyncio.run(go())
+
+
+def key_of(state: Any, **arguments: Any) -> str | None:
+    return AffiantSandboxClient(**{"profile": PROFILE, "agent": "dev", **arguments})._key(state)
+
+
+def test_a_running_session_is_found_by_a_client_with_the_same_arguments_alone(tmp_path: Path) -> None:
+    """A client that demands more isolation, or other hosts, never gets a session that began with less."""
+    written, other = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    written.write_text(PROFILE)
+    other.write_text(PROFILE + "# changed")
+    client = AffiantSandboxClient(profile=PROFILE, agent="dev")
+    options = AffiantSandboxClientOptions(name="here")
+    state: Any = asyncio.run(client.create(options=options)).state
+    vault = VaultChoice(address="https://vault", ca=tmp_path / "ca", token_file=tmp_path / "token")
+    keys = [
+        key_of(state, **arguments)
+        for arguments in (
+            {},
+            {"agent": "reader"},
+            {"profile": written},
+            {"profile": other},
+            {"profile": tmp_path / "missing.yaml"},
+            {"profile": {"filesystem_access": ["read-write:/workspace"]}},
+            {"min_isolation": IsolationClass.NAMESPACE},
+            {"hosts": {"a.example": ["127.0.0.1"]}},
+            {"floor": written},
+            {"floor": other},
+            {"rootfs": tmp_path},
+            {"runtime": tmp_path},
+            {"input": "repo@main"},
+            {"vault": vault},
+            {"store_key": PassphraseKey("one passphrase")},
+            {"gateway": GatewayChoice(config_digests=frozenset({"sha256:00"}))},
+        )
+    ]
+    assert len(set(keys)) == len(keys)
+    assert key_of(state, profile=str(written)) == key_of(state, profile=written)
+    assert keys[0] == key_of(state, min_isolation=IsolationClass.USERSPACE_KERNEL, hosts=None, input=None)
+    assert key_of(state, store_key=PassphraseKey("one passphrase")) == key_of(
+        state, store_key=PassphraseKey("another passphrase")
+    )
+    again: Any = asyncio.run(client.create(options=options)).state
+    assert key_of(again) != keys[0]
+
+
+HOST_FILES = Manifest(
+    entries={
+        "file": LocalFile(src=Path("notes/a.txt")),
+        "dir": Dir(children={"below": LocalDir(src=Path("/srv/data")), "given": File(content=b"x")}),
+        "empty": LocalDir(),
+    },
+    extra_path_grants=(agents.SandboxPathGrant(path="/srv/data", read_only=True),),
+)
+
+
+def test_a_stored_state_names_only_files_of_the_host_that_the_client_trusts() -> None:
+    client, other = (AffiantSandboxClient(profile=PROFILE, agent="dev") for _ in range(2))
+    trusting = AffiantSandboxClient(profile=PROFILE, agent="dev", trusted_manifest=HOST_FILES)
+
+    async def go() -> None:
+        session = await client.create(manifest=HOST_FILES)
+        for resuming in (client, trusting):
+            state = stored(resuming, session.state)
+            assert set(state.manifest.entries) == {"dir", "empty"}
+            assert state.manifest.extra_path_grants == ()
+            twice = stored(resuming, state)
+            assert (await resuming.resume(twice)).state.manifest == HOST_FILES
+        with pytest.raises(ConfigurationError, match=r"\(dir/below, file, path grant /srv/data\)"):
+            await other.resume(stored(other, session.state))
+        parsed = SandboxSessionState.parse(client.serialize_session_state(session.state))
+        with pytest.raises(ConfigurationError, match="trusted_manifest"):
+            await other.resume(parsed)
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"entries": {"file": {"type": "local_file", "src": "/etc/shadow"}}},
+        {"entries": {"elsewhere": {"type": "local_file", "src": "notes/a.txt"}}},
+        {"entries": {"dir": {"type": "dir", "children": {"below": {"type": "local_dir", "src": "/"}}}}},
+        {"extra_path_grants": [{"path": "/etc"}]},
+        {"extra_path_grants": [{"path": "/srv/data", "read_only": False}]},
+    ],
+)
+def test_a_state_that_was_changed_where_it_was_kept_reads_no_other_file_of_the_host(changed: Any) -> None:
+    client = AffiantSandboxClient(profile=PROFILE, agent="dev", trusted_manifest=HOST_FILES)
+
+    async def go() -> None:
+        session = await client.create()
+        with pytest.raises(ConfigurationError, match="trusted_manifest"):
+            await client.resume(stored(client, session.state, manifest=changed))
+
+    asyncio.run(go())
+
+
+def test_what_a_capability_puts_back_is_this_processs_own() -> None:
+    """The SDK's runner lets capabilities complete the manifest between the reading of a state and its resumption."""
+    client = AffiantSandboxClient(profile=PROFILE, agent="dev")
+
+    async def go() -> None:
+        session = await client.create()
+        evil = {"entries": {".agents": {"type": "local_dir", "src": "/etc"}}}
+        state = stored(client, session.state, manifest=evil)
+        ours = Manifest(entries={".agents": LocalDir(src=Path("skills"))})
+        resumed = await client.resume(state.model_copy(update={"manifest": ours}))
+        assert resumed.state.manifest == ours
+
+    asyncio.run(go())
 
 
 def test_sessions_and_states_of_other_backends_are_rejected(warm: Any) -> None:

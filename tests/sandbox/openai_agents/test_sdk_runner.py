@@ -83,7 +83,8 @@ def test_the_sdks_shell_and_patches_work_confined_and_each_has_its_record(warm: 
         [
             command("cat notes.txt; id -u", 1),
             command(
-                f"exec 2>/dev/null; cat {tmp_path}/host || echo hidden; touch /etc/made || echo denied", 2
+                f"exec 2>&1; cat {tmp_path}/host || echo hidden; touch /etc/made || echo denied; echo said >&2",
+                2,
             ),
             patched(3),
             command("read line; echo got:$line", 4, tty=True, yield_time_ms=250),
@@ -98,6 +99,7 @@ def test_the_sdks_shell_and_patches_work_confined_and_each_has_its_record(warm: 
     first, second, third, fourth, fifth = outputs(result)
     assert "draft\n1000" in first
     assert "hidden" in second and "denied" in second and "of the host" not in second
+    assert "No such file or directory" in second and "cannot touch" in second and "said" in second
     assert "Updated notes.txt" in third
     assert "running with session ID" in fourth
     assert "final\nmade" in fifth

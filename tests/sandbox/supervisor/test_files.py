@@ -165,7 +165,14 @@ def test_a_call_that_fails_after_its_record_has_a_second_one_that_says_how_much(
             with raises_code("workspace.output"):
                 await files.write("/workspace/t/b", b"a folder is there")
             await files.write("/workspace/a", b"0123456789")
-            call = {"act": "get", "path": "/workspace/a", "single": True, "recursive": False, "length": 100}
+            call = {
+                "act": "get",
+                "path": "/workspace/a",
+                "single": True,
+                "recursive": False,
+                "cut": False,
+                "length": 100,
+            }
             (tmp_path / "given").touch()
             for path, code in (
                 (tmp_path / "given", "workspace.unwritable"),
@@ -195,7 +202,14 @@ def test_a_stream_that_is_larger_than_its_call_is_rejected_before_it_is_read(lau
     async def scenario():
         async with launcher.session(PROFILE) as link:
             await link.expect("ready")
-            call = {"act": "put", "path": "/workspace/a", "single": True, "recursive": False, "length": 10}
+            call = {
+                "act": "put",
+                "path": "/workspace/a",
+                "single": True,
+                "recursive": False,
+                "cut": False,
+                "length": 10,
+            }
             with tempfile.TemporaryFile() as content, raises_code("workspace.too_large"):
                 content.truncate(11 + (256 << 20))
                 await Asking(link)({"op": "files", "call": call}, {"content": content.fileno()})
@@ -220,6 +234,7 @@ def test_no_byte_crosses_when_the_record_is_not_acknowledged(launcher: Launcher,
                         "path": "/workspace/a",
                         "single": True,
                         "recursive": False,
+                        "cut": False,
                         "length": 100,
                     }
                     with pytest.raises(TimeoutError):
@@ -236,10 +251,31 @@ def test_no_byte_crosses_when_the_record_is_not_acknowledged(launcher: Launcher,
 def test_what_is_no_call_is_rejected_and_the_session_goes_on(launcher: Launcher) -> None:
     calls = [
         None,
-        {"act": "digest", "path": "/workspace/a", "single": False, "recursive": False, "length": 1},
-        {"act": "chmod", "path": "/workspace/a", "single": False, "recursive": False, "length": 1},
-        {"act": "get", "path": "/workspace/a", "single": False, "recursive": False, "length": -1},
-        {"act": "get", "path": 7, "single": False, "recursive": False, "length": 1},
+        {
+            "act": "digest",
+            "path": "/workspace/a",
+            "single": False,
+            "recursive": False,
+            "cut": False,
+            "length": 1,
+        },
+        {
+            "act": "chmod",
+            "path": "/workspace/a",
+            "single": False,
+            "recursive": False,
+            "cut": False,
+            "length": 1,
+        },
+        {
+            "act": "get",
+            "path": "/workspace/a",
+            "single": False,
+            "recursive": False,
+            "cut": False,
+            "length": -1,
+        },
+        {"act": "get", "path": 7, "single": False, "recursive": False, "cut": False, "length": 1},
         {"act": "get", "path": "/workspace/a"},
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -19,7 +20,9 @@ from affiant.attestation.encoding.binary_text import b64u, sha256_name
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.session_acts.sandbox_ports import open_port
-from affiant.sandbox.supervisor.launch.control import sent_error
+from affiant.sandbox.supervisor import acts, ports
+from affiant.sandbox.supervisor.launch.control import Message, sent_error
+from affiant.sandbox.supervisor.ports import SessionPorts
 
 PROFILE = """
 filesystem_access: read-write:/workspace
@@ -337,6 +340,78 @@ def test_one_port_is_open_once_and_no_more_than_the_bound_are(launcher: Launcher
             return await linked.finish("done")
 
     assert [number for _, number, *_ in ports_of(run(scenario()))] == [8080, 8080, 8080, 8000, 8000, 8080]
+
+
+def test_connections_of_all_ports_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each holds two descriptors; without any left, a message to the supervisor would lose its own."""
+    monkeypatch.setattr(ports, "_CONNECTIONS", 2)
+    monkeypatch.setattr(ports, "_ALL_CONNECTIONS", 3)
+
+    class Relaying(SessionPorts):
+        def __init__(self) -> None:
+            super().__init__(None)
+            self.served, self.go, self.came = 0, asyncio.Event(), asyncio.Semaphore(0)
+
+        async def _relay(self, port, client) -> None:
+            self.served += 1
+            self.came.release()
+            await self.go.wait()
+
+    async def scenario():
+        relaying = Relaying()
+        listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+        opened = []
+        for number, listener in enumerate(listeners):
+            listener.setblocking(False)
+            opened.append(ports._OpenPort(number, listener, 1, asyncio.get_running_loop().create_future()))
+        accepting = [asyncio.create_task(relaying._accept(each)) for each in opened]
+        clients = [socket.create_connection(each.getsockname()) for each in listeners for _ in range(3)]
+        for _ in range(3):
+            await relaying.came.acquire()
+        await asyncio.sleep(0.05)
+        at_once = relaying.served
+        relaying.go.set()
+        for _ in range(3):
+            await relaying.came.acquire()
+        for each in accepting:
+            each.cancel()
+        await asyncio.gather(*accepting, return_exceptions=True)
+        for each in (*clients, *listeners):
+            each.close()
+        return at_once, relaying.served
+
+    assert asyncio.run(scenario()) == (3, 6)
+
+
+def test_a_supervisor_takes_the_descriptors_that_its_user_may_have(launcher: Launcher) -> None:
+    """The soft limit of most shells is 1,024: fewer than ports and commands hold together."""
+
+    async def scenario():
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1024), hard))
+        try:
+            async with launcher.session(PROFILE) as link:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                await link.expect("ready")
+                lines = Path(f"/proc/{link.service.pid}/limits").read_text().splitlines()
+                (found,) = (line.split()[3:5] for line in lines if line.startswith("Max open files"))
+                return found, hard
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    found, hard = asyncio.run(scenario())
+    assert found == [str(min(hard, 8192)), str(hard)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "member"),
+    [({"port": "80"}, "port"), ({"bytes": 0}, "bytes"), ({"bytes": None}, "bytes"), ({}, "listener")],
+)
+def test_a_request_that_is_wrong_names_the_member(changed, member) -> None:
+    act = acts.Act(1, Message({"port": 80, "bytes": 10, **changed}), lambda _: None)
+    with raises_code("session.control") as caught:
+        SessionPorts(None)._opened(act)
+    assert caught.value.where == member
 
 
 @pytest.mark.slow

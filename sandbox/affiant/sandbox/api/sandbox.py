@@ -44,7 +44,7 @@ from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.services import GatewayChoice
 from affiant.sandbox.session.session import CommandResult, Metrics, Running, Session, SessionCalls
 from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice, parse_input
-from affiant.sandbox.session_acts.captured import CAPTURE_LIMIT
+from affiant.sandbox.session_acts.captured import CAPTURE_LIMIT, Typing
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.session_acts.sandbox_ports import OpenPort
 from affiant.secrets.store.local_store import StoreKey
@@ -77,20 +77,26 @@ class Exited:
 class Terminal:
     """A command on a terminal of its own; made by :meth:`Sandbox.pty` only."""
 
-    def __init__(self, running: Running, reading: asyncio.StreamReader, writing: int) -> None:
+    def __init__(self, running: Running, reading: asyncio.StreamReader, typing: Typing) -> None:
         self._running = running
         self._reading = reading
-        self._writing = writing
+        self._typing = typing
 
     async def read(self) -> bytes:
         """What the terminal shows next; empty: the command has ended."""
         return await self._reading.read(_PIECE)
 
-    async def write(self, data: bytes) -> None:
-        """Type."""
-        view = memoryview(data)
-        while view:
-            view = view[await asyncio.to_thread(os.write, self._writing, view) :]
+    async def write(self, data: bytes, *, timeout: float | None = None) -> None:
+        """Type, as the command reads it.
+
+        Args:
+            timeout: seconds; None: without a bound.
+
+        Raises:
+            ``session.terminal_ended``: the command has ended. ``session.terminal_full``: it did not read in time; the
+            error says how many bytes were typed.
+        """
+        await self._typing.write(data, timeout)
 
     async def resize(self, rows: int, columns: int) -> None:
         """Change the terminal's size; the command is told."""
@@ -459,7 +465,8 @@ class Sandbox:
         async with AsyncExitStack() as stack:
             to_command, typing = os.pipe2(os.O_CLOEXEC)
             reading, from_command = os.pipe2(os.O_CLOEXEC)
-            stack.callback(os.close, typing)
+            typed = Typing(typing)
+            stack.callback(typed.close)
             shown, transport = await _reader(reading)
             stack.callback(transport.close)
             streams = {"stdin": to_command, "stdout": from_command, "stderr": from_command}
@@ -476,7 +483,7 @@ class Sandbox:
                 os.close(to_command)
                 os.close(from_command)
             try:
-                yield Terminal(running, shown, typing)
+                yield Terminal(running, shown, typed)
             finally:
                 transport.close()  # else the command's end would wait until its output is read
                 if running.exit_code is None:

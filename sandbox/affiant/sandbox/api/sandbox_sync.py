@@ -92,9 +92,9 @@ class SyncTerminal:
         shown: bytes = self._wait(self._terminal.read())
         return shown
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, *, timeout: float | None = None) -> None:
         """As :meth:`Terminal.write`."""
-        self._wait(self._terminal.write(data))
+        self._wait(self._terminal.write(data, timeout=timeout))
 
     def resize(self, rows: int, columns: int) -> None:
         """As :meth:`Terminal.resize`."""

@@ -8,8 +8,11 @@ import json
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, is_dataclass
+from enum import Enum
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from agents.sandbox.errors import MountConfigError
 from agents.sandbox.manifest import Manifest
@@ -20,7 +23,13 @@ from agents.sandbox.session.sandbox_session import SandboxSession
 from agents.sandbox.session.sandbox_session_state import SandboxSessionState
 from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
 
+from affiant.errors import AffiantError
 from affiant.sandbox.api.sandbox import Sandbox
+from affiant.sandbox.openai_agents.host_sources import (
+    host_sources,
+    place_text,
+    with_host_sources,
+)
 from affiant.sandbox.openai_agents.sandbox_session import AffiantSandboxSession
 from affiant.sandbox.openai_agents.sdk_errors import unsupported
 from affiant.sandbox.openai_agents.serialized import (
@@ -31,6 +40,14 @@ from affiant.sandbox.openai_agents.serialized import (
 
 __all__ = ["AffiantSandboxClient"]
 
+_OF_STATES: Final = {"name", "idempotency_key", "ttl", "resources", "task"}
+_DEFAULTS: Final = {
+    each.name: each.default
+    for each in signature(Sandbox.create).parameters.values()
+    if each.default is not Parameter.empty and each.name not in _OF_STATES
+}
+"""Arguments of :meth:`Sandbox.create` that a client leaves out."""
+
 
 class AffiantSandboxClient(BaseSandboxClient[AffiantSandboxClientOptions | None]):
     """Gives sandbox agents of the OpenAI Agents SDK attested sessions, each with its receipts.
@@ -39,6 +56,8 @@ class AffiantSandboxClient(BaseSandboxClient[AffiantSandboxClientOptions | None]
 
     Args:
         profile, agent, home: as of :meth:`Sandbox.create`.
+        trusted_manifest: what a resumed state may name of this machine's files, beside what this client's own
+            sessions were created with. See :meth:`resume`.
         instrumentation, dependencies: as of the SDK's own clients.
         more: other arguments of :meth:`Sandbox.create`, for every session: ``input``, ``runtime``, ``rootfs``, ...
     """
@@ -52,6 +71,7 @@ class AffiantSandboxClient(BaseSandboxClient[AffiantSandboxClientOptions | None]
         profile: Path | str | Mapping[str, object],
         agent: str,
         home: Path | None = None,
+        trusted_manifest: Manifest | None = None,
         instrumentation: Instrumentation | None = None,
         dependencies: Dependencies | None = None,
         **more: Any,
@@ -59,7 +79,11 @@ class AffiantSandboxClient(BaseSandboxClient[AffiantSandboxClientOptions | None]
         self._given: Mapping[str, Any] = {"profile": profile, "agent": agent, "home": home, **more}
         self._instrumentation = instrumentation if instrumentation is not None else Instrumentation()
         self._dependencies = dependencies
-        self._open: dict[str, Sandbox] = {}
+        self._trusted = {} if trusted_manifest is None else host_sources(trusted_manifest)
+        self._created: dict[uuid.UUID, Mapping[str, str]] = {}
+        """What each session that this client created with files of the host names of them."""
+        self._open: dict[tuple[uuid.UUID, str], Sandbox] = {}
+        """By the SDK's session and the sandbox's id: a state that names another session's sandbox does not get it."""
         self._bundles: list[Path] = []
 
     @property
@@ -79,6 +103,8 @@ class AffiantSandboxClient(BaseSandboxClient[AffiantSandboxClientOptions | None]
         given = Manifest() if manifest is None else manifest
         _require_supported(self._validate_manifest_for_create(given))
         session_id = uuid.uuid4()
+        if sources := host_sources(given):
+            self._created[session_id] = sources
         state = AffiantSandboxSessionState(
             session_id=session_id,
             manifest=given,
@@ -95,17 +121,51 @@ class AffiantSandboxClient(BaseSandboxClient[AffiantSandboxClientOptions | None]
     async def resume(self, state: SandboxSessionState) -> SandboxSession:
         """The session of ``state``, in its sandbox if that still runs, else in a new one.
 
-        It still runs if this client has it open, or if a session host holds it (``name``, ``keep``) under the same
-        profile. A new sandbox gets the workspace of the state's snapshot, under this client's profile.
+        It still runs if this client has it open, or if a session host holds it (``name``, ``keep``) for the same
+        session, of a client with the same arguments. A new sandbox gets the workspace of the state's snapshot, under
+        this client's profile.
+
+        A state that was stored may name files and folders of this machine (``LocalFile``, ``LocalDir``) and path
+        grants only if they equal those that its session was created with by this client, or those of the client's
+        ``trusted_manifest``.
+
+        Raises:
+            ConfigurationError: it names others.
         """
         if not isinstance(state, AffiantSandboxSessionState):
             raise TypeError("AffiantSandboxClient.resume expects an AffiantSandboxSessionState")
         state.assert_path_grants_rebound()
         _require_supported(state.manifest)
-        return self._session(state)
+        return self._session(self._with_trusted_sources(state))
+
+    def _with_trusted_sources(self, state: AffiantSandboxSessionState) -> AffiantSandboxSessionState:
+        """``state`` with what it named of this machine's files, as far as this client trusts it.
+
+        A capability of the agent may have put an entry back already, from this process's own configuration.
+        """
+        if not state.host_sources:
+            return state
+        trusted = {**self._trusted, **self._created.get(state.session_id, {})}
+        there = host_sources(state.manifest)
+        lost = {place: text for place, text in state.host_sources.items() if place not in there}
+        manifest = with_host_sources(
+            state.manifest, {place: text for place, text in lost.items() if trusted.get(place) == text}
+        )
+        missing = sorted(map(place_text, lost.keys() - host_sources(manifest).keys()))
+        if missing:
+            raise unsupported(
+                "only those files and path grants of this machine that its client trusts",
+                op="materialize",
+                hint=f"The stored state names others ({', '.join(missing)}): give the client a trusted_manifest= that "
+                "has them",
+            )
+        return state.model_copy(update={"manifest": manifest, "host_sources": {}})
 
     async def delete(self, session: SandboxSession) -> SandboxSession:
-        """Close the session's sandbox, if it is open; its bundle stays."""
+        """Close the session's sandbox, if it is open and not kept; its bundle stays.
+
+        A sandbox of a session with ``keep`` goes on, until its ``ttl`` is over or `affiant session stop`.
+        """
         inner = session._inner  # noqa: SLF001 - the SDK gives a client no other way to its own session
         if not isinstance(inner, AffiantSandboxSession):
             raise TypeError("AffiantSandboxClient.delete expects an AffiantSandboxSession")
@@ -122,10 +182,19 @@ class AffiantSandboxClient(BaseSandboxClient[AffiantSandboxClientOptions | None]
 
     async def _opened(self, state: AffiantSandboxSessionState) -> tuple[Sandbox, bool]:
         """The sandbox of ``state``, and whether it was open already."""
-        found = None if state.sandbox is None else self._open.get(state.sandbox)
-        if found is not None:
-            return found, True
-        sandbox = await Sandbox.create(
+        before = None if state.sandbox is None else self._open.get((state.session_id, state.sandbox))
+        sandbox = before or await self._made(state)
+        if sandbox.id == state.sandbox and not await _has_commands(sandbox):
+            self._open.pop((state.session_id, sandbox.id), None)
+            with suppress(AffiantError):  # why it ended by itself
+                await self._close(sandbox)
+            sandbox = await self._made(state)
+        self._open[state.session_id, sandbox.id] = sandbox
+        return sandbox, sandbox.id == state.sandbox
+
+    async def _made(self, state: AffiantSandboxSessionState) -> Sandbox:
+        """A new sandbox, or the one of ``state`` that a session host holds."""
+        return await Sandbox.create(
             name=state.name,
             idempotency_key=await asyncio.to_thread(self._key, state),
             ttl=state.ttl,
@@ -133,29 +202,65 @@ class AffiantSandboxClient(BaseSandboxClient[AffiantSandboxClientOptions | None]
             task=None if state.task is None else state.task.label(),
             **self._given,
         )
-        self._open[sandbox.id] = sandbox
-        return sandbox, sandbox.id == state.sandbox
 
     def _key(self, state: AffiantSandboxSessionState) -> str | None:
-        """What only the same session under the same profile has; None: this process holds the session."""
+        """What only the same session of a client with the same arguments has; None: this process holds the session.
+
+        Of files that are arguments the content counts; of the secret store's key only its kind.
+        """
         if state.name is None and not state.keep:
             return None
-        profile = self._given["profile"]
-        if isinstance(profile, Path) or (isinstance(profile, str) and "\n" not in profile):
-            with suppress(OSError):  # the sandbox will say so
-                profile = Path(profile).read_bytes().hex()
-        parts = [state.session_id.hex, self._given["agent"], profile]
-        return hashlib.sha256(json.dumps(parts, default=dict).encode()).hexdigest()
+        given = {**_DEFAULTS, **self._given}
+        profile = given["profile"]
+        if isinstance(profile, str) and "\n" not in profile:
+            given["profile"] = Path(profile)
+        given["store_key"] = type(given["store_key"]).__name__
+        parts = [state.session_id.hex, {name: _content(value) for name, value in given.items()}]
+        return hashlib.sha256(json.dumps(parts, default=_plain, sort_keys=True).encode()).hexdigest()
 
     async def _closed(self, sandbox: Sandbox, state: AffiantSandboxSessionState) -> None:
         """Close ``sandbox``, unless it is kept, and remember its bundle."""
-        if self._open.pop(sandbox.id, None) is None or state.keep:
-            return
+        if self._open.pop((state.session_id, sandbox.id), None) is not None and not state.keep:
+            await self._close(sandbox)
+
+    async def _close(self, sandbox: Sandbox) -> None:
         try:
             await sandbox.close()
         finally:
             if sandbox.bundle_path.exists():
                 self._bundles.append(sandbox.bundle_path)
+
+
+async def _has_commands(sandbox: Sandbox) -> bool:
+    """Whether commands can be run in it: not after its time is over, or a limit has ended its processes."""
+    try:
+        await sandbox.metrics()
+    except AffiantError as error:
+        return error.retryable is True
+    return True
+
+
+def _content(value: object) -> object:
+    """The digest of a file; a folder's path, or that of a file that cannot be read; another value as it is."""
+    if not isinstance(value, Path):
+        return value
+    with suppress(OSError), value.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+    return str(value.absolute())
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it; what is not known differs in each process, so no running session is found."""
+    match value:
+        case Mapping():
+            return dict(value)
+        case frozenset():
+            return sorted(map(str, value))
+        case Enum():
+            return value.value
+        case Path():
+            return str(value)
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else repr(value)
 
 
 def _require_supported(manifest: Manifest) -> None:

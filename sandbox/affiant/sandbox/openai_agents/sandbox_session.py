@@ -289,17 +289,17 @@ class AffiantSandboxSession(BaseSandboxSession):
             place = self._path(str(PurePosixPath(place).parent / str(found.target)), for_write=for_write)
         raise NotAllowedError("too many links", expected=f"at most {_LINKS}", code="files.path")
 
-    async def _content(self, place: str, at_most: int) -> bytes:
+    async def _content(self, place: str, at_most: int, *, cut: bool = False) -> bytes:
         """A file's content; a link is followed, an absolute one too if it stays in the workspace."""
         try:
-            return await self.sandbox.files.read(place, at_most=at_most)
+            return await self.sandbox.files.read(place, at_most=at_most, cut=cut)
         except AffiantError as error:
             if error.code != "files.path":
                 raise
             end, _ = await self._behind_links(place)
             if end == place:
                 raise
-        return await self.sandbox.files.read(end, at_most=at_most)
+        return await self.sandbox.files.read(end, at_most=at_most, cut=cut)
 
     async def read(self, path: Path, *, user: str | User | None = None) -> io.IOBase:
         """The content of a file, at most 64 MiB."""
@@ -311,15 +311,7 @@ class AffiantSandboxSession(BaseSandboxSession):
     async def _read_bounded(self, path: Path, *, max_bytes: int) -> bytes:
         place = self._path(path)
         with reading(path):
-            try:
-                return await self._content(place, max_bytes)
-            except AffiantError as error:
-                if error.code != "workspace.too_large":
-                    raise
-            result = await self.sandbox.run(
-                ["head", "-c", str(max_bytes), "--", place], capture_limit=max_bytes, cwd="/"
-            )
-        return result.stdout_bytes
+            return await self._content(place, max_bytes, cut=True)
 
     async def write(self, path: Path, data: io.IOBase, *, user: str | User | None = None) -> None:
         """Write a file, whole or not at all; one that is there stays executable if it is."""
@@ -396,6 +388,11 @@ class AffiantSandboxSession(BaseSandboxSession):
             await asyncio.to_thread(unpacked, data, Path(folder))
             with writing(root):
                 await self.sandbox.files.upload(folder, str(root))
+
+    async def _can_skip_snapshot_restore_on_resume(self, *, is_running: bool) -> bool:
+        """Whether the sandbox is the one of the state: its workspace is then as new as the snapshot, or newer."""
+        del is_running
+        return self._workspace_state_preserved_on_start()
 
     def _should_compute_snapshot_fingerprint_on_persist(self) -> bool:
         return False

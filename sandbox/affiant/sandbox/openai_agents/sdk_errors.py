@@ -30,14 +30,17 @@ def context_of(error: AffiantError) -> dict[str, object]:
     return {"affiant": dict(error.to_json())}
 
 
-def not_run(command: Sequence[str | Path], error: AffiantError) -> ExecTransportError:
-    """A command that was rejected, or whose end is not known."""
+def not_run(
+    command: Sequence[str | Path], error: Exception, *, what: str = "the command was not run to its end"
+) -> ExecTransportError:
+    """A command that was rejected, or whose end is not known; or ``what`` else went wrong with it."""
+    ours = error if isinstance(error, AffiantError) else None
     return ExecTransportError(
         command=command,
-        context=context_of(error),
+        context={"backend": "affiant"} if ours is None else context_of(ours),
         cause=error,
-        message=f"the command was not run to its end: {error}",
-        retryable=error.retryable,
+        message=f"{what}: {error}",
+        retryable=None if ours is None else ours.retryable,
     )
 
 

@@ -6,15 +6,25 @@ the client does, and what a state asks for is bounded by the client's profile.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
-from agents.sandbox.manifest import EnvValue
+from agents.sandbox.manifest import EnvValue, Manifest
 from agents.sandbox.session.sandbox_client import BaseSandboxClientOptions
 from agents.sandbox.session.sandbox_session_state import SandboxSessionState
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
 from affiant.errors import AffiantError
 from affiant.policy.model.profile import Resources
+from affiant.sandbox.openai_agents.host_sources import host_sources, without_host_sources
 from affiant.secrets.names.ref import SecretRef, secret_name
 
 __all__ = [
@@ -85,15 +95,28 @@ class AffiantSandboxSessionState(SandboxSessionState):
     Attributes:
         sandbox: the id that receipts name; None: no sandbox was opened yet.
         ttl, resources, task, name, keep: as in the options.
+        host_sources: what a stored state named of the host's files (:mod:`host_sources`), place -> JSON; not in
+            ``manifest``. It comes back if the client that resumes trusts it.
     """
 
     type: Literal["affiant"] = "affiant"  # pyright: ignore[reportIncompatibleVariableOverride]
+    host_sources: dict[str, str] = Field(default_factory=dict)
     sandbox: str | None = None
     ttl: float | None = Field(default=_TTL_S, gt=0)
     resources: ResourceBounds | None = None
     task: TaskLabel | None = None
     name: str | None = None
     keep: bool = False
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _set_host_sources_aside(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """A manifest that was stored may have been changed there; one that is an object was made by this process."""
+        state = handler(value)
+        if isinstance(value, Mapping) and not isinstance(value.get("manifest"), Manifest):
+            state.host_sources |= host_sources(state.manifest)
+            state.manifest = without_host_sources(state.manifest)
+        return state
 
 
 class AffiantSecretRef(EnvValue):

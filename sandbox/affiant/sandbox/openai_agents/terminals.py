@@ -50,7 +50,7 @@ class _Command:
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     exit_code: int | None = None
-    error: AffiantError | None = None
+    error: Exception | None = None
     used: float = field(default_factory=time.monotonic)
     room: asyncio.Event = field(default_factory=asyncio.Event)
     allowance: int = _AT_ONCE
@@ -76,6 +76,7 @@ class Terminals:
 
     def __init__(self) -> None:
         self._commands: dict[int, _Command] = {}
+        self._starting = asyncio.Lock()
 
     async def start(
         self,
@@ -93,11 +94,12 @@ class Terminals:
         Raises:
             ExecTransportError: it was rejected.
         """
-        await self._make_room()
-        command, number = _Command(argv), allocate_pty_process_id(set(self._commands))
-        work = _on_terminal if tty else _on_pipes
-        command.task = asyncio.create_task(_run(command, work(command, sandbox, env, cwd)))
-        self._commands[number] = command
+        command, work = _Command(argv), _on_terminal if tty else _on_pipes
+        async with self._starting:
+            await self._make_room()
+            number = allocate_pty_process_id(set(self._commands))
+            command.task = asyncio.create_task(_run(command, work(command, sandbox, env, cwd)))
+            self._commands[number] = command
         try:
             await command.begun.wait()
             wait_ms = clamp_pty_yield_time_ms(round(1000 * (_FIRST_WAIT_S if wait_s is None else wait_s)))
@@ -109,22 +111,30 @@ class Terminals:
     async def type(
         self, number: int, text: str, *, wait_s: float | None, max_tokens: int | None
     ) -> PtyExecUpdate:
-        """Type to command ``number`` and return what it wrote since.
+        """Type to command ``number`` and return what it wrote since, both within ``wait_s``.
 
         Raises:
             PtySessionNotFoundError: there is none. RuntimeError: it has no terminal.
+            ExecTransportError: it did not read what was typed.
         """
         command = self._commands.get(number)
         if command is None:
             raise PtySessionNotFoundError(session_id=number)
-        if text and not command.ended.is_set():
-            if command.terminal is None:
-                raise RuntimeError("stdin is not available for this process")
-            await command.terminal.write(text.encode("utf-8"))
         wait_ms = resolve_pty_write_yield_time_ms(
             yield_time_ms=round(1000 * (_NEXT_WAIT_S if wait_s is None else wait_s)), input_empty=not text
         )
-        update = await self._collected(number, command, wait_ms, max_tokens)
+        due = time.monotonic() + wait_ms / 1000
+        if text and not command.ended.is_set():
+            if command.terminal is None:
+                raise RuntimeError("stdin is not available for this process")
+            command.allow()
+            try:
+                await command.terminal.write(text.encode("utf-8"), timeout=wait_ms / 1000)
+            except AffiantError as error:
+                if error.code != "session.terminal_ended":
+                    raise not_run(command.argv, error, what="typing failed") from error
+        left_ms = max(round(1000 * (due - time.monotonic())), 0)
+        update = await self._collected(number, command, left_ms, max_tokens)
         command.used = time.monotonic()
         return update
 
@@ -153,6 +163,7 @@ class Terminals:
         return PtyExecUpdate(None, output, command.exit_code, tokens)
 
     async def _make_room(self) -> None:
+        """End the oldest idle command if there are as many as there may be; under the lock of starts."""
         if len(self._commands) < PTY_PROCESSES_MAX:
             return
         number = process_id_to_prune_from_meta(
@@ -171,7 +182,7 @@ class Terminals:
 async def _run(command: _Command, work: Coroutine[None, None, int]) -> None:
     try:
         command.exit_code = await work
-    except AffiantError as error:
+    except Exception as error:  # noqa: BLE001 - raised by the call that looks for the command's end
         command.error = error
     finally:
         for event in (command.begun, command.ended, command.came):

@@ -201,7 +201,8 @@ class Running:
         """Its end, without what it wrote.
 
         Args:
-            timeout_s: after that, SIGTERM, and five seconds later SIGKILL.
+            timeout_s: after that, SIGTERM, and five seconds later SIGKILL. The isolation runner ends the whole sandbox
+                if the command still runs 15 seconds after SIGKILL.
 
         Raises:
             AffiantError: the command was rejected, or the session has ended.

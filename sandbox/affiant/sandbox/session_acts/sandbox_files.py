@@ -100,23 +100,26 @@ class SandboxFiles:
     _ask: Ask
     _private: Inodes = field(default=frozenset(), repr=False)
 
-    async def read(self, path: str, *, at_most: int = _READ) -> bytes:
+    async def read(self, path: str, *, at_most: int = _READ, cut: bool = False) -> bytes:
         """The content of a file.
 
         Args:
             at_most: bytes; a larger file is an error, and nothing is moved.
+            cut: of a larger file, its first ``at_most`` bytes.
 
         Raises:
             AffiantError: ``files.missing``, ``files.path``, ``files.kind``, ``workspace.too_large`` and others.
         """
         file = io.BytesIO()
-        await self.read_into(path, file, at_most=at_most)
+        await self.read_into(path, file, at_most=at_most, cut=cut)
         return file.getvalue()
 
-    async def read_into(self, path: str, file: IO[bytes], *, at_most: int = _READ) -> None:
+    async def read_into(
+        self, path: str, file: IO[bytes], *, at_most: int = _READ, cut: bool = False
+    ) -> None:
         """Write the content of a file to an open file of this machine, in pieces; as :meth:`read`."""
         with tempfile.TemporaryFile() as content:
-            await self._call("get", path, content, single=True, length=at_most)
+            await self._call("get", path, content, single=True, cut=cut, length=at_most)
             await asyncio.to_thread(_copy_content, content, file, at_most)
 
     async def read_text(self, path: str, *, at_most: int = _READ) -> str:
@@ -216,9 +219,17 @@ class SandboxFiles:
         *,
         single: bool = False,
         recursive: bool = False,
+        cut: bool = False,
         length: int = 0,
     ) -> Mapping[str, object]:
-        call = {"act": act, "path": path, "single": single, "recursive": recursive, "length": length}
+        call = {
+            "act": act,
+            "path": path,
+            "single": single,
+            "recursive": recursive,
+            "cut": cut,
+            "length": length,
+        }
         if content is not None:
             content.flush()
         descriptors = {} if content is None else {"content": content.fileno()}

@@ -17,6 +17,7 @@ if __name__ == "__main__":
 import argparse
 import asyncio
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -25,6 +26,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from typing import Final
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.running_image import image_digest
@@ -37,6 +39,9 @@ from affiant.sandbox.supervisor.supervise import supervise
 from affiant.steady_clock import SteadyClock
 
 __all__ = ["main"]
+
+_DESCRIPTORS: Final = 8192
+"""More than a session's connections, commands and calls on files hold together: ports 512, proxy 256, commands 512."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,8 +61,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, signal.SIG_IGN)
     for descriptor in (given.control_fd, *(() if given.own_td else (given.td_fd,))):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - the os module's own signature
+    _take_descriptors()
     limits = RecordLimits().lowered(given.refusals)
     return asyncio.run(_run(given.control_fd, given.td_fd, limits, given.template_fd))
+
+
+def _take_descriptors() -> None:
+    """Raise the soft limit of open files, which often is 1,024: at that limit a message would lose its descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 async def _run(control_fd: int, td_fd: int | None, limits: RecordLimits, template: int | None) -> int:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from affiant.errors import AffiantError, ConfigurationError, MalformedError
+from affiant.sandbox.isolation.plan.errors import SessionBusy
 from affiant.sandbox.isolation.plan.plan import Command
 from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.acts import MOST_ACTS, Act, Ending
@@ -68,6 +69,9 @@ class Commands:
             tell(run)
         try:
             result = await run.run()
+        except SessionBusy:  # nothing of it has run
+            await asyncio.to_thread(user.close)
+            raise
         except AffiantError as error:
             await asyncio.to_thread(user.close)
             return Ending("killed", error)

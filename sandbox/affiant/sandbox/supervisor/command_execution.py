@@ -20,7 +20,7 @@ import termios
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,7 +28,7 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import AffiantError
 from affiant.sandbox.isolation.plan.driver import Ended
-from affiant.sandbox.isolation.plan.errors import CommandNotRun, LimitExceeded, StepError
+from affiant.sandbox.isolation.plan.errors import CommandNotRun, LimitExceeded, SessionBusy, StepError
 from affiant.sandbox.isolation.plan.plan import Command
 from affiant.sandbox.isolation.runner.client import RunnerClient
 from affiant.sandbox.supervisor.launch.user_streams import END_OF_INPUT, UserOutput, UserStreams, feed_input
@@ -44,7 +44,8 @@ _QUIET_S: Final = 0.2
 """Without output, after which a short line is given out that redaction held back."""
 LIMIT_EXIT: Final = 137
 """Exit code of a command that a limit of the session ended."""
-_DELIVERY_TRIES: Final = 60
+_DELIVERY_S: Final = 15.0
+"""So long a signal is tried, from its first try: a command's first process may not be there yet."""
 _DELIVERY_STEP_S: Final = 0.05
 
 
@@ -97,6 +98,7 @@ class AgentRun:
     _number: int = 0
     _master: int = -1
     _deliveries: set[asyncio.Task[None]] = field(default_factory=set)
+    _in_order: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> RunResult:
         """Run it to its end (exit code 126 or 127 where it could not be executed).
@@ -120,8 +122,7 @@ class AgentRun:
             raise
         finally:
             self._over.set()
-            for delivery in self._deliveries:
-                delivery.cancel()
+            self._end_deliveries()
             await asyncio.to_thread(self.user.close)
             out = sha256_name(canonical({"exit": result.code, **digests}))
             await self._record("outcome", {"out": out, "tgt": f"exit {result.code}"}, par=intent, end=end)
@@ -142,16 +143,32 @@ class AgentRun:
             self.signal(signal.SIGWINCH)
 
     async def _deliver(self, number: int) -> None:
+        """Have the runner deliver a signal, in the order of the signals; SIGKILL waits for no other."""
         await self._started.wait()
-        for _ in range(_DELIVERY_TRIES):
+        async with nullcontext() if number == signal.SIGKILL else self._in_order:
+            error = await self._try_to_deliver(number)
+        if error is not None:
+            await self._say(f"signal {number} was not delivered: {error}")
+
+    async def _try_to_deliver(self, number: int) -> AffiantError | None:
+        """The reason why the command, which still runs, did not get the signal in time."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + _DELIVERY_S
+        while True:
             try:
                 await self.services.runner.signal(self._number, number)
-            except StepError:  # no process yet, or none any more
+            except (StepError, SessionBusy) as error:  # no process yet, or the runner could not
+                if loop.time() >= due:
+                    return error
                 await asyncio.sleep(_DELIVERY_STEP_S)
-            except AffiantError:
-                return
+            except AffiantError as error:
+                return error
             else:
-                return
+                return None
+
+    def _end_deliveries(self) -> None:
+        for delivery in self._deliveries:
+            delivery.cancel()
 
     async def _say(self, text: str) -> None:
         """A line of ours among the command's errors."""
@@ -176,7 +193,14 @@ class AgentRun:
 
     async def _run(self) -> tuple[Ended, Mapping[str, str]]:
         async with AsyncExitStack() as stack:
-            stdin, outputs = self._streams(stack)
+            try:
+                stdin, outputs = self._streams(stack)
+            except OSError as error:
+                raise SessionBusy(
+                    "the supervisor cannot make the command's streams",
+                    found=error.strerror,
+                    hint="Try again when other commands and connections have ended",
+                ) from error
             writing = [output.write_end for output in outputs]
             try:
                 self._number = await self.services.runner.start(
@@ -197,6 +221,7 @@ class AgentRun:
             try:
                 ended = await self.services.runner.wait(self._number)
             finally:
+                self._end_deliveries()
                 for output in outputs:
                     output.finish()
             await asyncio.gather(
@@ -209,21 +234,29 @@ class AgentRun:
     def _streams(self, stack: AsyncExitStack) -> tuple[int, Sequence[_Output]]:
         """The command's end of its input, and its outputs: two pipes', or one terminal's."""
         if self.terminal is None:
-            outputs = [
-                _Output(self.services, user, self._over) for user in (self.user.stdout, self.user.stderr)
-            ]
-            for output in outputs:
-                stack.callback(output.close)
+            outputs = []
+            for user in (self.user.stdout, self.user.stderr):
+                outputs.append(_Output(self.services, user, self._over))
+                stack.callback(outputs[-1].close)
             return self._stdin(), outputs
         self._master, slave = os.openpty()
-        termios.tcsetwinsize(self._master, self.terminal)
-        output = _Output(self.services, self.user.stdout, self._over, ends=(os.dup(self._master), slave))
-        stack.callback(output.close)
         stack.callback(self._close_terminal)
-        source = self.user.take_stdin()
-        if source is not None:
-            self._feed(source, os.dup(self._master), END_OF_INPUT)
-        return os.dup(slave), [output]
+        try:
+            termios.tcsetwinsize(self._master, self.terminal)
+            reading = os.dup(self._master)
+        except OSError:
+            os.close(slave)
+            raise
+        output = _Output(self.services, self.user.stdout, self._over, ends=(reading, slave))
+        stack.callback(output.close)
+        stdin = os.dup(slave)
+        try:
+            if self.user.stdin is not None:
+                self._feed(os.dup(self._master), END_OF_INPUT)
+        except OSError:
+            os.close(stdin)
+            raise
+        return stdin, [output]
 
     def _close_terminal(self) -> None:
         os.close(self._master)
@@ -231,15 +264,15 @@ class AgentRun:
 
     def _stdin(self) -> int:
         """The command's end of its standard input, fed from the user's by a thread."""
-        source = self.user.take_stdin()
-        if source is None:
+        if self.user.stdin is None:
             return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
-        self._feed(source, write_end)
+        self._feed(write_end)
         return read_end
 
-    def _feed(self, source: int, sink: int, last: bytes = b"") -> None:
-        feeding = (source, sink, self._over, last)
+    def _feed(self, sink: int, last: bytes = b"") -> None:
+        """Copy the user's input to ``sink``; both are the thread's from now on."""
+        feeding = (self.user.take_stdin(), sink, self._over, last)
         threading.Thread(target=feed_input, args=feeding, name="stdin", daemon=True).start()
 
 

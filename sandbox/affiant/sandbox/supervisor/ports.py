@@ -28,6 +28,8 @@ __all__ = ["SessionPorts"]
 _PORTS: Final = 16
 _CONNECTIONS: Final = 32
 """At once, of one port; more wait in the listening socket."""
+_ALL_CONNECTIONS: Final = 256
+"""At once, of all ports of a session: each holds two descriptors of this process."""
 _MOST_BYTES: Final = 1 << 40
 """Of one opened port, both ways together, whatever the launcher asks for."""
 _CONNECT_S: Final = 10.0
@@ -67,6 +69,7 @@ class SessionPorts:
         self._session = session
         self._open: dict[int, _OpenPort] = {}
         """By the number of the act."""
+        self._room = asyncio.Semaphore(_ALL_CONNECTIONS)
 
     async def handle(self, act: Act) -> None:
         """One port, from its opening to its end: events ``opened`` and ``closed``.
@@ -108,22 +111,26 @@ class SessionPorts:
     def _opened(self, act: Act) -> _OpenPort:
         number, most = act.message.members.get("port"), act.message.members.get("bytes")
         descriptor = act.message.descriptors.get("listener")
-        if (
-            type(number) is not int
-            or type(most) is not int
-            or not 0 < most <= _MOST_BYTES
-            or descriptor is None
-        ):
-            raise MalformedError(
-                "not a port",
-                expected="port, bytes and a listening socket",
-                where="port",
-                code="session.control",
-            )
+        if type(number) is not int:
+            raise _malformed("port", "a number", number)
+        if type(most) is not int or not 0 < most <= _MOST_BYTES:
+            raise _malformed("bytes", f"a number from 1 to {_MOST_BYTES}", most)
+        if descriptor is None:
+            raise _malformed("listener", "a descriptor of a listening socket", descriptor)
         self._require_allowed(number)
-        if len(self._open) >= _PORTS or number in {port.number for port in self._open.values()}:
+        if number in {port.number for port in self._open.values()}:
             raise StateError(
-                "the port is open already, or too many are", expected=f"at most {_PORTS}", code="ports.open"
+                "the port is open already",
+                found=number,
+                hint="Use the address where it is open, or close it first",
+                code="ports.open",
+            )
+        if len(self._open) >= _PORTS:
+            raise StateError(
+                "the session has too many open ports",
+                expected=f"at most {_PORTS}",
+                hint="Close one",
+                code="ports.open",
             )
         return _OpenPort(number, _listener(descriptor), most, asyncio.get_running_loop().create_future())
 
@@ -169,12 +176,18 @@ class SessionPorts:
             while True:
                 await room.acquire()
                 client = await _accepted(port.listener)
+                try:
+                    await self._room.acquire()
+                except asyncio.CancelledError:
+                    client.close()
+                    raise
                 port.connections += 1
                 task = asyncio.create_task(self._relay(port, client))
                 port.serving.add(task)
                 task.add_done_callback(port.serving.discard)
                 task.add_done_callback(partial(_close, client))  # also if it never began
-                task.add_done_callback(lambda _: room.release())
+                for each in (self._room, room):
+                    task.add_done_callback(partial(_release, each))
         except OSError:
             port.end("listener")
 
@@ -220,6 +233,17 @@ class SessionPorts:
         )
 
 
+def _malformed(member: str, expected: str, found: object) -> MalformedError:
+    kind = repr(found) if isinstance(found, int) else type(found).__name__
+    return MalformedError(
+        f"the request to open a port has a wrong {member}",
+        expected=expected,
+        found=kind,
+        where=member,
+        code="session.control",
+    )
+
+
 def _listener(descriptor: int) -> socket.socket:
     """The launcher's listening socket, as one of our own."""
     own = os.dup(descriptor)
@@ -254,6 +278,10 @@ async def _accepted(listener: socket.socket) -> socket.socket:
 
 def _close(client: socket.socket, _: object) -> None:
     client.close()
+
+
+def _release(room: asyncio.Semaphore, _: object) -> None:
+    room.release()
 
 
 async def _writable(connection: socket.socket) -> None:

@@ -261,12 +261,12 @@ def read_chunks(found: Found, *, at_most: int) -> Iterator[bytes]:
         os.close(fd)
 
 
-def chunks_of(fd: int, path: str, *, at_most: int) -> Iterator[bytes]:
-    """The content of the file that was opened as ``fd``, in pieces.
+def chunks_of(fd: int, path: str, *, at_most: int, cut: bool = False) -> Iterator[bytes]:
+    """The content of the file that was opened as ``fd``, in pieces; ``cut``: its first ``at_most`` bytes.
 
     Raises:
         SpecialFile: it is no regular file.
-        TreeTooLarge: more than ``at_most`` bytes.
+        TreeTooLarge: more than ``at_most`` bytes, and not ``cut``.
         TreeUnreadable: it cannot be read.
     """
     if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -275,9 +275,12 @@ def chunks_of(fd: int, path: str, *, at_most: int) -> Iterator[bytes]:
         )
     size = 0
     while chunk := _read(fd, path):
+        if size + len(chunk) > at_most:
+            if not cut:
+                raise TreeTooLarge("too many bytes", where=escaped(path))
+            yield chunk[: at_most - size]
+            return
         size += len(chunk)
-        if size > at_most:
-            raise TreeTooLarge("too many bytes", where=escaped(path))
         yield chunk
 
 

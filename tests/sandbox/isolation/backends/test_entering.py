@@ -84,3 +84,29 @@ def test_a_signal_reaches_those_that_are_left_and_says_so():
 
 def test_a_signal_that_reaches_no_process_does_not_count_as_delivered():
     assert run(signalling(confinement(), [gone(), gone()], signal.SIGTERM)) != 0
+
+
+def test_what_the_agent_has_stopped_goes_on_and_reports_the_end():
+    with subprocess.Popen(["/bin/sleep", "60"]) as inner, subprocess.Popen(["/bin/sleep", "60"]) as outer:
+        os.kill(outer.pid, signal.SIGSTOP)
+        os.waitpid(outer.pid, os.WUNTRACED)
+        assert run(signalling(confinement(), [inner.pid], signal.SIGTERM, outer=outer.pid)) == 0
+        assert os.WIFCONTINUED(os.waitpid(outer.pid, os.WCONTINUED)[1])
+        assert inner.wait(10) == -signal.SIGTERM
+        outer.kill()
+
+
+@pytest.mark.parametrize("inner", ["runs", "is gone"])
+def test_sigkill_ends_a_command_whose_outer_process_does_not_report(inner):
+    with subprocess.Popen(["/bin/sleep", "60"]) as first, subprocess.Popen(["/bin/sleep", "60"]) as outer:
+        target = first.pid if inner == "runs" else gone()
+        assert run(signalling(confinement(), [target], signal.SIGKILL, outer=outer.pid)) == 0
+        assert outer.wait(10) == -signal.SIGKILL
+        first.kill()
+
+
+def test_no_other_signal_ends_the_outer_process():
+    with subprocess.Popen(["/bin/sleep", "60"]) as outer:
+        assert run(signalling(confinement(), [gone()], signal.SIGTERM, outer=outer.pid)) != 0
+        assert outer.poll() is None
+        outer.kill()

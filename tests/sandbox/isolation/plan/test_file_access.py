@@ -84,8 +84,11 @@ def test_carve_outs_below_the_path_are_passed_over() -> None:
 
 
 def test_a_call_comes_back_as_it_was_sent() -> None:
-    call = FileCall(FileAct.LIST, "/workspace", recursive=True, length=5)
-    assert call_from_json(call_to_json(call)) == call
+    for call in (
+        FileCall(FileAct.LIST, "/workspace", recursive=True, length=5),
+        FileCall(FileAct.GET, "/workspace/a", single=True, cut=True, length=5),
+    ):
+        assert call_from_json(call_to_json(call)) == call
 
 
 @pytest.mark.parametrize(
@@ -95,6 +98,7 @@ def test_a_call_comes_back_as_it_was_sent() -> None:
         {"act": 1},
         {"path": None},
         {"single": 1},
+        {"cut": 1},
         {"length": -1},
         {"length": True},
         {"more": 1},

@@ -122,6 +122,10 @@ def test_the_agent_reads_what_was_written_and_its_own_files_are_read(tmp_path, b
             assert await communicate(calls.client, inside(command)) == (0, "given\n['a', 'empty']\n")
             assert (await calls.get("/workspace/out", single=True))[0] == {"out": b"made"}
             assert (await calls.get("/workspace/new/deep/in.txt"))[0] == {"in.txt": b"given+"}
+            for length, found in ((3, {"out": b"mad"}), (4, {"out": b"made"}), (0, {"out": b""})):
+                assert (await calls.get("/workspace/out", single=True, cut=True, length=length))[0] == found
+            _, result = await calls.get("/workspace/out", single=True, length=3)
+            assert error_of(result) == "workspace.too_large"
             assert (await calls.get("/workspace/tree"))[0] == {"a": b"A", "empty": ""}
             found, result = await calls.list("/workspace")
             assert (found, result["left_out"]) == ({"new": "", "out": b"", "tree": ""}, 0)
@@ -144,7 +148,6 @@ def test_what_is_written_belongs_to_the_sessions_user_alone(tmp_path, backend):
     run(scenario())
 
 
-@once
 def test_a_path_outside_of_the_profile_reaches_no_file(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -176,7 +179,6 @@ def test_a_path_outside_of_the_profile_reaches_no_file(tmp_path, backend):
     run(scenario())
 
 
-@once
 def test_an_entry_is_written_only_where_the_agent_may_write(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -199,7 +201,6 @@ def test_entries_whose_names_begin_alike_are_two(tmp_path, backend):
     run(scenario())
 
 
-@once
 def test_no_link_leads_out_of_the_entry_and_one_inside_is_followed(tmp_path, backend):
     links = "\n".join(
         f"os.symlink({target!r}, {name!r})"
@@ -255,7 +256,6 @@ while time.monotonic() - at < 20:
 """
 
 
-@once
 def test_a_folder_that_is_swapped_for_a_link_in_a_loop_never_leads_elsewhere(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:
@@ -438,7 +438,6 @@ def small_disk(tmp_path: Path):
     os.system(f"umount -l {place}")  # noqa: S605 - as above
 
 
-@once
 def test_a_folder_is_removed_as_it_was_recorded_and_a_carve_out_stays(tmp_path, backend):
     async def scenario():
         async with files(tmp_path, backend) as calls:

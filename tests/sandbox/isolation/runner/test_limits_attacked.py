@@ -11,12 +11,9 @@ from pathlib import Path
 import pytest
 from tests.raising import raises_code
 from tests.sandbox.isolation.conftest import (
-    BOTH,
     ENV,
-    ONCE,
     communicate,
     no_memory_cgroup,
-    once,
     run,
     sandbox,
     skip_without_upper_layer,
@@ -67,19 +64,7 @@ time.sleep(30)
 """System V segments that are attached no more: 640 MiB."""
 
 
-@pytest.mark.parametrize(
-    ("backend", "program"),
-    [
-        *(
-            pytest.param(*each.values, UNMAPPED, id=f"{each.id}-anonymous files", marks=each.marks)
-            for each in BOTH
-        ),
-        *(
-            pytest.param(*each.values, SHARED, id=f"{each.id}-shared segments", marks=each.marks)
-            for each in ONCE
-        ),
-    ],
-)
+@pytest.mark.parametrize("program", [UNMAPPED, SHARED], ids=["anonymous files", "shared segments"])
 def test_memory_that_nobody_maps_counts_or_cannot_be_had(backend, tmp_path, program):
     limits = Limits(memory_bytes=128 * MIB)
     try:
@@ -147,16 +132,7 @@ time.sleep(30)
 """64 MiB in files without a name."""
 
 
-@pytest.mark.parametrize(
-    ("backend", "program"),
-    [
-        *(pytest.param(*each.values, MANY, id=f"{each.id}-many files", marks=each.marks) for each in ONCE),
-        *(
-            pytest.param(*each.values, UNLINKED, id=f"{each.id}-without a name", marks=each.marks)
-            for each in BOTH
-        ),
-    ],
-)
+@pytest.mark.parametrize("program", [MANY, UNLINKED], ids=["many files", "files without a name"])
 def test_the_workspace_is_bounded_in_all_its_files_together(backend, tmp_path, program):
     started = time.monotonic()
     with pytest.raises(LimitExceeded) as ended:
@@ -190,7 +166,6 @@ def test_one_file_cannot_grow_beyond_the_limit_even_between_two_looks(backend, t
     assert (tmp_path / "files/0/x").stat().st_size <= 33 * MIB
 
 
-@once
 def test_files_that_are_there_already_count_before_the_command_runs(backend, tmp_path):
     (tmp_path / "files/0").mkdir(parents=True)
     (tmp_path / "files/0/input").write_bytes(bytes(9 * MIB))

@@ -61,7 +61,6 @@ def machine_state():
     return names, sorted(line.split(":")[0].strip() for line in links), mounts
 
 
-@once
 @pytest.mark.parametrize(
     ("script", "code"),
     [
@@ -103,7 +102,6 @@ def test_input_arguments_and_directory_arrive_unchanged(backend, tmp_path):
     assert result.output == ascii([[hostile, ""], hostile, "/workspace", "given"]) + "\n"
 
 
-@once
 def test_output_streams_while_the_command_runs_and_a_signal_reaches_it(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
@@ -142,7 +140,6 @@ def test_an_ending_signal_reaches_every_process_of_the_command_as_from_a_termina
     assert asyncio.run(go()) == 5
 
 
-@once
 def test_a_stopped_command_stands_still_with_all_its_processes_until_it_is_continued(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
@@ -188,7 +185,6 @@ def test_any_other_signal_reaches_the_commands_first_process_only(backend, tmp_p
     assert asyncio.run(go()) == (4, b"told\nchild\n")
 
 
-@once
 def test_kill_ends_a_command_that_ignores_every_signal(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
@@ -273,7 +269,6 @@ def test_steps_out_of_turn_are_refused_and_change_nothing(backend, tmp_path):
     assert asyncio.run(go()) == (0, "fine\n")
 
 
-@once
 def test_more_memory_than_allowed_ends_in_a_typed_refusal(backend, tmp_path):
     limits = Limits(memory_bytes=192 << 20)
     with pytest.raises(LimitExceeded, match="memory"):
@@ -287,7 +282,6 @@ def test_more_memory_than_allowed_ends_in_a_typed_refusal(backend, tmp_path):
         )
 
 
-@once
 @pytest.mark.parametrize(
     ("what", "program"),
     [
@@ -309,7 +303,6 @@ def test_files_beyond_the_limit_end_in_a_typed_refusal(backend, tmp_path, what, 
         )
 
 
-@once
 def test_a_fork_bomb_meets_a_full_table_and_the_runner_lives(backend, tmp_path):
     bomb = (
         "import os,time\nmade=0\ntry:\n"
@@ -380,7 +373,6 @@ def test_killing_the_runner_kills_the_sandbox(backend, tmp_path):
     assert list((tmp_path / "isolation").iterdir()) == []
 
 
-@once
 def test_a_start_that_fails_halfway_leaves_nothing(backend, tmp_path):
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "1").symlink_to("/etc")
@@ -396,7 +388,6 @@ def test_a_start_that_fails_halfway_leaves_nothing(backend, tmp_path):
     assert list((tmp_path / "isolation").iterdir()) == []
 
 
-@once
 def test_a_closed_control_socket_ends_everything_within_five_seconds(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, process):
@@ -437,7 +428,6 @@ time.sleep(60)
 """
 
 
-@once
 def test_the_next_command_reaps_what_a_killed_launcher_left(backend, tmp_path):
     session_dir = tmp_path / "sessions" / "one"
     session_dir.mkdir(parents=True)

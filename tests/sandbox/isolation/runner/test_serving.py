@@ -2,19 +2,31 @@
 
 import errno
 import os
+import select
+import signal
 import time
 from types import SimpleNamespace
 
 import pytest
 
 from affiant.sandbox.isolation.plan.driver import Started
-from affiant.sandbox.isolation.plan.errors import CommandNotRun, LimitExceeded
-from affiant.sandbox.isolation.plan.file_access import FileAct, FileCall
+from affiant.sandbox.isolation.plan.errors import (
+    CommandNotRun,
+    LimitExceeded,
+    SandboxFailed,
+    SessionBusy,
+    StepError,
+)
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
-from affiant.sandbox.isolation.plan.plan import Command, HostUsr
-from affiant.sandbox.isolation.plan.protocol import command_to_json
-from affiant.sandbox.isolation.runner import file_calls
-from affiant.sandbox.isolation.runner.file_calls import FileCalls
+from affiant.sandbox.isolation.plan.plan import Command, HostUsr, Limits
+from affiant.sandbox.isolation.plan.protocol import (
+    command_to_json,
+    control_pair,
+    receive_frame,
+    send_frame,
+)
+from affiant.sandbox.isolation.runner import lifecycle
+from affiant.sandbox.isolation.runner.children import Children
 from affiant.sandbox.isolation.runner.lifecycle import Sandbox, State
 from affiant.sandbox.isolation.runner.runner_settings import Settings
 from affiant.sandbox.isolation.runner.serving import Runner
@@ -27,15 +39,14 @@ def refuse(*_):
     raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
 
-def test_a_call_on_files_that_is_rejected_does_not_go_on(monkeypatch):
+def test_what_a_child_is_to_do_and_is_rejected_does_not_go_on(monkeypatch):
     forked = []
     fork = os.fork
     monkeypatch.setattr(os, "fork", lambda: forked.append(fork()) or forked[-1])
     monkeypatch.setattr(os, "pidfd_open", refuse)
-    monkeypatch.setattr(file_calls, "be_file_child", lambda *_, **__: time.sleep(60) or os._exit(0))
-    calls = FileCalls()
+    calls = Children("calls", 16)
     with pytest.raises(OSError, match="memory"):
-        calls.begin(1, FileCall(FileAct.STAT, "/w/x"), None, (0,))
+        calls.begin(1, lambda: time.sleep(60))
     with pytest.raises(ChildProcessError):
         os.waitpid(forked[0], 0)
     assert not calls.ends
@@ -52,6 +63,64 @@ def test_a_command_whose_start_is_rejected_does_not_run(monkeypatch):
     with pytest.raises(OSError, match="memory"):
         Runner(None, sandbox)._start(START, (0, 1, 2))
     assert killed == ["all"]
+
+
+def test_a_signal_that_takes_long_holds_up_nothing_else():
+    ours, theirs = control_pair()
+    sandbox = SimpleNamespace(
+        end=None, signal=lambda *_: lambda: time.sleep(60), measure=lambda: {"bytes": 1}
+    )
+    runner = Runner(theirs, sandbox)
+    with ours, theirs:
+        send_frame(ours, {"id": 1, "do": "signal", "command": 1, "number": 9})
+        send_frame(ours, {"id": 2, "do": "measure"})
+        assert (runner._turn(), runner._turn()) == (True, True)
+        assert receive_frame(ours) == ({"id": 2, "ok": {"bytes": 1}}, ())
+        runner._signals.end_all()
+
+
+def test_the_error_of_a_child_is_the_answer():
+    def fail():
+        raise StepError("the signal found no process", expected="one")
+
+    children = Children("signals", 1)
+    children.begin(7, fail)
+    (end,) = children.ends
+    with pytest.raises(SessionBusy, match="too many signals"):
+        children.begin(8, fail)
+    select.select([end], [], [])
+    ((request, error),) = children.ended({end})
+    assert (request, type(error), error.expected) == (7, StepError, "one")
+    assert not children.ends
+
+
+def test_a_command_that_sigkill_does_not_end_ends_with_the_whole_sandbox(tmp_path, monkeypatch):
+    """The last resort, where the kernel under the agent does not carry out a signal any more."""
+    monkeypatch.setattr(lifecycle, "KILL_SECONDS", 0.0)
+    killed = []
+    running = {
+        number: Started(COMMAND, os.posix_spawn("/bin/true", ["true"], {}), -1, 0.0) for number in (1, 2)
+    }
+    sandbox = Sandbox(
+        Settings(tmp_path, BackendName.GVISOR, HostUsr(), None),
+        State.PREPARED,
+        end=os.open(os.devnull, os.O_RDONLY),
+        running=running,
+        _enclosure=SimpleNamespace(kill=lambda: killed.append("all")),
+        _memory=SimpleNamespace(exceeded=False),
+        _driver=SimpleNamespace(signal=lambda *_: lambda: None, log=lambda: b""),
+        _prepared=SimpleNamespace(plan=SimpleNamespace(limits=Limits())),
+    )
+    sandbox.watch()
+    assert killed == []
+    sandbox.signal(1, signal.SIGKILL)
+    sandbox.watch()
+    assert killed == ["all"]
+    sandbox.ended()
+    assert sandbox.outcomes[1].code == 137
+    assert isinstance(sandbox.outcomes[2], SandboxFailed)
+    with pytest.raises(SandboxFailed, match="SIGKILL"):
+        sandbox.start(COMMAND, None)
 
 
 def not_started():

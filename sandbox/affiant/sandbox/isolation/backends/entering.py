@@ -38,6 +38,7 @@ from typing import Final
 
 from affiant.sandbox.isolation.backends.call_program import CallProgram, Place
 from affiant.sandbox.isolation.plan import linux
+from affiant.sandbox.isolation.plan.driver import ENDING
 from affiant.sandbox.isolation.plan.plan import Command, Limits
 
 __all__ = [
@@ -62,7 +63,7 @@ REPORT_DESCRIPTOR: Final = 3
 """Where a program of gVisor's finds its report."""
 
 # System calls of x86-64 (arch/x86/entry/syscalls/syscall_64.tbl).
-_WRITE, _CLOSE, _RT_SIGACTION, _IOCTL, _PAUSE, _FORK, _EXECVE = 1, 3, 13, 16, 34, 57, 59
+_WRITE, _CLOSE, _RT_SIGACTION, _IOCTL, _PAUSE, _NANOSLEEP, _FORK, _EXECVE = 1, 3, 13, 16, 34, 35, 57, 59
 _WAIT4, _KILL, _FCNTL, _CHDIR, _SETSID, _CAPSET, _PRCTL, _SETRLIMIT = 61, 62, 72, 80, 112, 126, 157, 160
 _EXIT_GROUP, _SETNS, _SECCOMP, _CLOSE_RANGE, _OPENAT2 = 231, 308, 317, 436, 437
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -118,6 +119,9 @@ _STEPS: Final = (
 )
 _RUSAGE: Final = 144
 """struct rusage of a 64-bit kernel: two timevals, then ru_maxrss in KiB."""
+_CONTINUED: Final[Mapping[int, int]] = {signal.SIGKILL: 20, **dict.fromkeys(ENDING - {signal.SIGKILL}, 4)}
+"""Signal -> how often a command's outer process is continued after it, until it has ended."""
+_PAUSE_NANOSECONDS: Final = 50_000_000
 _MOST_PLACES: Final = 256
 """Places in which a command is looked for: a report stays below what a pipe takes at once."""
 
@@ -233,7 +237,7 @@ class _Steps:
             self.program.call(_CLOSE_RANGE, 3, self.report - 1, 0)
         self.program.call(_CLOSE_RANGE, self.report + 1, _ALL_DESCRIPTORS, 0)
 
-    def confine(self) -> None:
+    def confine(self, *, capabilities_stay: bool = False) -> None:
         """Limits, no new privileges, Landlock, no capability, the filter: in this order, for good."""
         call, must, data = self.program.call, self.must, self.program.data
         for kind, value in _limits(self.confinement.limits).items():
@@ -244,7 +248,8 @@ class _Steps:
         for capability in range(_CAPABILITIES):
             call(_PRCTL, _PR_CAPBSET_DROP, capability, 0, 0, 0)
         call(_PRCTL, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-        self.drop_capabilities()
+        if not capabilities_stay:
+            self.drop_capabilities()
         words = self.confinement.filter_program
         program = self.program.structure(struct.pack("<Hxxxxxx", len(words) // 8), data(words))
         must("filter", _SECCOMP, _SECCOMP_SET_MODE_FILTER, 0, program)
@@ -390,20 +395,38 @@ def ending(machine: str) -> bytes:
     return program.elf()
 
 
-def signalling(confinement: Confinement, targets: Sequence[int], number: int) -> bytes:
-    """The executable that sends a signal to ``targets``, pids inside; it ends with 0 if it reached one of them."""
+def signalling(
+    confinement: Confinement, targets: Sequence[int], number: int, *, outer: int | None = None
+) -> bytes:
+    """The executable that sends a signal to a command's processes; it ends with 0 if it reached one of them.
+
+    Its capabilities stay: it starts with CAP_KILL alone, as a user whom the agent can send no signal.
+
+    Args:
+        targets: pids inside. outer: the command's outer process, which the agent may have stopped: it is continued, so
+            that it can report. If it has not ended a second after SIGKILL, it is killed too.
+    """
     steps = _Steps(confinement, REPORT_DESCRIPTOR)
-    program = steps.program
+    program, last = steps.program, f"reached {len(targets)}"
     program.call(_PRCTL, _PR_SET_DUMPABLE, 0, 0, 0, 0)
     steps.close_others()
-    steps.confine()
+    steps.confine(capabilities_stay=True)
     for index, target in enumerate(targets):
         program.call(_KILL, target, number, zero=f"reached {index + 1}")
+    if outer is not None and number == signal.SIGKILL:
+        program.call(_KILL, outer, signal.SIGCONT, zero=last)
     steps.end()
     for index, target in enumerate(targets):
         program.label(f"reached {index}")
         program.call(_KILL, target, number)
-    program.label(f"reached {len(targets)}")
+    program.label(last)
+    if outer is not None:
+        pause = program.data(struct.pack("<qq", 0, _PAUSE_NANOSECONDS))
+        for _ in range(_CONTINUED.get(number, 0)):  # what is being ended may stop it once more
+            program.call(_KILL, outer, signal.SIGCONT, error="ended")
+            program.call(_NANOSLEEP, pause, 0)
+        program.call(_KILL, outer, number if number == signal.SIGKILL else signal.SIGCONT)
+    program.label("ended")
     program.call(_EXIT_GROUP, 0)
     return program.elf()
 

@@ -37,8 +37,10 @@ from affiant.sandbox.isolation.plan.rootfs import Shown, mount_order
 
 __all__ = [
     "CONTAINER_ID",
+    "FIRST_UID",
     "OLDEST_RELEASE",
     "PROGRAMS_AT",
+    "SIGNALLING_UID",
     "STARTED",
     "dated_release",
     "exec_command",
@@ -59,6 +61,9 @@ CONTAINER_ID: Final = "affiant-sandbox"
 """One container per state folder, so the id can be the same everywhere."""
 
 _RELEASE: Final = re.compile(r"(20\d\d)[01]\d[0-3]\d")
+SIGNALLING_UID: Final = 0
+"""Who sends signals inside: gVisor gives CAP_KILL to this user alone, and the agent can send it no signal."""
+_IN_EFFECT: Final = ("effective", "permitted")
 FIRST_UID: Final = 65534
 """Who the first process is inside: one that the agent may send no signal. It has no capability either."""
 
@@ -98,12 +103,15 @@ def oci_config(
     }
 
 
-def process(user: int, program: str, *, terminal: bool = False) -> Mapping[str, object]:
-    """An OCI process without capabilities.
+def process(
+    user: int, program: str, *, terminal: bool = False, capabilities: Sequence[str] = ()
+) -> Mapping[str, object]:
+    """An OCI process.
 
     Args:
         program: its name among the runner's programs.
         terminal: its streams are a terminal.
+        capabilities: all that it has. gVisor gives some to user 0 alone.
     """
     return {
         "terminal": terminal,
@@ -112,7 +120,8 @@ def process(user: int, program: str, *, terminal: bool = False) -> Mapping[str, 
         "env": [],
         "cwd": "/",
         "capabilities": {
-            kind: [] for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")
+            kind: list(capabilities) if kind in _IN_EFFECT else []
+            for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")
         },
         "noNewPrivileges": True,
     }
@@ -185,7 +194,7 @@ def exec_command(program: str, folder: Path, name: str, *, report: int | None = 
     """Start a process beside the first one, and end with it.
 
     Args:
-        name: of the files of this process: its specification and its log.
+        name: of the files of this process: its specification, its log, its pid inside.
         report: descriptor that becomes its report.
     """
     passed = () if report is None else (f"--pass-fd={report}:{REPORT_DESCRIPTOR}",)
@@ -193,6 +202,7 @@ def exec_command(program: str, folder: Path, name: str, *, report: int | None = 
         *_global_flags(program, folder, log=f"{name}.log"),
         "exec",
         f"--process={folder / name}",
+        f"--internal-pid-file={folder / name}.pid",
         *passed,
         CONTAINER_ID,
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +25,7 @@ from affiant.sandbox.isolation.backends.entering import (
     signalling,
 )
 from affiant.sandbox.isolation.backends.gvisor import (
+    SIGNALLING_UID,
     STARTED,
     exec_command,
     list_command,
@@ -40,6 +43,8 @@ __all__ = ["GVisorDriver"]
 
 _LOG_BYTES: Final = 65536
 _PROGRAMS: Final = "programs"
+_FILES: Final = ("", ".log", ".pid")
+"""Endings of the names of a process's files."""
 _CONTROL_SECONDS: Final = 5
 
 
@@ -94,7 +99,8 @@ class GVisorDriver:
         program = command_program(
             self.confinement, command, report=REPORT_DESCRIPTOR, namespaces=None, terminal=terminal
         )
-        self._write_program(name, program, terminal=terminal)
+        self._write_program(name, program)
+        self._write_process(name, process(AGENT_UID, name, terminal=terminal))
         report, tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             argv = exec_command(self.program, self.folder, name, report=tell)
@@ -110,31 +116,49 @@ class GVisorDriver:
         started = self._commands[name] = Started(command, child.pid, report, at)
         return started
 
-    def _write_program(self, name: str, program: bytes, *, terminal: bool = False) -> None:
-        """Write one for the sandbox and the specification of its process."""
+    def _write_program(self, name: str, program: bytes) -> None:
         path = self.folder / _PROGRAMS / name
         path.write_bytes(program)
         path.chmod(0o555)
-        spec = process(AGENT_UID, name, terminal=terminal)
-        (self.folder / name).write_text(json.dumps(spec), encoding="utf-8")
+
+    def _write_process(self, name: str, process: Mapping[str, object]) -> None:
+        (self.folder / name).write_text(json.dumps(process), encoding="utf-8")
 
     def _forget(self, name: str) -> None:
         """Remove what belongs to a process that has ended."""
-        for path in (self.folder / _PROGRAMS / name, self.folder / name, self.folder / f"{name}.log"):
+        for path in (self.folder / _PROGRAMS / name, *(self.folder / f"{name}{end}" for end in _FILES)):
             path.unlink(missing_ok=True)
 
-    def signal(self, started: Started, number: int) -> None:
-        first = read_reports(started.said(), started.command).pid
-        if first == 0:
+    def signal(self, started: Started, number: int) -> Callable[[], None]:
+        inner = read_reports(started.said(), started.command).pid
+        outer = next((self._pid_of(name) for name, each in self._commands.items() if each is started), None)
+        if inner == 0 and (outer is None or number != signal.SIGKILL):
             raise StepError(
                 "the signal found no process", expected="a command that has started and still runs"
             )
-        targets = descendants(first, self._processes()) if number in FOR_ALL else [first]
-        if not targets:
-            raise StepError("the signal found no process", expected="a command that still runs")
         self._count += 1
-        name = f"signal-{self._count}"
-        self._write_program(name, signalling(self.confinement, targets, number))
+        return partial(self._deliver, f"signal-{self._count}", inner, outer, number)
+
+    def _pid_of(self, name: str) -> int | None:
+        """The pid inside of a process that was started, as gVisor's kernel counts; None: it is not there yet."""
+        try:
+            return int((self.folder / f"{name}.pid").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _deliver(self, name: str, inner: int, outer: int | None, number: int) -> None:
+        """Send a signal to a command's processes. Takes as long as runsc does.
+
+        Raises:
+            StepError: there is no such process any more, or runsc failed.
+        """
+        targets = [inner]
+        if number in FOR_ALL:
+            targets = [each for each in descendants(inner or outer or 0, self._processes()) if each != outer]
+        if not targets and (outer is None or number != signal.SIGKILL):
+            raise StepError("the signal found no process", expected="a command that still runs")
+        self._write_program(name, signalling(self.confinement, targets, number, outer=outer))
+        self._write_process(name, process(SIGNALLING_UID, name, capabilities=("CAP_KILL",)))
         try:
             self._control(exec_command(self.program, self.folder, name))
         finally:

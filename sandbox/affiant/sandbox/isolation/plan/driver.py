@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,11 +121,14 @@ class Driver(Protocol):
         """
         ...
 
-    def signal(self, started: Started, number: int) -> None:
+    def signal(self, started: Started, number: int) -> Callable[[], None] | None:
         """Deliver a signal: one of :data:`FOR_ALL` to every process of the command, another to its first.
 
+        Returns:
+            What delivers it, and may take seconds: to be called in a child. None: it is delivered.
+
         Raises:
-            StepError: there is no such process (any more).
+            StepError: there is no such process (any more); also raised by what is returned.
         """
         ...
 

@@ -43,6 +43,7 @@ class FileCall:
 
     Args:
         single: a file is moved, not a tree. recursive: of a listing.
+        cut: of a file that is longer than ``length``, its first bytes are read; else it is an error.
         length: bytes that a call writes, or may read at most.
     """
 
@@ -50,6 +51,7 @@ class FileCall:
     path: str
     single: bool = False
     recursive: bool = False
+    cut: bool = False
     length: int = 0
 
 
@@ -95,6 +97,7 @@ def call_to_json(call: FileCall) -> Mapping[str, object]:
         "path": call.path,
         "single": call.single,
         "recursive": call.recursive,
+        "cut": call.cut,
         "length": call.length,
     }
 
@@ -105,11 +108,11 @@ def call_from_json(members: object) -> FileCall:
     Raises:
         FrameError: other members or types than :func:`call_to_json` writes.
     """
-    names = {"act", "path", "single", "recursive", "length"}
+    names = {"act", "path", "single", "recursive", "cut", "length"}
     if not isinstance(members, dict) or members.keys() != names:
         raise FrameError("not a call on files", expected=", ".join(sorted(names)))
     path, length = members["path"], members["length"]
-    flags = (members["single"], members["recursive"])
+    flags = (members["single"], members["recursive"], members["cut"])
     right = isinstance(path, str) and type(length) is int and 0 <= length <= _MOST
     if not right or not all(isinstance(flag, bool) for flag in flags):
         raise FrameError("a call on files with members of another type")

@@ -199,9 +199,10 @@ def _get(root: int, call: FileCall, place: FilePlace, writer: TreeWriter) -> Map
         return {"kind": Kind.DIRECTORY.value}
     if not stat.S_ISREG(facts.st_mode):
         raise _other_kind(facts, call)
-    require_size(facts, call.length)
+    if not call.cut:
+        require_size(facts, call.length)
     writer.entry(Entry(_name(call.path), Kind.FILE, bool(facts.st_mode & stat.S_IXUSR), ""))
-    writer.content(chunks_of(fd, call.path, at_most=call.length))
+    writer.content(chunks_of(fd, call.path, at_most=call.length, cut=call.cut))
     return {"kind": Kind.FILE.value}
 
 

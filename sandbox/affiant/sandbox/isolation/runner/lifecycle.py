@@ -16,6 +16,7 @@ import enum
 import os
 import platform
 import select
+import signal
 import socket
 import stat
 import time
@@ -79,7 +80,7 @@ from affiant.sandbox.isolation.runner.watchdog import (
     memory_exceeded,
 )
 
-__all__ = ["Sandbox", "State"]
+__all__ = ["KILL_SECONDS", "Sandbox", "State"]
 
 _NEW_MOUNTS_AT: Final = Path("/run")
 _SHOWN_AT: Final = PRIVATE / "shown"
@@ -99,6 +100,8 @@ class State(enum.Enum):
 _END_SECONDS: Final = 0.5
 """So long after a command was lost its sandbox may take to be seen ending: that then is the reason."""
 _KILLED: Final = 137
+KILL_SECONDS: Final = 15.0
+"""So long a command may run on after SIGKILL was sent to it."""
 
 
 @dataclass(slots=True)
@@ -113,6 +116,8 @@ class Sandbox:
     """The commands under way, by number."""
     outcomes: dict[int, Ended | AffiantError] = field(default_factory=dict)
     """How the others ended."""
+    _kill_due: dict[int, float] = field(default_factory=dict)
+    """Commands that SIGKILL was sent to -> when each must have ended (time.monotonic)."""
     _numbers: int = 0
     _enclosure: Enclosure | None = None
     _driver: Driver | None = None
@@ -250,8 +255,10 @@ class Sandbox:
         self.running[self._numbers] = self._driver.start(command, stdio, terminal=terminal)
         return self._numbers
 
-    def signal(self, number: int, signal_number: int) -> None:
-        """Deliver a signal to command ``number``: see :meth:`Driver.signal`.
+    def signal(self, number: int, signal_number: int) -> Callable[[], None] | None:
+        """Deliver a signal to command ``number``, or return what delivers it: see :meth:`Driver.signal`.
+
+        A command that still runs :data:`KILL_SECONDS` after SIGKILL ends with the whole sandbox (:meth:`watch`).
 
         Raises:
             StepError: no such command is under way.
@@ -261,7 +268,9 @@ class Sandbox:
             raise StepError(
                 "the signal found no process", expected="a command that has started and still runs"
             )
-        self._driver.signal(started, signal_number)
+        if signal_number == signal.SIGKILL:
+            self._kill_due.setdefault(number, time.monotonic() + KILL_SECONDS)
+        return self._driver.signal(started, signal_number)
 
     def file_place(self, call: FileCall) -> FilePlace:
         """Where a call on the session's files acts, if the profile allows it and the disk limit leaves room.
@@ -326,10 +335,19 @@ class Sandbox:
         if self._prepared is not None and self.state is State.PREPARED and self.end is not None:
             limits = self._prepared.plan.limits
             try:
+                self._watch_kills()
                 self._watch_memory(limits)
                 self._watch_files(limits)
             except AffiantError as error:
                 self._end_by(error)
+
+    def _watch_kills(self) -> None:
+        now = time.monotonic()
+        if any(due <= now for number, due in self._kill_due.items() if number in self.running):
+            raise SandboxFailed(
+                "a command did not end after SIGKILL, so the sandbox was ended",
+                expected=f"its end within {KILL_SECONDS} seconds",
+            )
 
     def _end_by(self, error: AffiantError) -> None:
         self._ended_by = error
@@ -406,8 +424,10 @@ class Sandbox:
                 self.ended(number)  # it did not end by itself
                 return
             self._look_at_limits()
-            self.outcomes[number] = outcome or SandboxFailed(
-                "the command ended without a report of its exit status"
+            self.outcomes[number] = (
+                outcome
+                or self._outcome_of_killed(number, started)
+                or SandboxFailed("the command ended without a report of its exit status")
             )
         except LimitExceeded as error:
             self._end_by(error)
@@ -442,15 +462,21 @@ class Sandbox:
                 outcome = judge(started, os.waitstatus_to_exitcode(status)) if number != reaped else None
             except AffiantError as error:
                 outcome = error
-            wall = round(1e6 * (time.monotonic() - started.at))
-            killed = Ended(_KILLED, wall) if self._killed else None
+            killed = self._outcome_of_killed(number, started)
             # the limit is why it ended, or could not start any more, if one was reached
             if _is_unreported(outcome) or isinstance(outcome, CommandNotRun):
-                outcome = reason or outcome or killed
+                limit = reason if number not in self._kill_due or isinstance(reason, LimitExceeded) else None
+                outcome = limit or outcome or killed
             self.outcomes[number] = outcome or SandboxFailed("the sandbox ended unexpectedly")
             started.close()
         self.running.clear()
         self._keep_log()
+
+    def _outcome_of_killed(self, number: int, started: Started) -> Ended | None:
+        """How a command ended that was to be killed; None: it was not."""
+        if not self._killed and number not in self._kill_due:
+            return None
+        return Ended(_KILLED, round(1e6 * (time.monotonic() - started.at)))
 
     def _reason(self) -> AffiantError | None:
         """The limit that ended the sandbox; None: none did."""

@@ -12,13 +12,14 @@ import signal
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Final
 
 from affiant.errors import AffiantError
 from affiant.sandbox.base.template_order import peer_process
 from affiant.sandbox.isolation.plan.driver import Ended, Stdio
 from affiant.sandbox.isolation.plan.errors import FrameError, SandboxFailed, StepError
-from affiant.sandbox.isolation.plan.file_access import call_from_json
+from affiant.sandbox.isolation.plan.file_access import FileAct, call_from_json
 from affiant.sandbox.isolation.plan.leftover_record import (
     ProcessName,
     RunnerRecord,
@@ -31,7 +32,8 @@ from affiant.sandbox.isolation.plan.protocol import (
     receive_frame,
     send_frame,
 )
-from affiant.sandbox.isolation.runner.file_calls import FileCalls
+from affiant.sandbox.isolation.runner.children import Children
+from affiant.sandbox.isolation.runner.file_child import be_file_child
 from affiant.sandbox.isolation.runner.given_trees import check_trees
 from affiant.sandbox.isolation.runner.lifecycle import Sandbox, State
 from affiant.sandbox.isolation.runner.network import PROXY_PORT
@@ -39,6 +41,9 @@ from affiant.sandbox.isolation.runner.network import PROXY_PORT
 __all__ = ["Reply", "Runner"]
 
 _WATCH_MILLISECONDS: Final = 100
+_MOST_FILE_CALLS: Final = 16
+_MOST_SIGNALS: Final = 64
+"""Under way at once."""
 _MAX_CA_BUNDLE: Final = 4 << 20
 _SIGNALS: Final = frozenset(
     {
@@ -74,7 +79,8 @@ class Runner:
     """Request and command."""
     _ends: dict[int, int] = field(default_factory=dict)
     """A pidfd that tells a command's end -> its number."""
-    _files: FileCalls = field(default_factory=FileCalls)
+    _files: Children = field(default_factory=lambda: Children("calls on files", _MOST_FILE_CALLS))
+    _signals: Children = field(default_factory=lambda: Children("signals", _MOST_SIGNALS))
 
     def serve(self) -> None:
         """Obey, then leave nothing of the sandbox but the session's files."""
@@ -87,12 +93,18 @@ class Runner:
     def _turn(self) -> bool:
         """One round of the loop; False: the supervisor is gone."""
         poll = select.poll()
-        for fd in (self.control.fileno(), self.sandbox.end, *self._ends, *self._files.ends):
+        children = (self._files, self._signals)
+        for fd in (
+            self.control.fileno(),
+            self.sandbox.end,
+            *self._ends,
+            *(end for each in children for end in each.ends),
+        ):
             if fd is not None:
                 poll.register(fd, select.POLLIN)
         watched = self.sandbox.end is not None
         ready = {fd for fd, _ in poll.poll(_WATCH_MILLISECONDS if watched else None)}
-        for ended, outcome in self._files.ended(ready):
+        for ended, outcome in (pair for each in children for pair in each.ended(ready)):
             self._answer(ended, {"ok": {}} if outcome is None else {"refused": outcome.to_json()})
         for end in ready & self._ends.keys():
             self._command_ended(end)
@@ -141,14 +153,13 @@ class Runner:
             case "start":
                 return self._start(members, descriptors)
             case "signal":
-                return self._signal(members)
+                return self._signal(request, members)
             case "wait":
                 self._waiting.append((request, _number(members, "command")))
                 self._answer_waiting()
                 return None
             case "files":
-                call = call_from_json(members.get("call"))
-                self._files.begin(request, call, self.sandbox.file_place(call), descriptors)
+                self._begin_file_call(request, members, descriptors)
                 return None
             case "connect":
                 return Reply({}, (self.sandbox.connect(_port(members)).detach(),))
@@ -204,12 +215,25 @@ class Runner:
             raise
         return Reply({"command": number})
 
-    def _signal(self, members: Mapping[str, object]) -> Reply:
+    def _begin_file_call(
+        self, request: int, members: Mapping[str, object], descriptors: Sequence[int]
+    ) -> None:
+        """Start a call. ``descriptors``: for what comes of it; and of a call that writes, with what it writes."""
+        call = call_from_json(members.get("call"))
+        place = self.sandbox.file_place(call)
+        output, *content = _exactly(descriptors, 1 + (call.act in {FileAct.PUT, FileAct.REMOVE}))
+        work = partial(be_file_child, call, place, output=output, content=content[0] if content else None)
+        self._files.begin(request, work)
+
+    def _signal(self, request: int, members: Mapping[str, object]) -> Reply | None:
         number = members.get("number")
         if not isinstance(number, int) or number not in _SIGNALS:
             raise FrameError("not a signal that may be sent", found=repr(str(number)[:20]))
-        self.sandbox.signal(_number(members, "command"), number)
-        return Reply()
+        deliver = self.sandbox.signal(_number(members, "command"), number)
+        if deliver is None:
+            return Reply()
+        self._signals.begin(request, deliver)
+        return None
 
     def _command_ended(self, end: int) -> None:
         number = self._ends.pop(end)
@@ -240,7 +264,8 @@ class Runner:
 
     def _clean_up(self) -> None:
         self._forget_ends()
-        self._files.end_all()
+        for children in (self._files, self._signals):
+            children.end_all()
         self.sandbox.kill()
         self.sandbox.cleanup()
         self._answer_waiting()
