@@ -125,7 +125,6 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "ToolNotAllowedError",
         "The agent cancelled the call; if it was already made, it is not known whether the server did what was asked.",
     ),
-    "tool.method": ("NotAllowedError", "A method of MCP that the tool gate does not pass on."),
     "tool.needs_approval": (
         "ToolNotAllowedError",
         "What needs approval cannot be shown as one call: two equal calls, or a tool that is offered twice.",

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
 
-from affiant.gateway.openai.chat import ChatRequest, Offered, parse_chat, parse_json, without_tools
+from affiant.gateway.openai.chat import ChatRequest, Offered, parse_chat, without_tools
 from affiant.gateway.wire.errors import RequestMalformed
+from affiant.policy.canonical.tool_messages import parse_json
 
 GOOD = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 

@@ -8,8 +8,8 @@ import tracemalloc
 
 import pytest
 
-from affiant.gateway.openai.chat import parse_json
 from affiant.gateway.openai.named_urls import MOST_URLS, NamedURL, named_urls
+from affiant.policy.canonical.tool_messages import parse_json
 
 URL = "http://169.254.169.254/latest/meta-data/"
 

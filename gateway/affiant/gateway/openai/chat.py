@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,9 +24,10 @@ from affiant.gateway.openai.strict_json import folded, inexact
 from affiant.gateway.openai.unlisted import RequestMembers, kind_of, read_members
 from affiant.gateway.wire.errors import RequestMalformed
 from affiant.policy.canonical.errors import ToolDefinitionRefused
+from affiant.policy.canonical.tool_messages import parse_json
 from affiant.policy.canonical.tool_origin import tool_digest
 
-__all__ = ["ChatRequest", "Offered", "parse_chat", "parse_json", "without_tools"]
+__all__ = ["ChatRequest", "Offered", "parse_chat", "without_tools"]
 
 _PARAMETERS: Final = (
     "frequency_penalty",
@@ -162,37 +163,6 @@ def _require_exact(value: Mapping[str, object]) -> None:
             where=found,
             hint="Two readers would see two requests",
         )
-
-
-def parse_json(data: bytes | str) -> object:
-    """The value of one JSON text; each member once, finite numbers, bounded nesting.
-
-    Raises:
-        RequestMalformed: anything else.
-    """
-    try:
-        text = data.decode("utf-8") if isinstance(data, bytes) else data  # json would guess UTF-16 and more
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite)
-    except UnicodeDecodeError as error:
-        raise RequestMalformed("the body is not UTF-8") from error
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno} column {error.colno}"
-        raise RequestMalformed("the body is not JSON", where=where) from error
-    except RecursionError as error:
-        raise RequestMalformed("the body is nested too deep") from error
-    except ValueError as error:  # an integer of thousands of digits (CPython's own bound)
-        raise RequestMalformed("a number is too long") from error
-
-
-def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise RequestMalformed("a member is duplicated", hint="Two readers would see two requests")
-    return members
-
-
-def _not_finite(text: str) -> NoReturn:
-    raise RequestMalformed("not a number", found=text)
 
 
 def _array(value: Mapping[str, object], name: str) -> Sequence[object]:

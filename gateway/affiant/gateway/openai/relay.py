@@ -15,13 +15,13 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.merkle import Accumulator
 from affiant.errors import AffiantError, MalformedError
-from affiant.gateway.openai.chat import parse_json
 from affiant.gateway.openai.chat_members import DOCUMENTED, ChatMembers
 from affiant.gateway.openai.sse import EventSplitter, event_data, is_terminal, require_fields
 from affiant.gateway.openai.strict_json import folded, inexact
 from affiant.gateway.openai.tool_filter import Judge, StreamFilter, ToolCall, read_answer
 from affiant.gateway.wire.errors import RequestMalformed, UpstreamCut
 from affiant.gateway.wire.errors_http import error_body
+from affiant.policy.canonical.tool_messages import parse_json
 
 __all__ = ["AnsweredModels", "Relay", "Step", "Usage", "usage_in", "usage_of"]
 

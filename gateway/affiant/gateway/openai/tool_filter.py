@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.errors import MalformedError
-from affiant.gateway.openai.chat import parse_json
 from affiant.gateway.openai.chat_members import DOCUMENTED, ChatMembers
 from affiant.gateway.openai.sse import event_data, require_fields
 from affiant.gateway.openai.strict_json import require_calls_in_place, require_no_calls
 from affiant.gateway.openai.unlisted import require_listed_response
 from affiant.gateway.wire.errors import RequestMalformed, ToolNotAllowedError
+from affiant.policy.canonical.tool_messages import parse_json
 from affiant.policy.decision.decide import Decision, Effect
 
 __all__ = [
