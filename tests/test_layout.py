@@ -91,7 +91,13 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "sandbox": (
         *("base", "egress.http", "egress", "workspace"),
         *("isolation.plan", "isolation.backends", "isolation.runner", "runtimes", "processes"),
-        *("supervisor.launch", "supervisor.records", "supervisor.gateway", "supervisor"),
+        *(
+            "supervisor.launch",
+            "supervisor.records",
+            "supervisor.gateway",
+            "supervisor.children",
+            "supervisor",
+        ),
         *(
             "session_state",
             "session_acts",
@@ -135,14 +141,15 @@ class Bound(NamedTuple):
 
 
 CLOSURES: Mapping[str, Bound] = {
-    "gateway": Bound(("affiant.gateway.process.server",), files=319, goal=300),
+    # 319, and `child_starts`: which sessions may begin under which
+    "gateway": Bound(("affiant.gateway.process.server",), files=320, goal=300),
     "session": Bound(
         (
             "affiant.sandbox.supervisor.__main__",
             "affiant.secrets.broker.process",
             "affiant.sandbox.isolation.runner.runner",
         ),
-        files=334,
+        files=342,  # 334, and what serves, judges and counts an agent's calls about sessions that it starts
         goal=320,
     ),
     "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_703, goal=12_000),

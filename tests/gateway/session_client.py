@@ -52,7 +52,7 @@ from affiant.attestation.statements.statement import parse_statement, report_dat
 from affiant.attestation.tdx.event_log.eventlog import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.loading.load import load_profiles
-from affiant.sandbox.session.binding import new_session_id
+from affiant.sandbox.supervisor.launch.provision import new_session_id
 
 PROFILE = b"""
 agent_configs:

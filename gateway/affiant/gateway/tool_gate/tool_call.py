@@ -46,8 +46,14 @@ from affiant.gateway.tool_gate.catalogue import Catalogue, ServedTool
 from affiant.gateway.tool_gate.gate import ToolGate
 from affiant.gateway.tool_gate.link import ServerError
 from affiant.gateway.tool_gate.path_copies import PathChanged, PathCopies
-from affiant.gateway.tool_gate.responding import error_member, listing, whole_error
-from affiant.gateway.tool_gate.results import MAX_RESULT, error_text, passed_result
+from affiant.gateway.tool_gate.results import (
+    MAX_RESULT,
+    error_member,
+    error_text,
+    listing,
+    passed_result,
+    whole_error,
+)
 from affiant.gateway.wire.bodies import Bodies, Share
 from affiant.gateway.wire.errors import Busy, RequestMalformed, ToolNotAllowedError
 from affiant.gateway.wire.http_request import (
@@ -317,7 +323,7 @@ class ToolGateRequest(SessionRequest):
                 await self._unless_gone(self._agreed(session, envelope))
             self._gate_route.take_calls(session.id, len(self._calls))
             now = nanoseconds(self._gate_route.seconds())
-            session.limits.gate_calls.take([call.recorded_as.rules for call in self._calls], now=now)
+            session.limits.take_gate([call.recorded_as for call in self._calls], now=now)
             if asking:  # nothing is awaited between the limits and this: it fails where it was used meanwhile
                 found = claimed(self._gate_route.approvals, session, self._actions)
                 for call, approved in zip(asking, found, strict=True):

@@ -48,7 +48,6 @@ from affiant.secrets.store.private_files import open_private_file
 __all__ = [
     "Bindings",
     "bind_session",
-    "new_session_id",
     "provision",
     "session_activation",
     "session_manifest",
@@ -202,14 +201,6 @@ def _user_name() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return f"uid:{os.getuid()}"
-
-
-def new_session_id(random_bytes: Callable[[int], bytes]) -> str:
-    """22 characters of base64url, the first a letter or digit: it never reads like an option."""
-    while True:
-        session = b64u(random_bytes(16))
-        if session[0].isalnum():
-            return session
 
 
 def session_manifest(

@@ -38,6 +38,7 @@ from affiant.sandbox.supervisor.launch.launch_check import (
     check_input,
     check_launch,
 )
+from affiant.sandbox.supervisor.launch.launcher_requests import LauncherRequests
 from affiant.sandbox.supervisor.launch.lifecycle import Lifecycle
 from affiant.sandbox.supervisor.launch.provision import Provision
 from affiant.sandbox.workspace.walk import runtime_digest
@@ -86,6 +87,7 @@ class Opening:
     lifecycle: Lifecycle
     stack: AsyncExitStack
     progress: Progress
+    requests: LauncherRequests
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from affiant.errors import AffiantError, UnreachableError
 from affiant.lazy_names import loading
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
 from affiant.sandbox.supervisor.launch.errors import GatewayLost
+from affiant.sandbox.supervisor.launch.launcher_requests import LauncherRequests
 from affiant.sandbox.supervisor.launch.lifecycle import Event, Lifecycle, State
 from affiant.sandbox.supervisor.launch.provision import parse_provision
 from affiant.sandbox.supervisor.starting import Opening, Surroundings, start
@@ -79,7 +80,8 @@ async def _session(
         await _tell(channel, {"event": "progress", "step": step, "detail": detail})
 
     async with AsyncExitStack() as stack:
-        opening = Opening(parse_provision(first), around, lifecycle, stack, progress)
+        requests = LauncherRequests(lambda event: _tell(channel, event))
+        opening = Opening(parse_provision(first), around, lifecycle, stack, progress, requests)
         lifecycle.record_in(opening.provision.session_dir, around.clock)
         lifecycle.take(Event.TAKEN)
         session = await _unless_ended(channel, open_session(opening))
