@@ -198,6 +198,7 @@ def draft(
     openings: X25519PrivateKey | None = None,
     nonce: str | None = None,
     floor: bytes | None = None,
+    session: str | None = None,
     **changes: object,
 ) -> Draft:
     """An admission that is in order, but for ``changes``; ``policy``: in place of the profile's own."""
@@ -217,7 +218,7 @@ def draft(
         upstream_roots=(),
     )
     activation = make_activation(
-        session=new_session_id(secrets.token_bytes),
+        session=session or new_session_id(secrets.token_bytes),
         agent=agent_commitment(secrets.token_bytes(16), agent),
         input_digest=None,
         isolation="bwrap-landlock",
