@@ -128,8 +128,13 @@ class OwnedSessions:
         return request, ttl
 
     def _require_room(self, owner: str, running: Sequence[Launch]) -> None:
-        """Return if one more session may run: beside those that take commands, and those that are being created."""
-        ready = [each for each in running if (self._home.session(each.session) / HOST_SOCKET).exists()]
+        """Return if one more session may run: beside those that take commands, those that their agents have started,
+        which the same processes hold, and those that are being created.
+        """
+        hosts = {
+            each.launcher for each in running if (self._home.session(each.session) / HOST_SOCKET).exists()
+        }
+        ready = [each for each in running if each.launcher in hosts]
         owners = Counter(each.asked.owner for each in ready if each.asked is not None and each.asked.owner)
         owners.update(starter for starter, _ in self._starting)
         if owners[owner] >= self._bounds.each or owners.total() >= self._bounds.together:
