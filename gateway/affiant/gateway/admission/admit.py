@@ -188,7 +188,7 @@ class Admissions:
             random_text=lambda: b64u(self.random_bytes(16)),
         )
 
-    def _begin(self, admitted: Admitted, parent: Session | None) -> Session:
+    def _begin(self, admitted: Admitted, parent: Session | None = None) -> Session:
         now = int(self.clock().timestamp())
         # a record that rests on a result after its end would not be believed
         expires = min(admitted.activation.expires, now + self.session_max_s, admitted.until)
