@@ -111,7 +111,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.caller_unlisted": ("NotAllowedError", "The caller is not on the HTTP server's list."),
     "session.child_profile": (
         "NotAuthenticError",
-        "A profile file has changed since the start of a child session was judged.",
+        "A child session has another profile than the one that its start was judged by.",
     ),
     "session.child_unknown": (
         "NotAllowedError",

@@ -90,7 +90,7 @@ class Scene:
         self.opening: asyncio.Event | None = None
         self.told: list[tuple[str, Mapping[str, object]]] = []
         self.tree = tree or Tree()
-        plan = SimpleNamespace(request=self.request, session="p" * 22, lease_s=900)
+        plan = SimpleNamespace(request=self.request, session="p" * 22, lease_s=900, profiles=self.found)
         self.children = ChildSessions(
             plan,  # type: ignore[arg-type]
             in_force=lambda: InForce("lead", self.in_force, 0),
@@ -103,8 +103,8 @@ class Scene:
     @asynccontextmanager
     async def open(self, request: SessionRequest, lineage: Lineage) -> AsyncIterator[Held]:
         assert lineage.require is not None and lineage.tree is self.tree
-        file = read_policy_file(request.profile, owners=frozenset({0, os.geteuid()}), floor=None)
-        lineage.require(SimpleNamespace(profile=file.profiles.profile(request.agent), request=request))  # type: ignore[arg-type]
+        assert lineage.parent is not None and lineage.parent.profiles is self.found
+        lineage.require(SimpleNamespace(profile=self.found.profile(request.agent), request=request))  # type: ignore[arg-type]
         if self.open_error is not None:
             raise self.open_error
         if self.opening is not None:
@@ -192,11 +192,21 @@ def test_a_child_has_the_parents_services_and_none_of_its_files(scene: Scene) ->
 
 def test_a_profile_that_was_not_judged_is_not_opened(scene: Scene) -> None:
     async def scenario() -> None:
-        digest = scene.found.profile("helper").digest
-        scene.file.write_text(PROFILES.replace("pids: 10", "pids: 11"))
         with raises_code("session.child_profile"):
-            await scene.ask_open(digest=digest)
+            await scene.ask_open(digest=scene.found.profile("lead").digest)
+        with raises_code("policy.unknown_agent"):
+            await scene.children.answer({"act": "profile", "agent": "nobody"})
         assert scene.opened == [] and scene.tree.open == 0
+
+    run(scene, scenario)
+
+
+def test_a_child_has_the_profile_as_it_was_read_for_its_parent(scene: Scene) -> None:
+    async def scenario() -> None:
+        scene.file.unlink()
+        form = await scene.children.answer({"act": "profile", "agent": "helper"})
+        assert from_b64u(str(form["policy"])) == scene.found.profile("helper").normal_form
+        assert await scene.ask_open() == {"isolation": "gvisor"}
 
     run(scene, scenario)
 

@@ -1,9 +1,9 @@
 """Holds the sessions that a session's agent starts, in the process that holds that session.
 
 The session's supervisor asks for them, and for what they are to do (``launcher_requests``), in its agent's name; it has
-judged and recorded that by then. Here each
-request is read strictly, a child is planned like any other session from the same profile file, and its profile is
-compared once more: it must be the very one that was judged, and no wider than the parent's in force.
+judged and recorded that by then. Here each request is read strictly. A child is planned like any other session, with
+the profile file as it was read for its parent. Its profile is compared once more: it must be the very one that was
+judged, and no wider than the parent's in force.
 
 A child ends with its parent: :meth:`ChildSessions.closing` closes all of them, in order, before the parent is closed.
 A tree of sessions, children of children included, has at most :data:`MOST_OPEN` besides its root.
@@ -12,7 +12,6 @@ A tree of sessions, children of children included, has at most :data:`MOST_OPEN`
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -24,8 +23,6 @@ from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.errors import AffiantError, MalformedError, NotAuthenticError, StateError
 from affiant.policy.decision.compiled import parse_normal_form
 from affiant.policy.diff.restriction import require_no_wider
-from affiant.policy.loading.policy_file import policy_owners, read_policy_file
-from affiant.policy.loading.profile_set import Profile
 from affiant.policy.model.profile import Resources
 from affiant.sandbox.session.restriction_socket import InForce
 from affiant.sandbox.session.session_plan import SessionPlan, SessionRequest
@@ -62,11 +59,13 @@ class Lineage:
     Args:
         session: the id that its parent's supervisor chose; None: a root chooses its own.
         require: raises where its plan is not what its parent may start.
+        parent: the plan of its parent.
     """
 
     tree: Tree = field(default_factory=Tree)
     session: str | None = None
     require: Callable[[SessionPlan], None] | None = None
+    parent: SessionPlan | None = None
 
 
 @dataclass(slots=True)
@@ -147,8 +146,7 @@ class ChildSessions:
         """
         match request:
             case {"act": "profile", "agent": str(agent), **rest} if not rest:
-                profile = await asyncio.to_thread(self._profile, agent)
-                return {"policy": b64u(profile.normal_form)}
+                return {"policy": b64u(self._parent.profiles.profile(agent).normal_form)}
             case {
                 "act": "open",
                 "agent": str(agent),
@@ -211,12 +209,6 @@ class ChildSessions:
 
     # -- a child's life ---------------------------------------------------------------------------------------------
 
-    def _profile(self, agent: str) -> Profile:
-        """The profile of ``agent`` as the parent's file has it now."""
-        request = self._parent.request
-        owners = policy_owners(os.geteuid(), os.environ)
-        return read_policy_file(request.profile, owners=owners, floor=request.floor).profiles.profile(agent)
-
     async def _open(self, agent: str, session: str, digest: str, task: str | None) -> Mapping[str, object]:
         if self._ending:
             raise StateError("the session is being closed", code="session.not_open")
@@ -244,7 +236,7 @@ class ChildSessions:
     async def _hold(self, child: _Child, agent: str, session: str, digest: str, task: str | None) -> None:
         """Open the child and hold it until it is to be closed, or ends by itself."""
         try:
-            profile = await asyncio.to_thread(self._profile, agent)
+            profile = self._parent.profiles.profile(agent)
             request = child_request(
                 self._parent,
                 agent,
@@ -252,7 +244,7 @@ class ChildSessions:
                 task=task,
                 left_s=self._until - time.monotonic(),
             )
-            lineage = Lineage(self._tree, session, lambda plan: self._require(plan, digest))
+            lineage = Lineage(self._tree, session, lambda plan: self._require(plan, digest), self._parent)
             async with self._opener(request, lineage) as held:
                 child.ready.set_result(held)
                 await _until_over(held, child)
@@ -274,7 +266,7 @@ class ChildSessions:
         """Return if ``plan`` has the profile that was judged, no wider than the parent's now.
 
         Raises:
-            ``session.child_profile``: the file has changed since. NotARestriction: it is wider.
+            ``session.child_profile``: it has another. NotARestriction: it is wider.
         """
         if plan.profile.digest != digest:
             raise NotAuthenticError(

@@ -99,6 +99,11 @@ class RunReport:
                 self.archive = detail.get("archive") is True
                 if self.archive:
                     self.note(ARCHIVED)
+            case "child":
+                what = "started" if detail.get("state") == "open" else "ended"
+                self.note(
+                    printable(f"the agent's session {detail.get('session')} of {detail.get('agent')} {what}")
+                )
             case "lost":
                 self.lost = True
                 self.warn(

@@ -436,6 +436,7 @@ class Session(SessionCalls):
                 folder=place.session(name),
                 probe=probe,
                 owners=policy_owners(os.geteuid(), os.environ),
+                parent=lineage.parent,
             )
         )
         if lineage.require is not None:
