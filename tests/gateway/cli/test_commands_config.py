@@ -14,7 +14,7 @@ from affiant.attestation.statements.gateway_config import parse_gateway_config
 from affiant.attestation.tlog.note_keys import CosignerKey, LogKey
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.gateway.cli.commands import gateway
-from affiant.gateway.openai.chat_members import EXTENSIBLE
+from affiant.gateway.dialects.chat.chat_members import CHAT_LISTS
 
 URL = "http://127.0.0.1:8000/v1"
 PROFILE = "sha384:" + "1" * 96
@@ -68,7 +68,7 @@ def test_how_many_requests_an_upstream_is_asked_at_once_is_bound(tmp_path):
 def test_added_members_are_part_of_the_configuration_and_none_leave_it_as_it_is(tmp_path):
     command = ["config", "--home", str(tmp_path / "home")]
     plain = invoke(gateway, *command).output.splitlines()
-    added = [f"{place}.x" for place in (*EXTENSIBLE, "request")]
+    added = [f"{place}.x" for place in (*CHAT_LISTS.request.extensible, *CHAT_LISTS.response.extensible)]
     options = [option for name in added for option in ("--chat-member", name)]
     digest, raw = invoke(gateway, *command, *options).output.splitlines()
     assert digest != plain[0] and "chat_members" not in plain[1]

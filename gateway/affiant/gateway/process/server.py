@@ -41,8 +41,8 @@ from affiant.errors import AffiantError, ConfigurationError
 from affiant.gateway.admission.draining import STOPPED_WITHIN_S
 from affiant.gateway.config.config import Settings, parse_settings
 from affiant.gateway.config.keyset import LIFETIME
-from affiant.gateway.inference.inference import ChatCompletions
-from affiant.gateway.openai.chat_members import with_members
+from affiant.gateway.dialects.chat.chat import Chat
+from affiant.gateway.inference.inference import ModelRoute
 from affiant.gateway.process.confinement import confine
 from affiant.gateway.process.decision_follower import take_over
 from affiant.gateway.service.boot import Ambient, booted
@@ -75,7 +75,9 @@ _log = logging.getLogger("affiant.gateway")
 def gateway_app(service: Service, decisions: DecisionFile | None = None) -> GatewayApp:
     """The public application; ``decisions``: the log of what policy decides, if one was asked for."""
     log = GatewayDecisions(decisions, service.clock)
-    chat = ChatCompletions(
+    chat = ModelRoute(
+        dialect=Chat().with_names(service.config.chat_members),
+        path="/chat/completions",
         recorder=service.recorder,
         log=service.log,
         authenticator=service.authenticator,
@@ -90,7 +92,6 @@ def gateway_app(service: Service, decisions: DecisionFile | None = None) -> Gate
         tools=service.tools,
         decisions=log,
         approvals=service.approvals,
-        members=with_members(service.config.chat_members),
     )
     routes: dict[tuple[str, str], Application] = {("POST", "/v1/chat/completions"): chat}
     if service.tools is not None:

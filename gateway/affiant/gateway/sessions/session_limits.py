@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from affiant.gateway.openai.passable_responses import ResponseBound
+from affiant.gateway.dialects.response_bound import ResponseBound
 from affiant.policy.decision.call_meters import CallMeters
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.limit_errors import (

@@ -17,10 +17,10 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from affiant.gateway.dialects.strict_json import parse_json
 from affiant.gateway.tool_gate.link import Opener
 from affiant.gateway.tool_gate.results import MAX_RESULT
 from affiant.gateway.wire.errors import RequestMalformed
-from affiant.policy.canonical.tool_messages import parse_json
 from affiant.socket_address import reachable_address
 
 __all__ = ["stdio_opener"]

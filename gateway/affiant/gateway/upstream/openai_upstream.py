@@ -19,6 +19,7 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.schema.trace_context import TRACEPARENT, TraceContext
 from affiant.attestation.statements.gateway_config import DEV_ECHO, UpstreamConfig, is_upstream_url
 from affiant.errors import ConfigurationError, MalformedError
+from affiant.gateway.dialects.strict_json import parse_json
 from affiant.gateway.upstream.dev_echo import EchoConnector
 from affiant.gateway.upstream.http1 import Connector, HTTPClient, TCPConnector, Timeouts, request_head
 from affiant.gateway.upstream.http1_connection import HTTPResponse
@@ -26,7 +27,6 @@ from affiant.gateway.upstream.priority_band import CONCURRENT
 from affiant.gateway.upstream.response_checks import UpstreamKeyRedaction, require_plain
 from affiant.gateway.upstream.upstream import Attempt, Upstream, UpstreamResponse
 from affiant.gateway.wire.errors import RequestMalformed
-from affiant.policy.canonical.tool_messages import parse_json
 from affiant.secrets.names.value import SecretValue
 
 __all__ = ["Credentials", "OpenAIUpstream", "make_upstream", "pinned_context", "read_whole"]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from affiant.gateway.openai.strict_json import fold
+from affiant.gateway.dialects.strict_json import fold
 
 __all__ = ["names_other_models"]
 
@@ -61,5 +61,8 @@ _OTHERS: Final = frozenset(
 
 
 def names_other_models(request: Mapping[str, object]) -> str | None:
-    """The first member of a chat completion request by which another model may answer; null counts, too."""
-    return next((name for name in request if fold(name) in _OTHERS), None)
+    """The first member of a request by which another model may answer; null counts, too."""
+    for name in request:
+        if fold(name) in _OTHERS:
+            return name
+    return None

@@ -1,4 +1,4 @@
-"""The URLs in a chat completion request that a model server may fetch: where each is, and by which method. Sans I/O.
+"""The URLs in a model request that a model server may fetch: where each is, and by which method. Sans I/O.
 
 Servers fetch what the parts of a message name (``image_url``, ``video_url``, ``file_url``), what documents name, and
 what extensions of their own name. No list of such members is complete. So every string of a request may be a reference,
@@ -7,12 +7,14 @@ servers fetch (``_REFERENCES``) every string is one, because some servers read a
 parts of a message that are no text every string is one, except words, names and content where the dialect defines them.
 In a JSON schema ``$ref`` is one, unless it points into the schema itself.
 
-A ``data:`` URL holds its content and is fetched from nowhere.
+A ``data:`` URL holds its content and is fetched from nowhere. Each dialect says where its texts and parts are
+(:class:`URLPlaces`).
 
+>>> from affiant.gateway.dialects.chat.chat_urls import CHAT_URLS
 >>> part = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
->>> named_urls({"messages": [{"role": "user", "content": [part]}]})
+>>> named_urls({"messages": [{"role": "user", "content": [part]}]}, CHAT_URLS)
 (NamedURL(where='messages[0].content[0].image_url.url', text='https://example.com/a.png', method='GET'),)
->>> named_urls({"messages": [{"role": "user", "content": "read https://example.com/"}]})
+>>> named_urls({"messages": [{"role": "user", "content": "read https://example.com/"}]}, CHAT_URLS)
 ()
 """
 
@@ -21,88 +23,76 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from affiant.gateway.openai.strict_json import Step, fold, written
+from affiant.gateway.dialects.strict_json import Step, fold, written
 
-__all__ = ["MOST_URLS", "NamedURL", "named_urls"]
+__all__ = [
+    "DATA",
+    "MEDIA",
+    "MEDIA_MEMBERS",
+    "MOST_URLS",
+    "OTHER",
+    "SCHEMA",
+    "TEXT",
+    "NamedURL",
+    "URLPlaces",
+    "named_urls",
+]
 
 MOST_URLS: Final = 32
 """The most that a request may name. The walk ends at the first one beyond: each has its path written."""
 
-_TEXT: Final = "text"
-_DATA: Final = "data"
-_SCHEMA: Final = "schema"
-_OTHER: Final = "other"
-_MEDIA: Final = "media"
+TEXT: Final = "text"
+DATA: Final = "data"
+"""Holds no reference: arguments of calls, the caller's own notes, and what an earlier answer cited."""
+SCHEMA: Final = "schema"
+OTHER: Final = "other"
+MEDIA: Final = "media"
+"""A part that is no text: every string is a reference, except under the members that :data:`MEDIA_MEMBERS` has."""
 _WORD: Final = "word"
 _BASE64: Final = "base64"
 _NAME: Final = "name"
-_MEDIA_MEMBERS: Final = {
+MEDIA_MEMBERS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("detail", "format", "media_type", "mime_type", "type", "uuid"), _WORD),
     **dict.fromkeys(("audio_embeds", "data", "file_data", "image_embeds", "video_embeds"), _BASE64),
     **dict.fromkeys(("file_id", "filename"), _NAME),
-    **dict.fromkeys(("cache_control", "prompt_cache_breakpoint"), _OTHER),
+    **dict.fromkeys(("cache_control", "prompt_cache_breakpoint"), OTHER),
 }
 """Of a part that is no text, at any depth: what is no reference. A word does not begin like a URL; an id or a name has
 no folders in it."""
-_PLACES: Final[Mapping[str, Mapping[str, str]]] = {
-    "request": {
-        "documents": "document",
-        "messages": "message",
-        "prediction": "message",
-        "tools": "tool",
-        **dict.fromkeys(
-            (
-                *("bad_words", "chat_template", "grammar", "guided_choice", "guided_grammar", "guided_regex"),
-                *("model", "prompt_cache_key", "safety_identifier", "stop", "user"),
-            ),
-            _TEXT,
-        ),
-        **dict.fromkeys(
-            (
-                *("functions", "guided_json", "json_schema", "response_format", "structural_tag"),
-                "structured_outputs",
-            ),
-            _SCHEMA,
-        ),
-        "metadata": _DATA,
-    },
-    "message": {
-        "annotations": _DATA,
-        "content": "content",
-        "function_call": "call",
-        "tool_calls": "call",
-        **dict.fromkeys(("name", "reasoning", "reasoning_content", "refusal", "tool_call_id"), _TEXT),
-    },
-    "part": dict.fromkeys(("refusal", "signature", "text", "thinking"), _TEXT),
-    **dict.fromkeys((_MEDIA, _WORD, _NAME), _MEDIA_MEMBERS),
-    "document": {"text": _TEXT, "title": _TEXT},
-    "tool": {"function": _SCHEMA, "custom": _SCHEMA},
-    "call": {
-        "arguments": _DATA,
-        "custom": "call",
-        "function": "call",
-        "id": _TEXT,
-        "input": _DATA,
-        "name": _TEXT,
-    },
-}
-"""An object's place -> the places of its members; that of every other member is in ``_OTHERS``. ``data`` holds no
-reference: arguments of calls, the caller's own notes, and what an earlier answer cited."""
+
+
+@dataclass(frozen=True, slots=True)
+class URLPlaces:
+    """Where the texts, parts, schemas and data of a dialect's requests are. The root's place is ``request``.
+
+    Args:
+        members: an object's place -> the places of its members. others: its place -> the place of all its other
+            members; ``other`` where it is not here.
+        entries: place of a list -> the place of its entries, where that is another.
+        kinds: place of objects of several forms -> ``type`` -> the place of that form. untyped: the same place -> the
+            form of what has no ``type``. unknown: the same place -> the form of what has another.
+        texts: places at which a string is text; :data:`TEXT` is one.
+    """
+
+    members: Mapping[str, Mapping[str, str]]
+    others: Mapping[str, str]
+    entries: Mapping[str, str]
+    kinds: Mapping[str, Mapping[str, str]]
+    untyped: Mapping[str, str]
+    unknown: Mapping[str, str]
+    texts: frozenset[str]
+
+
+_MEMBERS: Final[Mapping[str, Mapping[str, str]]] = dict.fromkeys((MEDIA, _WORD, _NAME), MEDIA_MEMBERS)
 _OTHERS: Final[Mapping[str, str]] = {
-    _SCHEMA: _SCHEMA,
+    SCHEMA: SCHEMA,
     _BASE64: _BASE64,
-    **dict.fromkeys((_MEDIA, _WORD, _NAME), _MEDIA),
+    **dict.fromkeys((MEDIA, _WORD, _NAME), MEDIA),
 }
-"""Place -> the place of members that ``_PLACES`` does not have; ``other`` where it is not here."""
-_UNTYPED_PART: Final = {**_MEDIA_MEMBERS, **_PLACES["part"]}
-_TEXT_PARTS: Final = ("text", "input_text", "output_text", "refusal", "thinking")
-_TOOLS: Final = ("function", "custom")
-_OF_TYPES: Final = frozenset({"content", "part", "tool"})
-"""Places of objects whose members are as their ``type`` says."""
-_NOT_READ: Final = frozenset({_TEXT, "content", "part"})
-"""Places at which a string is text."""
+"""As :class:`URLPlaces`: what is so in every dialect."""
 
 _REFERENCES: Final = frozenset(
     {
@@ -154,10 +144,10 @@ class NamedURL(NamedTuple):
     method: str
 
 
-def named_urls(request: Mapping[str, object]) -> tuple[NamedURL, ...]:
+def named_urls(request: Mapping[str, object], places: URLPlaces) -> tuple[NamedURL, ...]:
     """The URLs that are not ``data:`` ones, in their order; those beyond ``MOST_URLS`` and one are not looked for."""
     found: list[NamedURL] = []
-    left = [_inside(_Held(None, "", "request", request))]  # no recursion: the depth is the agent's
+    left = [_inside(_Held(None, "", "request", request), places)]  # no recursion: the depth is the agent's
     while left and len(found) <= MOST_URLS:
         held = next(left[-1], None)
         if held is None:
@@ -165,10 +155,10 @@ def named_urls(request: Mapping[str, object]) -> tuple[NamedURL, ...]:
             continue
         step, name, place, value = held
         if not isinstance(value, str):
-            left.append(_inside(held))
-        elif place == _SCHEMA and name in _SCHEMA_TEXTS and "{" in value:
-            left.append(_inside(_Held(step, "", place, _parsed(value))))
-        elif _is_reference(name, place, value):
+            left.append(_inside(held, places))
+        elif place == SCHEMA and name in _SCHEMA_TEXTS and "{" in value:
+            left.append(_inside(_Held(step, "", place, _parsed(value)), places))
+        elif place not in places.texts and _is_reference(name, place, value):
             found.append(NamedURL(written(step), value, "POST" if name in _POSTED else "GET"))
     return tuple(found)
 
@@ -183,15 +173,15 @@ class _Held(NamedTuple):
 
 
 def _is_reference(name: str, place: str, value: str) -> bool:
-    if place in _NOT_READ or value.startswith("data:"):
+    if place == TEXT or value.startswith("data:"):
         return False
-    if place == _SCHEMA:
+    if place == SCHEMA:
         return name in _REFS and not value.startswith("#")
     if place == _BASE64:
         return not _is_base64(value)
     if place == _NAME:
         return "/" in value or "\\" in value or _LIKE_A_URL.match(value) is not None
-    if place == _MEDIA or name in _REFERENCES or name.endswith(_ENDINGS):
+    if place == MEDIA or name in _REFERENCES or name.endswith(_ENDINGS):
         return bool(value)
     return _LIKE_A_URL.match(value) is not None
 
@@ -203,31 +193,26 @@ def _is_base64(value: str) -> bool:
     return len(value) % 4 == 0 and _ENCODED.match(value) is not None
 
 
-def _inside(held: _Held) -> Iterator[_Held]:
+def _inside(held: _Held, places: URLPlaces) -> Iterator[_Held]:
     """What of an object or a list may be a reference or hold one; one after the other, so that none is kept."""
     if isinstance(held.value, list):
-        inner = "part" if held.place == "content" else held.place
+        inner = places.entries.get(held.place, held.place)
         for at, entry in enumerate(held.value):
             if isinstance(entry, (str, list, dict)):
                 yield _Held(Step(held.step, at), held.name, inner, entry)
     elif isinstance(held.value, dict):
-        places, others = _PLACES.get(held.place, {}), _OTHERS.get(held.place, _OTHER)
-        if held.place in _OF_TYPES:
-            places, others = _of_type(held.place, held.value.get("type"))
+        form, kind = held.place, held.value.get("type")
+        if form in places.kinds:
+            kinds, unknown = places.kinds[form], places.unknown[form]
+            known = kinds.get(kind, unknown) if isinstance(kind, str) else unknown
+            form = places.untyped[form] if kind in (None, "") else known
+        members = places.members.get(form) or _MEMBERS.get(form, {})
+        others = places.others.get(form) or _OTHERS.get(form, OTHER)
         for name, member in held.value.items():
-            inner = places.get(name, others)
-            if inner != _DATA and isinstance(member, (str, list, dict)):
+            inner = members.get(name, others)
+            if inner != DATA and isinstance(member, (str, list, dict)):
                 shown = name if _PLAIN_NAME.match(name) else "?"
-                yield _Held(Step(held.step, shown), name if inner == _SCHEMA else fold(name), inner, member)
-
-
-def _of_type(place: str, kind: object) -> tuple[Mapping[str, str], str]:
-    """The places of the members of a tool, or of a part, with a ``type``; and the place of all others."""
-    if place == "tool":
-        return (_PLACES[place] if kind in (None, "", *_TOOLS) else {}), _OTHER
-    if kind in (None, ""):
-        return _UNTYPED_PART, _MEDIA
-    return (_PLACES["part"], _OTHER) if kind in _TEXT_PARTS else (_PLACES[_MEDIA], _MEDIA)
+                yield _Held(Step(held.step, shown), name if inner == SCHEMA else fold(name), inner, member)
 
 
 def _parsed(text: str) -> object:

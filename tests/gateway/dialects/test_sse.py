@@ -11,7 +11,7 @@ from openai._streaming import SSEDecoder
 from tests.properties import thorough
 from tests.raising import raises_code
 
-from affiant.gateway.openai.sse import MAX_EVENT, EventSplitter, event_data, is_terminal
+from affiant.gateway.dialects.sse import MAX_EVENT, EventSplitter, event_data
 
 ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 lines = st.lists(
@@ -100,11 +100,6 @@ def test_an_endless_event_is_refused() -> None:
 )
 def test_data_is_read_as_a_client_reads_it(event: bytes, data: bytes | None) -> None:
     assert event_data(event) == data
-
-
-def test_the_terminal_event_is_recognised_as_clients_do() -> None:
-    assert is_terminal(b"[DONE]") and is_terminal(b"[DONE] ")
-    assert not is_terminal(b" [DONE]") and not is_terminal(b"{}")
 
 
 def test_an_event_that_comes_in_small_pieces_costs_what_it_weighs() -> None:

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.gateway.openai.answers import judged, judged_error
+from tests.gateway.dialects.answers import judged, judged_error
 from tests.properties import thorough
 from tests.raising import raises_code
 
 from affiant.errors import AffiantError
-from affiant.gateway.openai.relay import Relay
-from affiant.gateway.openai.strict_json import fold
+from affiant.gateway.dialects.chat.chat import Chat
+from affiant.gateway.dialects.relay import Relay
+from affiant.gateway.dialects.strict_json import fold
 from affiant.policy.decision.decide import Decision, denied, granted
 
 ALLOWED = {"read_file", "get_weather"}
@@ -40,7 +41,7 @@ WHOLE = EVENT.replace('"delta"', '"message"').replace(".chunk", "").replace("nul
 
 def streamed(data: bytes) -> bytes:
     """What of a stream goes on to the agent."""
-    relay, passed = Relay(allowed), b""
+    relay, passed = Relay(Chat(), allowed), b""
     for step in (relay.feed(data), *(() if DONE in data else (relay.feed(DONE),))):
         passed += b"".join(step.events) + step.terminal
     return passed
@@ -422,7 +423,7 @@ events = st.tuples(st.sampled_from(BEFORE), calls(), st.sampled_from(AFTER)).map
 @given(st.lists(events, min_size=1, max_size=3))
 @thorough(200)
 def test_what_a_lenient_reader_finds_in_a_stream_that_goes_on_is_listed(parts: list[str]) -> None:
-    relay, passed = Relay(allowed), b""
+    relay, passed = Relay(Chat(), allowed), b""
     try:
         for part in [*parts, DONE.decode()]:
             step = relay.feed(part.encode())

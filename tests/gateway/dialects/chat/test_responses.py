@@ -8,16 +8,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.gateway.openai.answers import judged
+from tests.gateway.dialects.answers import judged
 from tests.properties import thorough
 from tests.raising import raises_code
 
-from affiant.gateway.openai.tool_filter import (
-    MAX_HELD,
-    Passed,
-    StreamFilter,
-    ToolCall,
-)
+from affiant.gateway.dialects.chat.chat import Chat
+from affiant.gateway.dialects.judged_calls import MAX_HELD, Passed, ToolCall
 from affiant.gateway.wire.errors import ToolNotAllowedError
 from affiant.policy.decision.decide import Decision, denied, granted
 
@@ -26,6 +22,10 @@ RULES = ("tools/0",)
 
 def allowed(name: str, _arguments: str | None = None) -> Decision:
     return granted(RULES, ask=False) if name in {"read_file", "run_tests"} else denied("tool_not_listed")
+
+
+def ignored(_: object) -> None:
+    """Nothing is done with an event's value."""
 
 
 def event(delta: dict, *, finish: str | None = None, index: int = 0) -> bytes:
@@ -43,7 +43,7 @@ def digest(text: str) -> str:
 
 
 def run(events: list[bytes]) -> tuple[list[bytes], list[ToolCall]]:
-    judge = StreamFilter(allowed)
+    judge = Chat().stream_filter(allowed, ignored)
     steps = [judge.feed(one) for one in events] + [judge.release()]
     return [e for s in steps for e in s.events], [c for s in steps for c in s.calls]
 
@@ -54,13 +54,13 @@ def test_an_upstream_cannot_finish_choices_without_end() -> None:
 
 
 def test_text_goes_on_at_once() -> None:
-    judge = StreamFilter(allowed)
+    judge = Chat().stream_filter(allowed, ignored)
     one = event({"content": "hello"})
     assert judge.feed(one) == Passed((one,))
 
 
 def test_an_allowed_call_is_held_until_complete_and_told_with_its_arguments() -> None:
-    judge = StreamFilter(allowed)
+    judge = Chat().stream_filter(allowed, ignored)
     events = [event(call("read_file", "")), event(call(None, '{"a"')), event(call(None, ":1}"))]
     assert [judge.feed(one) for one in events] == [Passed()] * 3
     last = event({}, finish="tool_calls")
@@ -132,7 +132,7 @@ def test_a_forbidden_call_never_goes_on(events: list[bytes]) -> None:
 
 
 def test_what_was_held_with_a_forbidden_call_does_not_go_on() -> None:
-    judge = StreamFilter(allowed)
+    judge = Chat().stream_filter(allowed, ignored)
     judge.feed(event(call("read_file", "{}")))
     judge.feed(event({"content": "more"}))
     with pytest.raises(ToolNotAllowedError):
@@ -152,11 +152,11 @@ def test_what_was_held_with_a_forbidden_call_does_not_go_on() -> None:
 )
 def test_what_cannot_be_judged_is_refused(data: bytes) -> None:
     with raises_code("upstream.answer"):
-        StreamFilter(allowed).feed(b"data: " + data + b"\n\n")
+        Chat().stream_filter(allowed, ignored).feed(b"data: " + data + b"\n\n")
 
 
 def test_a_call_that_never_ends_is_bounded() -> None:
-    judge = StreamFilter(allowed)
+    judge = Chat().stream_filter(allowed, ignored)
     judge.feed(event(call("read_file", "")))
     with raises_code("upstream.answer"):
         for _ in range(MAX_HELD // 60_000 + 2):

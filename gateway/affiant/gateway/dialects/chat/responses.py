@@ -1,141 +1,114 @@
-"""Tool calls in answers: none reaches the agent before it was judged and recorded.
+"""Tool calls in chat completions: none reaches the agent before it was judged and recorded.
 
 A whole answer is judged before a byte of it leaves. In a stream every event is read; the first that speaks of a
 tool call is held, and everything after it, until the calls are complete; then all are judged together. Reading is
 a second pair of eyes only: what goes on are the exact events that came. What another reader could read otherwise
 is refused (``strict_json``, ``require_fields``), so that no reader finds a call that was not judged.
 
-Sans I/O: :class:`StreamFilter` takes events and says which may go on, and what to record before they do.
+Sans I/O: :class:`ChatStream` takes events and says which may go on, and what to record before they do.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.errors import MalformedError
-from affiant.gateway.openai.chat_members import DOCUMENTED, ChatMembers
-from affiant.gateway.openai.sse import event_data, require_fields
-from affiant.gateway.openai.strict_json import require_calls_in_place, require_no_calls
-from affiant.gateway.openai.unlisted import require_listed_response
-from affiant.gateway.wire.errors import RequestMalformed, ToolNotAllowedError
-from affiant.policy.canonical.tool_messages import parse_json
-from affiant.policy.decision.decide import Decision, Effect
+from affiant.gateway.dialects.judged_calls import (
+    MAX_CALLS,
+    MAX_HELD,
+    Judge,
+    Passed,
+    ReadCall,
+    ToolCall,
+    judge_calls,
+)
+from affiant.gateway.dialects.member_lists import Table
+from affiant.gateway.dialects.sse import event_data, require_fields
+from affiant.gateway.dialects.strict_json import (
+    USAGE,
+    CallPlaces,
+    folded,
+    object_in,
+    read_response,
+    require_calls_in_place,
+    text_in,
+)
+from affiant.gateway.dialects.unlisted import require_listed_response
+from affiant.gateway.wire.errors import ToolNotAllowedError
 
-__all__ = [
-    "CallText",
-    "Judge",
-    "Passed",
-    "StreamFilter",
-    "ToolCall",
-    "judge_answer",
-    "judge_error",
-    "read_answer",
-]
+__all__ = ["CHAT_CALLS", "ChatStream", "judge_chat_response"]
 
-MAX_HELD: Final = 4 << 20
-"""Bytes of events held while a call is incomplete."""
-_MAX_CALLS: Final = 128
 _MAX_CHOICES: Final = 128
 _MAX_INDEX: Final = 1 << 31
 _TEXT: Final = {"function": "arguments", "custom": "input"}
 """Form of a call -> the member that holds what it is called with."""
-
-Judge = Callable[[str, str | None], Decision]
-"""Whether a tool of a name may be called with a text of arguments; the arguments are None where they are text of a form
-of their own."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallText:
-    """What a call is made with, exactly; ``is_json``: text of one JSON object, not of a form of its own."""
-
-    text: str = field(repr=False)
-    is_json: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """One call that is let through: its name, ``sha256:`` of its arguments' text, and the rules that allow it."""
-
-    name: str
-    arguments_digest: str
-    rules: tuple[str, ...]
-    waiting: CallText | None = None
-    """What approvers must be shown before it is made; None: no approval is needed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """Events that may go on once ``calls`` are recorded."""
-
-    events: tuple[bytes, ...] = ()
-    calls: tuple[ToolCall, ...] = ()
+CHAT_CALLS: Final = CallPlaces(
+    root="answer",
+    names=folded(
+        *(
+            "arguments",
+            "choices",
+            "custom",
+            "delta",
+            "finish_reason",
+            "function",
+            "function_call",
+            "id",
+            "index",
+        ),
+        *("input", "message", "name", "tool_calls", "type"),
+    ),
+    following={
+        ("answer", "choices"): "choice",
+        ("answer", "usage"): USAGE,
+        ("choice", "message"): "message",
+        ("choice", "delta"): "message",
+        ("message", "tool_calls"): "call",
+        ("message", "function_call"): "called",
+        ("call", "function"): "called",
+        ("call", "custom"): "called",
+    },
+    calls=frozenset({"call"}),
+    expected="calls in choices[].message or .delta only",
+)
 
 
-def judge_answer(
-    answer: object, allowed: Judge | None, members: ChatMembers = DOCUMENTED
-) -> tuple[ToolCall, ...]:
+def judge_chat_response(answer: object, allowed: Judge | None, table: Table) -> tuple[ToolCall, ...]:
     """The calls in a whole answer, as it was read, all of them allowed; without a judge, only that it is an object.
 
     Raises:
         ToolNotAllowedError: one is not, or something in it is not in the lists (``upstream.unlisted``).
         ``upstream.answer``: the answer cannot be read.
     """
-    calls: dict[tuple[int, int], _Call] = {}
+    calls: dict[tuple[int, int], ReadCall] = {}
     if not isinstance(answer, dict):
         raise MalformedError("the upstream's answer is no object", code="upstream.answer")
     if allowed is None:
         return ()
-    require_listed_response(answer, members)
-    require_calls_in_place(answer)
+    require_listed_response(answer, table)
+    require_calls_in_place(answer, CHAT_CALLS)
     for place, choice in enumerate(_choices(answer)):
         for part in _parts(choice):
             _collect(part, place, calls, streamed=False)
-    return _judged(calls, allowed)
+    return judge_calls(calls, allowed)
 
 
-def judge_error(answer: object) -> None:
-    """Return if ``answer``, which reports an error, holds no call that some reader could find.
-
-    Raises:
-        ``upstream.answer``: it does.
-    """
-    require_no_calls(answer)  # an object, or an array of them
-
-
-@dataclass(slots=True)
-class _Call:
-    names: list[str] = field(default_factory=list)
-    others: set[str] = field(default_factory=set)
-    """Names where a call has none; a reader who looks there must find the same."""
-    forms: set[str] = field(default_factory=set)
-    arguments: list[str] = field(default_factory=list)
-    nameless: bool = False
-
-
-class StreamFilter:
+class ChatStream:
     """Judges the events of one stream.
 
     Args:
         seen: called with the value of each event before anything else in it is judged; may raise.
-        members: what an event may hold.
+        table: what an event may hold.
     """
 
-    __slots__ = ("_allowed", "_calls", "_finished", "_held", "_held_size", "_members", "_seen", "read")
+    __slots__ = ("_allowed", "_calls", "_finished", "_held", "_held_size", "_seen", "_table", "read")
 
-    def __init__(
-        self,
-        allowed: Judge,
-        seen: Callable[[object], None] = lambda _: None,
-        members: ChatMembers = DOCUMENTED,
-    ) -> None:
-        self._members = members
+    def __init__(self, allowed: Judge, seen: Callable[[object], None], table: Table) -> None:
+        self._table = table
         self._allowed = allowed
         self._seen = seen
-        self._calls: dict[tuple[int, int], _Call] = {}
+        self._calls: dict[tuple[int, int], ReadCall] = {}
         self._finished: set[int] = set()
         self._held: list[bytes] = []
         self._held_size = 0
@@ -163,7 +136,7 @@ class StreamFilter:
 
     def release(self) -> Passed:
         """Judge what is held: the calls are complete, or the stream has ended."""
-        calls = _judged(self._calls, self._allowed)
+        calls = judge_calls(self._calls, self._allowed)
         events = tuple(self._held)
         self._calls, self._held, self._held_size = {}, [], 0
         return Passed(events, calls)
@@ -185,13 +158,13 @@ class StreamFilter:
         data = event_data(event)
         if data is None or not data.strip():
             return
-        value = read_answer(data)
+        value = read_response(data)
         if not isinstance(value, dict):
             raise MalformedError("the upstream's answer is no object", code="upstream.answer")
         self.read = event, value
         self._seen(value)
-        require_listed_response(value, self._members)
-        require_calls_in_place(value)
+        require_listed_response(value, self._table)
+        require_calls_in_place(value, CHAT_CALLS)
         for place, choice in enumerate(_choices(value)):
             where = _index(choice, place)
             calls = sum([_collect(part, where, self._calls, streamed=True) for part in _parts(choice)])
@@ -205,18 +178,6 @@ class StreamFilter:
                     )
 
 
-def read_answer(data: bytes) -> object:
-    """The value of a whole answer, or of one event's data.
-
-    Raises:
-        ``upstream.answer``: it is not strict JSON.
-    """
-    try:
-        return parse_json(data)
-    except RequestMalformed as error:
-        raise MalformedError("the upstream's answer is not strict JSON", code="upstream.answer") from error
-
-
 def _choices(value: Mapping[str, object]) -> list[dict[str, object]]:
     choices = value.get("choices")
     if choices is None:
@@ -227,15 +188,8 @@ def _choices(value: Mapping[str, object]) -> list[dict[str, object]]:
 
 
 def _parts(choice: Mapping[str, object]) -> list[dict[str, object]]:
-    """The message and the delta of a choice, those that are there."""
-    return [part for name in ("delta", "message") if (part := _object(choice, name)) is not None]
-
-
-def _object(value: Mapping[str, object], name: str) -> dict[str, object] | None:
-    found = value.get(name)
-    if found is None or isinstance(found, dict):
-        return found
-    raise MalformedError("not an object", where=name, code="upstream.answer")
+    """The message and the delta of a choice, those that are there and hold something."""
+    return list(filter(None, (object_in(choice, "delta"), object_in(choice, "message"))))
 
 
 def _index(value: Mapping[str, object], place: int) -> int:
@@ -249,7 +203,7 @@ def _index(value: Mapping[str, object], place: int) -> int:
 
 
 def _collect(
-    part: Mapping[str, object], choice: int, calls: dict[tuple[int, int], _Call], *, streamed: bool
+    part: Mapping[str, object], choice: int, calls: dict[tuple[int, int], ReadCall], *, streamed: bool
 ) -> int:
     """Add what one message, or one delta of it, says of calls; returns how many entries spoke of one."""
     entries = part.get("tool_calls")
@@ -262,61 +216,29 @@ def _collect(
         index = _index(entry, place)
         _add(calls, (choice, index if streamed else place), entry)
     if part.get("function_call") is not None:  # the older form, one per message
-        _add(calls, (choice, -1), {"type": "function", "function": _object(part, "function_call")})
+        _add(calls, (choice, -1), {"type": "function", "function": object_in(part, "function_call")})
         found += 1
-    if len(calls) > _MAX_CALLS:
-        raise MalformedError("too many tool calls", expected=f"at most {_MAX_CALLS}", code="upstream.answer")
+    if len(calls) > MAX_CALLS:
+        raise MalformedError("too many tool calls", expected=f"at most {MAX_CALLS}", code="upstream.answer")
     return found
 
 
-def _add(calls: dict[tuple[int, int], _Call], at: tuple[int, int], entry: Mapping[str, object]) -> None:
-    call = calls.setdefault(at, _Call())
+def _add(calls: dict[tuple[int, int], ReadCall], at: tuple[int, int], entry: Mapping[str, object]) -> None:
+    call = calls.setdefault(at, ReadCall())
     kind = entry.get("type")
     if kind not in (None, "", "function", "custom"):
         call.nameless = True  # a call of the upstream's own tools: no name that a profile could list
     if kind in ("function", "custom"):
         call.forms.add(str(kind))
-    if other := _text(entry, "name"):
+    if other := text_in(entry, "name"):
         call.others.add(other)
     for form, member in _TEXT.items():
-        body = _object(entry, form)
+        body = object_in(entry, form)
         if body is not None:
             call.forms.add(form)
-            call.names.append(_text(body, "name"))
-            call.arguments.append(_text(body, member))
+            call.names.append(text_in(body, "name"))
+            call.arguments.append(text_in(body, member))
     if len(call.forms) > 1:
         raise MalformedError(
             "a tool call in two forms", expected="function or custom", code="upstream.answer"
         )
-
-
-def _text(value: Mapping[str, object], name: str) -> str:
-    found = value.get(name)
-    if found is None or isinstance(found, str):
-        return found or ""
-    raise MalformedError("not a string", where=name, code="upstream.answer")
-
-
-def _judged(calls: Mapping[tuple[int, int], _Call], allowed: Judge) -> tuple[ToolCall, ...]:
-    passed = []
-    for _, call in sorted(calls.items()):
-        # clients join the pieces of a name or keep one of them: every reading must be allowed
-        name, text = "".join(call.names), "".join(call.arguments)
-        readings = dict.fromkeys((name, *(part for part in call.names if part), *sorted(call.others)))
-        is_json = "custom" not in call.forms
-        found = [allowed(reading, text if is_json else None) for reading in readings]
-        digest = "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        denied = next((decision for decision in found if decision.effect is Effect.DENY), None)
-        if call.nameless or denied is not None:
-            raise ToolNotAllowedError(
-                "the model called a tool, or with arguments, that the profile does not allow",
-                reason="" if denied is None else denied.reason,
-                rules=() if denied is None else denied.rules,
-                tool=name,
-                arguments=digest,
-            )
-        if call.others - {name}:
-            raise MalformedError("a tool call with two names", where="name", code="upstream.answer")
-        asks = any(decision.effect is Effect.ASK for decision in found)
-        passed.append(ToolCall(name, digest, found[0].rules, CallText(text, is_json) if asks else None))
-    return tuple(passed)

@@ -12,8 +12,10 @@ from tests.properties import thorough
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.merkle import root
 from affiant.errors import MalformedError
-from affiant.gateway.openai import relay as relay_module
-from affiant.gateway.openai.relay import Relay, Usage, usage_of
+from affiant.gateway.dialects import relay as relay_module
+from affiant.gateway.dialects.chat.chat import Chat
+from affiant.gateway.dialects.relay import Relay, usage_of
+from affiant.gateway.dialects.usage import Usage
 from affiant.gateway.upstream.dev_echo import stream
 from affiant.gateway.wire.errors import ToolNotAllowedError, UpstreamCut
 from affiant.policy.decision.decide import Decision, denied
@@ -46,7 +48,7 @@ def run(relay: Relay, chunks: list[bytes]) -> tuple[bytes, bytes]:
 def test_bytes_and_hashes_do_not_depend_on_the_chunking(cuts: list[int], judged: bool) -> None:
     data = b"".join(EVENTS)
     places = sorted({cut % len(data) for cut in cuts} | {0, len(data)})
-    relay = Relay((deny) if judged else None)
+    relay = Relay(Chat(), deny if judged else None)
     sent, terminal = run(relay, [data[a:b] for a, b in zip(places, places[1:], strict=False)])
     assert sent + terminal == data
     assert terminal == b"data: [DONE]\n\n"
@@ -59,7 +61,7 @@ def test_bytes_and_hashes_do_not_depend_on_the_chunking(cuts: list[int], judged:
 
 
 def test_what_follows_the_terminal_event_is_nobodys() -> None:
-    relay = Relay(None)
+    relay = Relay(Chat(), None)
     step = relay.feed(b"data: x\n\ndata: [DONE]\n\ndata: more\n\n")
     assert step.events == (b"data: x\n\n",) and step.terminal == b"data: [DONE]\n\n"
 
@@ -68,7 +70,7 @@ def test_what_follows_the_terminal_event_is_nobodys() -> None:
     "cut", [b"", b"data: x\n\n", b"data: x\n\ndata: [DONE]", b"data: x\n\ndata: [DONE]\n"]
 )
 def test_a_stream_without_its_terminal_event_is_cut(cut: bytes) -> None:
-    relay = Relay(None)
+    relay = Relay(Chat(), None)
     if cut:
         relay.feed(cut)
     with pytest.raises(UpstreamCut):
@@ -76,13 +78,13 @@ def test_a_stream_without_its_terminal_event_is_cut(cut: bytes) -> None:
 
 
 def test_the_terminal_event_may_end_with_carriage_returns() -> None:
-    relay = Relay(None)
+    relay = Relay(Chat(), None)
     assert relay.feed(b"data: [DONE]\r\r").terminal == b""
     assert relay.finish().terminal == b"data: [DONE]\r\r"
 
 
 def test_the_terminal_event_does_not_let_a_held_call_slip_by() -> None:
-    relay = Relay(deny)
+    relay = Relay(Chat(), deny)
     relay.feed(
         b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"x"}}]}}]}\n\n'
     )
@@ -91,14 +93,14 @@ def test_the_terminal_event_does_not_let_a_held_call_slip_by() -> None:
 
 
 def test_counts_are_the_last_that_the_upstream_stated() -> None:
-    relay = Relay(None)
+    relay = Relay(Chat(), None)
     request = {**REQUEST, "stream_options": {"include_usage": True}}
     run(relay, [b"".join(stream(request))])
     assert relay.usage.prompt and relay.usage.completion == 6
 
 
 def test_a_judged_event_is_read_once_for_its_calls_and_its_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    judging = Relay(deny)
+    judging = Relay(Chat(), deny)
     judging.feed(b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n')
     monkeypatch.setattr(relay_module, "parse_json", None)
     assert judging.usage == Usage(3, 2)
@@ -107,10 +109,10 @@ def test_a_judged_event_is_read_once_for_its_calls_and_its_counts(monkeypatch: p
 @pytest.mark.parametrize(("choices", "beside"), [("[]", False), ("null", False), ('[{"index":0}]', True)])
 def test_counts_beside_a_choice_of_a_stream_are_told_apart(choices: str, beside: bool) -> None:
     usage = '{"prompt_tokens":3,"completion_tokens":2}'
-    relay = Relay(None)
+    relay = Relay(Chat(), None)
     relay.feed(f'data: {{"choices":{choices},"usage":{usage}}}\n\n'.encode())
     assert relay.usage == Usage(3, 2, beside_choices=beside)
-    assert usage_of(f'{{"choices":[{{}}],"usage":{usage}}}'.encode()) == Usage(3, 2)
+    assert usage_of(f'{{"choices":[{{}}],"usage":{usage}}}'.encode(), Chat()) == Usage(3, 2)
 
 
 @pytest.mark.parametrize(
@@ -125,9 +127,9 @@ def test_counts_beside_a_choice_of_a_stream_are_told_apart(choices: str, beside:
     ],
 )
 def test_counts_that_make_no_sense_are_left_out(data: bytes) -> None:
-    assert usage_of(data) == Usage()
+    assert usage_of(data, Chat()) == Usage()
 
 
 def test_an_error_event_is_the_apis_own() -> None:
-    event = Relay.error_event(MalformedError("no", code="upstream.answer"))
+    event = Chat().error_event(MalformedError("no", code="upstream.answer"))
     assert event.startswith(b'data: {"error": {"message":') and event.endswith(b"\n\n")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.gateway.openai.answers import judged
+from tests.gateway.dialects.answers import judged
 from tests.raising import raises_code
 
-from affiant.gateway.openai.chat_members import DOCUMENTED, EXTENSIBLE, with_members
-from affiant.gateway.openai.tool_filter import StreamFilter
-from affiant.gateway.openai.unlisted import read_members, require_listed_response
+from affiant.gateway.dialects.chat.chat import Chat
+from affiant.gateway.dialects.chat.chat_members import CHAT_LISTS
+from affiant.gateway.dialects.unlisted import read_members, require_listed_response
 from affiant.policy.decision.decide import Decision, denied, granted
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -91,10 +91,14 @@ UNLISTED = {
 }
 
 
+def ignored(_: object) -> None:
+    """Nothing is done with an event's value."""
+
+
 @pytest.mark.parametrize("name", UNLISTED)
 def test_what_a_request_has_beyond_the_lists_is_found_with_its_path(name: str) -> None:
     more, where = UNLISTED[name]
-    assert read_members({**ASKED, **more}, DOCUMENTED).unlisted == where
+    assert read_members({**ASKED, **more}, CHAT_LISTS.request).unlisted == where
 
 
 PROVIDED = {
@@ -124,14 +128,14 @@ PROVIDED = {
 @pytest.mark.parametrize("name", PROVIDED)
 def test_a_tool_that_the_provider_runs_is_found_by_its_name(name: str) -> None:
     more, called, where = PROVIDED[name]
-    found = read_members({**ASKED, **more}, DOCUMENTED)
+    found = read_members({**ASKED, **more}, CHAT_LISTS.request)
     assert found.unlisted is None
     assert [(each.name, each.where) for each in found.provider_tools] == [(called, where)]
 
 
 def test_a_member_that_switches_a_tool_off_asks_for_none() -> None:
     asked = {**ASKED, "enable_search": False, "web_search_options": None}
-    assert read_members(asked, DOCUMENTED) == (None, ())
+    assert read_members(asked, CHAT_LISTS.request) == (None, ())
 
 
 OPENAI = """
@@ -144,14 +148,14 @@ OPENAI = """
 
 @pytest.mark.parametrize("name", OPENAI)
 def test_what_the_openai_client_documents_is_listed(name: str) -> None:
-    assert read_members({**ASKED, name: None}, DOCUMENTED) == (None, ())
+    assert read_members({**ASKED, name: None}, CHAT_LISTS.request) == (None, ())
 
 
 def test_the_openai_client_sends_no_member_that_is_not_listed_or_a_providers_tool() -> None:
     from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming as Parameters
 
     for name in Parameters.__annotations__:
-        found = read_members({name: {}}, DOCUMENTED)
+        found = read_members({name: {}}, CHAT_LISTS.request)
         assert found.unlisted is None and (name == "web_search_options") == bool(found.provider_tools), name
 
 
@@ -167,13 +171,13 @@ SAMPLING = """
 
 @pytest.mark.parametrize("name", SAMPLING)
 def test_every_sampling_member_of_vllm_llama_cpp_and_transformers_is_listed(name: str) -> None:
-    assert read_members({**ASKED, name: 1}, DOCUMENTED).unlisted is None
+    assert read_members({**ASKED, name: 1}, CHAT_LISTS.request).unlisted is None
 
 
 def test_what_vllm_documents_of_its_extras_is_listed() -> None:
     extras = {"repetition": 1.5, "name": "x", "stops": ["a", 2, 0.5], "off": None}
-    assert read_members({**ASKED, "vllm_xargs": extras}, DOCUMENTED).unlisted is None
-    assert read_members({**ASKED, "vllm_xargs": None}, DOCUMENTED).unlisted is None
+    assert read_members({**ASKED, "vllm_xargs": extras}, CHAT_LISTS.request).unlisted is None
+    assert read_members({**ASKED, "vllm_xargs": None}, CHAT_LISTS.request).unlisted is None
 
 
 def test_a_conversation_with_calls_and_parts_is_listed() -> None:
@@ -230,7 +234,7 @@ def test_a_conversation_with_calls_and_parts_is_listed() -> None:
         "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"plugins": {}}}},
         "prediction": {"type": "content", "content": [{"type": "text", "text": "x"}]},
     }
-    assert read_members(asked, DOCUMENTED) == (None, ())
+    assert read_members(asked, CHAT_LISTS.request) == (None, ())
 
 
 LISTED_TOOL_CHOICE = {"type": "function", "function": {"name": "a"}}
@@ -273,7 +277,9 @@ def test_an_item_that_is_not_listed_never_goes_on(item: str, place: str) -> None
     with raises_code("upstream.unlisted", "upstream.answer"):
         judged(json.dumps(said(part, streamed=False)).encode(), allowed)
     with raises_code("upstream.unlisted", "upstream.answer"):
-        StreamFilter(allowed).feed(b"data: " + json.dumps(said(part, streamed=True)).encode() + b"\n\n")
+        Chat().stream_filter(allowed, ignored).feed(
+            b"data: " + json.dumps(said(part, streamed=True)).encode() + b"\n\n"
+        )
 
 
 @pytest.mark.parametrize("item", ITEMS)
@@ -281,7 +287,7 @@ def test_an_event_that_is_such_an_item_never_goes_on(item: str) -> None:
     entry = {"type": item, "name": "fetch", "arguments": "{}"}
     for value in ({"type": "response.output_item.done", "item": entry}, {"item": entry}, {"output": [entry]}):
         with raises_code("upstream.unlisted", "upstream.answer"):
-            StreamFilter(allowed).feed(b"data: " + json.dumps(value).encode() + b"\n\n")
+            Chat().stream_filter(allowed, ignored).feed(b"data: " + json.dumps(value).encode() + b"\n\n")
 
 
 LIKE_CALLS = {
@@ -310,7 +316,7 @@ LIKE_CALLS = {
 @pytest.mark.parametrize("name", LIKE_CALLS)
 def test_an_object_that_is_like_a_call_passes_nowhere(name: str) -> None:
     with raises_code("upstream.unlisted"):
-        require_listed_response(LIKE_CALLS[name], DOCUMENTED)
+        require_listed_response(LIKE_CALLS[name], CHAT_LISTS.response)
 
 
 def test_what_servers_hold_where_members_are_free_passes() -> None:
@@ -337,7 +343,7 @@ def test_what_servers_hold_where_members_are_free_passes() -> None:
             for part in ("input", "output")
         },
     }
-    require_listed_response({**said(message, streamed=False), **more}, DOCUMENTED)
+    require_listed_response({**said(message, streamed=False), **more}, CHAT_LISTS.response)
 
 
 def test_numbers_and_texts_that_no_list_has_pass_in_a_response() -> None:
@@ -349,32 +355,32 @@ def test_numbers_and_texts_that_no_list_has_pass_in_a_response() -> None:
         "queue": [],
         "cached": True,
     }
-    require_listed_response(answer, DOCUMENTED)
+    require_listed_response(answer, CHAT_LISTS.response)
 
 
 # -- what an operator lists --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", EXTENSIBLE)
+@pytest.mark.parametrize("place", [*CHAT_LISTS.request.extensible, *CHAT_LISTS.response.extensible])
 def test_an_operator_adds_a_name_at_every_place_that_takes_one(place: str) -> None:
-    members = with_members([f"{place}.new.thing"])
+    members = CHAT_LISTS.with_names([f"{place}.new.thing"])
     tables = (members.request, members.response)
     assert any("new.thing" in (table.members.get(place) or table.kinds.get(place) or ()) for table in tables)
 
 
 def test_what_an_operator_lists_passes_and_nothing_else() -> None:
-    members = with_members(
+    members = CHAT_LISTS.with_names(
         ["request.thinking", "part.web_page", "response.search_results", "response_part.tool_result"]
     )
     asked = {**ASKED, "thinking": {"type": "enabled"}}
     asked["messages"] = [{"role": "user", "content": [{"type": "web_page", "url": "http://x"}]}]
-    assert read_members(asked, members).unlisted is None
-    assert read_members({**asked, "plugins": []}, members).unlisted == "plugins"
+    assert read_members(asked, members.request).unlisted is None
+    assert read_members({**asked, "plugins": []}, members.request).unlisted == "plugins"
     answer = {
         "search_results": [{"url": "u"}],
         **said({"content": [{"type": "tool_result"}]}, streamed=False),
     }
-    require_listed_response(answer, members)
+    require_listed_response(answer, members.response)
     with raises_code("upstream.unlisted") as refused:
-        require_listed_response(answer, DOCUMENTED)
+        require_listed_response(answer, CHAT_LISTS.response)
     assert refused.value.where in ("search_results", "choices[0].message.content[0].type")

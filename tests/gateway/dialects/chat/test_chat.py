@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
 
-from affiant.gateway.openai.chat import ChatRequest, Offered, parse_chat, without_tools
+from affiant.gateway.dialects.chat.chat import Chat
+from affiant.gateway.dialects.dialect import ModelRequest, Offered
+from affiant.gateway.dialects.strict_json import parse_json
 from affiant.gateway.wire.errors import RequestMalformed
-from affiant.policy.canonical.tool_messages import parse_json
 
 GOOD = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -21,7 +22,7 @@ def tool(name: str) -> dict:
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
 
 
-def names(request: ChatRequest) -> tuple[str | None, ...]:
+def names(request: ModelRequest) -> tuple[str | None, ...]:
     return tuple(each.name for each in request.tools)
 
 
@@ -34,7 +35,7 @@ def body(**members: object) -> bytes:
 
 
 def test_what_is_decided_about_is_read() -> None:
-    found = parse_chat(
+    found = Chat().read_request(
         body(
             stream=True,
             temperature=0.7,
@@ -89,13 +90,15 @@ def test_what_is_decided_about_is_read() -> None:
 )
 def test_what_two_readers_could_read_differently_is_refused(data: bytes) -> None:
     with pytest.raises(RequestMalformed):
-        parse_chat(data)
+        Chat().read_request(data)
 
 
 def test_members_of_others_and_of_a_tools_schema_pass_in_every_spelling() -> None:
     schema = {"type": "object", "properties": {"Name": {"Type": "string"}, "Function": {}, "Model": {}}}
     listed = {"type": "function", "function": {"name": "a", "parameters": schema, "strict": True}}
-    found = parse_chat(body(tools=[listed], metadata={"Model": "x"}, user="u", response_format={"Type": "x"}))
+    found = Chat().read_request(
+        body(tools=[listed], metadata={"Model": "x"}, user="u", response_format={"Type": "x"})
+    )
     assert names(found) == ("a",)
 
 
@@ -108,13 +111,13 @@ def test_members_of_others_and_of_a_tools_schema_pass_in_every_spelling() -> Non
     ],
 )
 def test_a_tool_with_two_names_has_none_that_a_profile_could_list(entry: dict) -> None:
-    assert names(parse_chat(body(tools=[entry]))) == (None,)
-    assert b"rm" not in without_tools(body(tools=[entry, tool("a")]), named("a"))
+    assert names(Chat().read_request(body(tools=[entry]))) == (None,)
+    assert b"rm" not in Chat().without_tools(body(tools=[entry, tool("a")]), named("a"))
 
 
 def test_no_secret_text_stands_in_a_refusal() -> None:
     with pytest.raises(RequestMalformed) as refused:
-        parse_chat(b'{"model":"m","messages":[],"hunter2":1,"hunter2":2}')
+        Chat().read_request(b'{"model":"m","messages":[],"hunter2":1,"hunter2":2}')
     assert "hunter2" not in str(refused.value)
 
 
@@ -124,7 +127,7 @@ def test_removing_tools_keeps_every_other_byte() -> None:
         b' "tools": [%s , %s], "tool_choice":"auto", "seed":007 }'
     ) % (json.dumps(tool("keep")).encode(), json.dumps(tool("drop")).encode())
     text = text.replace(b"007", b"7")
-    changed = without_tools(text, named("keep"))
+    changed = Chat().without_tools(text, named("keep"))
     assert b'[ {"content":"\\u00e9  x","role":"user"} ]' in changed and b"1.0e0" in changed
     value = json.loads(changed)
     assert [entry["function"]["name"] for entry in value["tools"]] == ["keep"]
@@ -162,14 +165,14 @@ def test_removing_tools_keeps_every_other_byte() -> None:
     ],
 )
 def test_what_points_at_a_removed_tool_goes_too(members: dict, left: set) -> None:
-    value = json.loads(without_tools(body(**members), named("ok")))
+    value = json.loads(Chat().without_tools(body(**members), named("ok")))
     assert set(value) - set(GOOD) == left
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=6), st.sets(st.sampled_from(["a", "b"])))
 @thorough(60)
 def test_only_allowed_tools_remain_in_their_order(names: list[str], allowed: set[str]) -> None:
-    value = json.loads(without_tools(body(tools=[tool(name) for name in names]), named(*allowed)))
+    value = json.loads(Chat().without_tools(body(tools=[tool(name) for name in names]), named(*allowed)))
     found = [entry["function"]["name"] for entry in value.get("tools", [])]
     assert found == [name for name in names if name in allowed]
     assert {k: v for k, v in value.items() if k != "tools"} == GOOD
@@ -182,3 +185,10 @@ def test_no_input_does_anything_but_parse_or_be_refused(data: bytes) -> None:
         parse_json(data)
     except RequestMalformed:
         pass
+
+
+def test_the_terminal_event_is_recognised_as_clients_do() -> None:
+    assert all(Chat().is_terminal(event) for event in (b"data: [DONE]\n\n", b"data:[DONE] \n\n"))
+    assert not any(
+        Chat().is_terminal(event) for event in (b"data:  [DONE]\n\n", b"data: {}\n\n", b": [DONE]\n\n")
+    )

@@ -1,13 +1,13 @@
-"""Finds what of a request or a response is not in the lists of chat completions (:mod:`.chat_members`). Sans I/O.
+"""Finds what of a request or a response is not in the lists of its dialect (:mod:`.member_lists`). Sans I/O.
 
 Tools that a provider runs by itself are found here too, by name: a profile alone allows them.
 
->>> from affiant.gateway.openai.chat_members import DOCUMENTED
->>> read_members({"model": "m", "messages": [{"role": "user", "tools": []}]}, DOCUMENTED).unlisted
+>>> from affiant.gateway.dialects.chat.chat_members import CHAT_LISTS
+>>> read_members({"model": "m", "messages": [{"role": "user", "tools": []}]}, CHAT_LISTS.request).unlisted
 'messages[0].tools'
->>> read_members({"tools": [{"type": "web_search"}]}, DOCUMENTED).provider_tools[0].name
+>>> read_members({"tools": [{"type": "web_search"}]}, CHAT_LISTS.request).provider_tools[0].name
 'web_search'
->>> require_listed_response({"choices": [{"message": {"content": "hi"}}], "usage": {}}, DOCUMENTED)
+>>> require_listed_response({"choices": [{"message": {"content": "hi"}}], "usage": {}}, CHAT_LISTS.response)
 """
 
 from __future__ import annotations
@@ -16,15 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from affiant.gateway.openai.chat_members import (
-    CALLED,
-    FREE,
-    PROVIDER_PLACES,
-    PROVIDER_TOOLS,
-    ChatMembers,
-    Table,
-)
-from affiant.gateway.openai.strict_json import Step, fold, is_call, written
+from affiant.gateway.dialects.member_lists import CALLED, FREE, Table
+from affiant.gateway.dialects.strict_json import Step, fold, is_call, written
 from affiant.gateway.wire.errors import ToolNotAllowedError
 
 __all__ = ["ProviderTool", "RequestMembers", "kind_of", "read_members", "require_listed_response"]
@@ -62,13 +55,13 @@ def kind_of(value: Mapping[str, object], untyped: str | None) -> object:
     return untyped if kind in (None, "") else kind
 
 
-def read_members(value: Mapping[str, object], members: ChatMembers) -> RequestMembers:
-    """Compare a request with the lists: members, entries of tools, parts of messages."""
-    walk = _Walk(members.request, PROVIDER_TOOLS)
+def read_members(value: Mapping[str, object], table: Table) -> RequestMembers:
+    """Compare a request with the list of its dialect: members, entries of tools, parts of messages."""
+    walk = _Walk(table)
     return RequestMembers(walk.unlisted(value), tuple(walk.provider_tools))
 
 
-def require_listed_response(value: Mapping[str, object], members: ChatMembers) -> None:
+def require_listed_response(value: Mapping[str, object], table: Table) -> None:
     """Return if every object in a response, or in one event of it, is listed, and none is like a call.
 
     A member that is not listed passes where it holds no object and is not named like a call: servers add
@@ -78,7 +71,7 @@ def require_listed_response(value: Mapping[str, object], members: ChatMembers) -
     Raises:
         ``upstream.unlisted``: one is not.
     """
-    where = _Walk(members.response, {}, held_only=True).unlisted(value)
+    where = _Walk(table, held_only=True).unlisted(value)
     if where is not None:
         raise ToolNotAllowedError(
             "the response has something that the gateway does not know, and the profile restricts tools",
@@ -91,8 +84,6 @@ def require_listed_response(value: Mapping[str, object], members: ChatMembers) -
 @dataclass(slots=True)
 class _Walk:
     table: Table
-    providers: Mapping[str, str]
-    """Member of the root -> the provider's tool that it asks for."""
     held_only: bool = False
     """Of a response: members are listed that hold objects, and no object is like a call, wherever it is."""
     provider_tools: list[ProviderTool] = field(default_factory=list)
@@ -119,7 +110,7 @@ class _Walk:
         form, kinds = place, self.table.kinds.get(place)
         if kinds is not None:
             kind = kind_of(value, self.table.untyped.get(place))
-            if not isinstance(kind, str) or (kind not in kinds and place not in PROVIDER_PLACES):
+            if not isinstance(kind, str) or (kind not in kinds and place not in self.table.provider_places):
                 return Step(path, "type")
             if kind not in kinds:
                 self.provider_tools.append(ProviderTool(kind, path))
@@ -140,9 +131,9 @@ class _Walk:
         listed = {} if place == FREE else self.table.members[place]
         for name, member in value.items():
             following = FREE if place == FREE else listed.get(name)
-            if place == self.table.root and name in self.providers:
+            if place == self.table.root and name in self.table.providers:
                 if member is not None and member is not False:
-                    self.provider_tools.append(ProviderTool(self.providers[name], Step(path, name)))
+                    self.provider_tools.append(ProviderTool(self.table.providers[name], Step(path, name)))
             elif following is None:
                 said = isinstance(member, str) and is_call(name)
                 if not self.held_only or (member and (said or isinstance(member, (dict, list)))):

@@ -8,8 +8,16 @@ import tracemalloc
 
 import pytest
 
-from affiant.gateway.openai.named_urls import MOST_URLS, NamedURL, named_urls
-from affiant.policy.canonical.tool_messages import parse_json
+from affiant.gateway.dialects.chat.chat_urls import CHAT_URLS
+from affiant.gateway.dialects.named_urls import MOST_URLS, NamedURL
+from affiant.gateway.dialects.named_urls import named_urls as named_urls_at
+from affiant.gateway.dialects.strict_json import parse_json
+
+
+def named_urls(request: dict[str, object]) -> tuple[NamedURL, ...]:
+    """Those of a chat completion."""
+    return named_urls_at(request, CHAT_URLS)
+
 
 URL = "http://169.254.169.254/latest/meta-data/"
 

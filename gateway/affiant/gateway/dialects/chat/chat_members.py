@@ -1,75 +1,22 @@
 """The members, parts and items of chat completions that pass where a profile restricts tools: data, and nothing else.
 
-What is not listed here could be a tool, or a way to reach one, so it is rejected (:mod:`.unlisted`). Sources: OpenAI's
-API reference; vLLM's ``ChatCompletionRequest``; the README of llama.cpp's server; ``transformers serve``. For responses
-also what widely used servers add (Azure, Gemini, Groq, LiteLLM, Mistral, Ollama, OpenRouter).
-
-A table maps each *place* to its members, and each member to the place of what it holds: an object, or objects in a
-list. Nothing is judged below the place :data:`FREE`: settings, numbers, counts. A place in ``kinds`` has several forms,
-told apart by ``type``; each form has the members of its own place.
+Sources: OpenAI's API reference; vLLM's ``ChatCompletionRequest``; the README of llama.cpp's server; ``transformers
+serve``. For responses also what widely used servers add (Azure, Gemini, Groq, LiteLLM, Mistral, Ollama, OpenRouter).
 
 Left out although a server documents them, because a request could make that server load code or connect elsewhere:
 ``logits_processors``, ``kv_transfer_params`` and ``ec_transfer_params`` of vLLM, which ``vllm_xargs`` must not hold
-either: vLLM documents only texts, numbers and lists of them there. Tools that a provider runs by itself
-(``web_search_options``) are in :data:`PROVIDER_TOOLS`, and a profile alone allows them.
+either: vLLM documents only texts, numbers and lists of them there. A profile alone allows tools that a provider runs by
+itself (``web_search_options``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = [
-    "CALLED",
-    "DOCUMENTED",
-    "EXTENSIBLE",
-    "FREE",
-    "PROVIDER_PLACES",
-    "PROVIDER_TOOLS",
-    "ChatMembers",
-    "Table",
-    "with_members",
-]
+from affiant.gateway.dialects.member_lists import MemberLists, Table
+from affiant.gateway.dialects.member_lists import free as _free
 
-FREE: Final = "free"
-CALLED: Final = "called"
-"""The place of what a call is made with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """What may be in one direction.
-
-    Args:
-        root: the place of the whole.
-        members: place -> member -> the place of what that holds.
-        kinds: place -> ``type`` -> the place of that form.
-        untyped: place of several forms -> the form of what has no ``type``.
-        words: place -> the texts that may be there in the place of an object.
-        scalars: place whose members are texts, numbers or lists of them, under any name -> the folded names that may
-            not be there.
-    """
-
-    root: str
-    members: Mapping[str, Mapping[str, str]]
-    kinds: Mapping[str, Mapping[str, str]]
-    untyped: Mapping[str, str]
-    words: Mapping[str, Collection[str]]
-    scalars: Mapping[str, Collection[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class ChatMembers:
-    """Both directions."""
-
-    request: Table
-    response: Table
-
-
-def _free(names: str) -> dict[str, str]:
-    return dict.fromkeys(names.split(), FREE)
-
+__all__ = ["CHAT_LISTS"]
 
 _OPENAI: Final = """
     audio frequency_penalty logit_bias logprobs max_completion_tokens max_tokens metadata modalities model moderation
@@ -172,6 +119,9 @@ _REQUEST: Final = Table(
     untyped=dict.fromkeys(("tool", "listed tool", "tool_choice", "call"), "function"),
     words={"tool_choice": ("auto", "none", "required"), "function_call": ("auto", "none")},
     scalars={"vllm_xargs": ("ectransferparams", "kvtransferparams", "logitsprocessors")},
+    providers=dict.fromkeys(("enable_search", "search_parameters", "web_search_options"), "web_search"),
+    provider_places=frozenset({"tool", "listed tool", "tool_choice"}),
+    extensible=("request", "message", "part", "function"),
 )
 
 _RESPONSE: Final = Table(
@@ -225,49 +175,9 @@ _RESPONSE: Final = Table(
         "call": {"function": "call of a tool", "custom": "call of a tool"},
     },
     untyped={"call": "function"},
-    words={},
-    scalars={},
+    extensible=("response", "choice", "response_message", "response_part", "annotation", "reasoning"),
 )
 """Of responses, members are listed that hold objects: a call is one. What else a member holds passes, except an object
 that is like a call (:mod:`.unlisted`): below :data:`FREE` too."""
 
-DOCUMENTED: Final = ChatMembers(_REQUEST, _RESPONSE)
-
-PROVIDER_TOOLS: Final[Mapping[str, str]] = {
-    "enable_search": "web_search",
-    "search_parameters": "web_search",
-    "web_search_options": "web_search",
-}
-"""Members of a request by which a provider runs a tool of its own -> that tool's name, as a profile lists it."""
-
-PROVIDER_PLACES: Final = frozenset({"tool", "listed tool", "tool_choice"})
-"""Places where another ``type`` than the listed ones names a tool of the provider's."""
-
-EXTENSIBLE: Final = (
-    *("request", "message", "part", "function"),
-    *("response", "choice", "response_message", "response_part", "annotation", "reasoning"),
-)
-"""Places to which an operator may add names: members, or values of ``type`` where the place has several forms."""
-
-
-def with_members(names: Collection[str]) -> ChatMembers:
-    """The documented ones, and those that an operator names: ``PLACE.NAME``, each free in what it holds.
-
-    >>> with_members(["request.thinking"]).request.members["request"]["thinking"]
-    'free'
-    """
-    request, response = DOCUMENTED.request, DOCUMENTED.response
-    for entry in names:
-        place, _, name = entry.partition(".")
-        if place in request.members or place in request.kinds:
-            request = _with(request, place, name)
-        else:
-            response = _with(response, place, name)
-    return ChatMembers(request, response)
-
-
-def _with(table: Table, place: str, name: str) -> Table:
-    def added(places: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
-        return {**places, place: {**places[place], name: FREE}} if place in places else places
-
-    return replace(table, members=added(table.members), kinds=added(table.kinds))
+CHAT_LISTS: Final = MemberLists(_REQUEST, _RESPONSE)

@@ -16,7 +16,7 @@ from typing import Final
 
 from affiant.errors import MalformedError
 
-__all__ = ["MAX_EVENT", "EventSplitter", "event_data", "is_terminal", "require_fields"]
+__all__ = ["MAX_EVENT", "EventSplitter", "event_data", "require_fields"]
 
 MAX_EVENT: Final = 1 << 20
 """Bytes of one event."""
@@ -105,11 +105,6 @@ def event_data(event: bytes) -> bytes | None:
         if name == b"data":
             lines.append(value.removeprefix(b" "))
     return b"\n".join(lines) if lines else None
-
-
-def is_terminal(data: bytes) -> bool:
-    """Whether ``data`` ends an OpenAI stream, as its clients judge it."""
-    return data.startswith(b"[DONE]")
 
 
 def require_fields(event: bytes) -> None:

@@ -7,28 +7,36 @@ Members that are like none of these pass, whatever they are.
 
 >>> fold("Tool_Calls") == fold("toolCalls") == fold("tool_calls")
 True
->>> fold("reasoning_content") in CHAT_MEMBERS
-False
+>>> inexact({"Tool_Calls": []}, folded("tool_calls"))
+'tool_calls'
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple, NoReturn
 
 from affiant.errors import MalformedError
+from affiant.gateway.wire.errors import RequestMalformed
+from affiant.policy.canonical.tool_messages import parse_json
 
 __all__ = [
-    "CHAT_MEMBERS",
+    "USAGE",
+    "CallPlaces",
     "Step",
     "fold",
     "folded",
     "inexact",
     "is_call",
+    "object_in",
+    "parse_json",
+    "read_response",
     "require_calls_in_place",
     "require_no_calls",
+    "text_in",
     "written",
 ]
 
@@ -81,42 +89,36 @@ def folded(*names: str) -> Mapping[str, str]:
     return {_fold(name): name for name in names}
 
 
-CHAT_MEMBERS: Final = folded(
-    "arguments",
-    "choices",
-    "custom",
-    "delta",
-    "finish_reason",
-    "function",
-    "function_call",
-    "id",
-    "index",
-    "input",
-    "message",
-    "name",
-    "tool_calls",
-    "type",
-)
-"""Members by which a client of chat completions finds a call: folded name -> exact name."""
-
 _CALL_ENDINGS: Final = ("call", "calls", "tooluse")
 _NO_CALLS: Final = ("recall", "recalls")
 
 _OTHER: Final = "other"
-_USAGE: Final = "usage"
-_COUNTED: Final = (_USAGE, "servertooluse")
+USAGE: Final = "usage"
+"""The place of token counts: names there are the upstream's own."""
+_COUNTED: Final = (USAGE, "servertooluse")
 """OpenRouter counts there what its provider's tools did."""
-_NEXT: Final[Mapping[tuple[str, str], str]] = {
-    ("answer", "choices"): "choice",
-    ("answer", "usage"): _USAGE,
-    ("choice", "message"): "message",
-    ("choice", "delta"): "message",
-    ("message", "tool_calls"): "call",
-    ("message", "function_call"): "called",
-    ("call", "function"): "called",
-    ("call", "custom"): "called",
-}
-"""The one way to a call: an object's place, a member -> the place of what the member holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlaces:
+    """Where a dialect has calls.
+
+    Args:
+        root: the place of a whole response, or of an event.
+        names: members by which a client finds a call: folded name -> exact name.
+        following: the one way to a call: an object's place, a member -> the place of what the member holds.
+        calls: places of objects whose ``type`` may name a call.
+        expected: where calls are, in words.
+    """
+
+    root: str
+    names: Mapping[str, str]
+    following: Mapping[tuple[str, str], str]
+    calls: frozenset[str]
+    expected: str
+
+
+_NOWHERE: Final = CallPlaces(_OTHER, {}, {}, frozenset(), "no call in an error")
 
 
 def is_call(name: str) -> bool:
@@ -142,55 +144,85 @@ def inexact(members: Mapping[str, object], known: Mapping[str, str]) -> str | No
     return None
 
 
-def require_calls_in_place(answer: object) -> None:
-    """Return if every call in ``answer`` is where chat completions have it, under its exact name.
+def require_calls_in_place(response: object, places: CallPlaces) -> None:
+    """Return if every call in ``response`` is where its dialect has it, under its exact name.
 
     Raises:
         ``upstream.answer``: a reader could find one elsewhere, or under another name.
     """
-    _walk(answer, "answer")
-
-
-def require_no_calls(answer: object) -> None:
-    """Return if ``answer``, which reports an error, holds no call at all.
-
-    Raises:
-        ``upstream.answer``: a reader could find one.
-    """
-    _walk(answer, _OTHER)
-
-
-def _walk(answer: object, place: str) -> None:
-    left: list[tuple[object, str]] = [(answer, place)]  # no recursion: the depth is the upstream's
+    left: list[tuple[object, str]] = [(response, places.root)]  # no recursion: the depth is the upstream's
     while left:
         value, place = left.pop()
         if isinstance(value, list):
             left += [(entry, place) for entry in value if isinstance(entry, (dict, list))]
         elif isinstance(value, dict):
-            left += _members(value, place)
+            left += _members(value, place, places)
 
 
-def _members(value: Mapping[str, object], place: str) -> list[tuple[object, str]]:
+def require_no_calls(response: object) -> None:
+    """Return if ``response``, which reports an error, holds no call at all.
+
+    Raises:
+        ``upstream.answer``: a reader could find one.
+    """
+    require_calls_in_place(response, _NOWHERE)
+
+
+def _members(value: Mapping[str, object], place: str, places: CallPlaces) -> list[tuple[object, str]]:
     """What ``value``, an object at ``place``, holds, each with its place."""
-    if place not in (_OTHER, _USAGE) and (exact := inexact(value, CHAT_MEMBERS)) is not None:
-        _reject("a member's name differs from a known one only in case or separators", exact)
+    if place not in (_OTHER, USAGE) and (exact := inexact(value, places.names)) is not None:
+        _reject("a member's name differs from a known one only in case or separators", exact, places)
     found: list[tuple[object, str]] = []
     for name, member in value.items():
         if isinstance(member, (dict, list)):
-            following = _NEXT.get((place, name), _OTHER)
+            following = places.following.get((place, name), _OTHER)
             if following == _OTHER and member and is_call(name) and (place, fold(name)) != _COUNTED:
-                _reject("a call out of its place", CHAT_MEMBERS.get(fold(name)))
+                _reject("a call out of its place", places.names.get(fold(name)), places)
             found.append((member, following))
-        elif place != "call" and isinstance(member, str) and fold(name) == "type" and is_call(member):
-            _reject("a call out of its place", "type")
+        elif (
+            place not in places.calls and isinstance(member, str) and fold(name) == "type" and is_call(member)
+        ):
+            _reject("a call out of its place", "type", places)
     return found
 
 
-def _reject(problem: str, where: str | None) -> NoReturn:
+def _reject(problem: str, where: str | None, places: CallPlaces) -> NoReturn:
     raise MalformedError(
-        problem,
-        expected="calls in choices[].message or .delta only",
-        where=where,
-        hint="Readers would differ",
-        code="upstream.answer",
+        problem, expected=places.expected, where=where, hint="Readers would differ", code="upstream.answer"
     )
+
+
+def read_response(data: bytes) -> object:
+    """The value of a whole response, or of one event's data.
+
+    Raises:
+        ``upstream.answer``: it is not strict JSON.
+    """
+    try:
+        return parse_json(data)
+    except RequestMalformed as error:
+        raise MalformedError("the upstream's answer is not strict JSON", code="upstream.answer") from error
+
+
+def object_in(value: Mapping[str, object], name: str) -> dict[str, object] | None:
+    """The object that a member of a response holds; None where it is left out or null.
+
+    Raises:
+        ``upstream.answer``: it holds something else.
+    """
+    found = value.get(name)
+    if found is None or isinstance(found, dict):
+        return found
+    raise MalformedError("not an object", where=name, code="upstream.answer")
+
+
+def text_in(value: Mapping[str, object], name: str) -> str:
+    """The text that a member of a response holds; empty where it is left out or null.
+
+    Raises:
+        ``upstream.answer``: it holds something else.
+    """
+    found = value.get(name)
+    if found is None or isinstance(found, str):
+        return found or ""
+    raise MalformedError("not a string", where=name, code="upstream.answer")
