@@ -68,6 +68,24 @@ def test_a_child_uses_up_its_parents_requests(gateway, platform) -> None:
     assert stranger.say("x").status == 200
 
 
+def test_only_the_parent_is_told_which_children_it_has(gateway, platform) -> None:
+    parent = started(gateway, platform)
+    other = started(gateway, platform)
+    child = child_of(parent, gateway, platform)
+    assert announce(parent, "w" * 22).status == 200
+
+    def admitted(asks: SessionClient, session: str) -> object:
+        answer = asks.ask("GET", f"/v1/sessions/{asks.id}/children/{session}")
+        return answer.json()["admitted"] if answer.status == 200 else answer.status
+
+    assert [admitted(parent, one) for one in (child.id, other.id, parent.id, "w" * 22)] == [True] + [
+        False
+    ] * 3
+    assert admitted(other, child.id) is False
+    assert admitted(parent, "short") == 422
+    assert other.ask("GET", f"/v1/sessions/{parent.id}/children/{child.id}").status == 404
+
+
 def test_a_childs_child_counts_for_all_above_it(gateway, platform) -> None:
     parent = started(gateway, platform)
     middle = child_of(parent, gateway, platform, "middle")

@@ -104,6 +104,11 @@ class ChildStarts:
         self._waiting[session] = ChildStart(parent, agent, policy, now + _WAITS_S)
         return {"session": session}
 
+    def is_admitted(self, parent: Session, session: str) -> bool:
+        """Whether ``session`` was admitted as a child of ``parent``."""
+        found = self.sessions.by_id(session)
+        return found is not None and found.parent is parent
+
     def of(self, session: str, *, now: float) -> ChildStart | None:
         """What was announced of a session that asks to be admitted; None: nothing, or too long ago."""
         start = self._waiting.get(session)

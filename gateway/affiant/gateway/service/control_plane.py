@@ -324,6 +324,12 @@ def _add_session(app: Routes, service: Service) -> None:
             now = service.clock().timestamp()
             return json_response(service.admissions.starts.announce(found, body, now=now))
 
+    @app.get("/v1/sessions/{session}/children/{child}")
+    async def admitted_child(request: Request, session: str, child: str) -> Response:
+        """Whether an announced session was admitted as this one's child."""
+        found = await _reader(service, request, session)
+        return json_response({"admitted": service.admissions.starts.is_admitted(found, child)})
+
     @app.post("/v1/sessions/{session}/close", body=_bytes("application/json"))
     async def close(request: Request, session: str) -> Response:
         """Close the session; again, the same answer."""

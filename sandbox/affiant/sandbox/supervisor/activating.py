@@ -248,7 +248,7 @@ def _children(
         records=written,
         notes=decisions or SILENT,
         launcher=opening.requests,
-        announce=admitted.gateway.announce_child,
+        gateway=admitted.gateway,
         random_bytes=around.random_bytes,
         nanoseconds=around.nanoseconds,
     )

@@ -76,6 +76,7 @@ class Scene:
         self.launcher = FakeLauncher(self.chain, self.found)
         self.announced: list[tuple[str, str, str]] = []
         self.announce_error: Exception | None = None
+        self.admits = True
         self.now = 0
         facts = PolicyFacts("lead", self.policy.digest, "sha256:" + "0" * 64)
         self.children = ChildSessions(
@@ -83,15 +84,18 @@ class Scene:
             records=EgressRecords(self.budget, facts),
             notes=SILENT,
             launcher=self.launcher,
-            announce=self.announce,
+            gateway=self,
             random_bytes=os.urandom,
             nanoseconds=lambda: self.now,
         )
 
-    async def announce(self, session: str, agent: str, policy: str) -> None:
+    async def announce_child(self, session: str, agent: str, policy: str) -> None:
         if self.announce_error is not None:
             raise self.announce_error
         self.announced.append((session, agent, policy))
+
+    async def has_child(self, session: str) -> bool:
+        return self.admits and session in [name for name, _, _ in self.announced]
 
     async def call(self, name: str, **arguments: object) -> ToolAnswer:
         return await self.children.call(
@@ -277,6 +281,19 @@ def test_a_start_that_fails_has_its_outcome_and_leaves_no_child() -> None:
         ((session, _, _),) = scene.announced
         unknown = (await scene.call("session_info", session=session)).error
         assert isinstance(unknown, NotAllowedError) and unknown.code == "session.child_unknown"
+
+    run(scenario)
+
+
+def test_a_launcher_that_starts_something_else_is_found_out() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.admits = False
+        answer = shown(await scene.call("session_create", agent="helper"))
+        assert answer["failed"] and answer["error"]["code"] == "session.child_unknown"
+        assert [asked["act"] for asked in scene.launcher.asked] == ["profile", "open", "close"]
+        assert [r.member("act", "end") for r in scene.chain.records] == [None, "failed"]
+        ((session, _, _),) = scene.announced
+        assert (await scene.call("session_info", session=session)).error is not None
 
     run(scenario)
 

@@ -10,7 +10,7 @@ Of every call, in this order:
 5. for ``session_create``: the gateway is told which session may begin under this one, with which profile; it counts
    starts (``at_most``), admits that session under no other profile, and counts what it does in this one's limits too;
 6. the ``tool`` intent is acknowledged; it names the session that the call is about, also one that is to be started;
-7. the launcher does it;
+7. the launcher does it; for ``session_create``: the gateway confirms that it has admitted that very child;
 8. the ``tool`` outcome is durable. Only now the agent gets the answer.
 
 The launcher is outside of the TD. What it answers is passed on as data and decides nothing here; what it could start in
@@ -44,7 +44,7 @@ from affiant.sandbox.supervisor.children.session_tools import SERVER, TOOLS, Too
 from affiant.sandbox.supervisor.launch.errors import AdmissionError
 from affiant.sandbox.supervisor.launch.provision import new_session_id
 
-__all__ = ["ChildSessions", "Launcher"]
+__all__ = ["ChildSessions", "Gateway", "Launcher"]
 
 _MOST_KNOWN: Final = 256
 """Children that one session may have started and not closed."""
@@ -62,8 +62,16 @@ class Launcher(Protocol):
         ...
 
 
-Announce = Callable[[str, str, str], Coroutine[Any, Any, None]]
-"""Tells the gateway: session id, agent and profile digest of a child that is to begin. Raises its error."""
+class Gateway(Protocol):
+    """What the session's gateway is asked."""
+
+    async def announce_child(self, session: str, agent: str, policy: str) -> None:
+        """Have it admit a child under that id, of that agent, with the profile of that digest; raises its error."""
+        ...
+
+    async def has_child(self, session: str) -> bool:
+        """Whether it has admitted that child."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,7 @@ class ChildSessions:
         records: EgressRecords,
         notes: DecisionSink,
         launcher: Launcher,
-        announce: Announce,
+        gateway: Gateway,
         random_bytes: Callable[[int], bytes],
         nanoseconds: Callable[[], int],
     ) -> None:
@@ -97,7 +105,7 @@ class ChildSessions:
         self._records = records
         self._notes = notes
         self._launcher = launcher
-        self._announce = announce
+        self._gateway = gateway
         self._random_bytes = random_bytes
         self._nanoseconds = nanoseconds
         self._meters = CallMeters(policy)
@@ -230,7 +238,7 @@ class ChildSessions:
         """
         session = new_session_id(self._random_bytes)
         try:
-            await self._announce(session, child.agent, child.policy.digest)
+            await self._gateway.announce_child(session, child.agent, child.policy.digest)
         except AdmissionError as error:
             raise EgressDenied(str(error), reason=error.gateway_code, rules=()) from error
         return session
@@ -250,6 +258,11 @@ class ChildSessions:
             said = await self._launcher.ask(
                 {**request.act, "session": session, "digest": child.policy.digest}, within_s=request.within_s
             )
+            if not await self._gateway.has_child(session):
+                await self._launcher.ask({"act": "close", "session": session}, within_s=_CLOSED_S)
+                raise NotAllowedError(
+                    "the gateway has admitted no such child of this session", code="session.child_unknown"
+                )
         except BaseException:  # whatever happened, it did not begin; raised again
             self._children.pop(session, None)
             raise

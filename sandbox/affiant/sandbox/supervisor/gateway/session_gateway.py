@@ -155,6 +155,15 @@ class SessionGateway:
         members = {"session": session, "agent": agent, "policy": policy}
         await self._asked("children", _JSON_BODY, canonical(members))
 
+    async def has_child(self, session: str) -> bool:
+        """Whether the gateway has admitted the session with this id as this one's child.
+
+        Raises:
+            GatewayUnreachable, AdmissionError: it does not say.
+        """
+        members = await self._answered("GET", f"children/{session}", (), b"")
+        return members.get("admitted") is True
+
     async def decisions(self, after: int | None) -> Mapping[str, object]:
         """What the gateway has denied to this session, and its decisions from number ``after`` on.
 
