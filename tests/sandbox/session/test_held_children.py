@@ -169,12 +169,13 @@ def test_a_child_is_opened_used_and_closed(scene: Scene) -> None:
 def test_a_child_has_the_parents_services_and_none_of_its_files(scene: Scene) -> None:
     parent = SessionRequest(
         profile=scene.file, agent="lead", input=Path("/in"), input_at="/w", input_commit="main",
-        output=Path("/out"), output_diff=Path("/d"), output_branch="b", runtime=Path("/r"), name="n", key="k",
+        output=Path("/out"), output_diff=Path("/d"), output_branch="b", runtime=Path("/r"),
+        decisions=Path("/log/decisions.jsonl"), name="n", key="k",
         owner="alice", task={"workflow": "w", "task": "t", "attempt": 3},
         resources=Resources(pids=50, memory=1 << 30),
     )  # fmt: skip
     plan: Any = SimpleNamespace(request=parent, session="p" * 22, lease_s=900)
-    made = child_request(plan, "helper", Resources(pids=10), task="look", left_s=60.5)
+    made = child_request(plan, "helper", Resources(pids=10), session="c" * 22, task="look", left_s=60.5)
     assert (made.agent, made.lease_s, made.owner, made.runtime) == ("helper", 60, "alice", Path("/r"))
     assert made.task == {"workflow": "w", "task": "look", "parent": "p" * 22}
     assert made.resources == Resources(pids=10, memory=1 << 30)
@@ -187,13 +188,17 @@ def test_a_child_has_the_parents_services_and_none_of_its_files(scene: Scene) ->
         made.output_branch,
     )
     assert nothing == (None,) * 6 and (made.name, made.key) == (None, None)
-    assert child_request(plan, "helper", Resources(), task=None, left_s=-1).lease_s == 1
+    assert made.decisions == Path(f"/log/decisions.{'c' * 22}.jsonl"), "a log has one writer"
+    assert child_request(plan, "helper", Resources(), session="c" * 22, task=None, left_s=-1).lease_s == 1
 
 
 def test_a_profile_that_was_not_judged_is_not_opened(scene: Scene) -> None:
     async def scenario() -> None:
         with raises_code("session.child_profile"):
             await scene.ask_open(digest=scene.found.profile("lead").digest)
+        assert [(detail["state"], "judged" in str(detail["why"])) for _, detail in scene.told] == [
+            ("failed", True)
+        ]
         with raises_code("policy.unknown_agent"):
             await scene.children.answer({"act": "profile", "agent": "nobody"})
         assert scene.opened == [] and scene.tree.open == 0

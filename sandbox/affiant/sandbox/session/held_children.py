@@ -226,9 +226,13 @@ class ChildSessions:
         child.holding = asyncio.create_task(self._hold(child, agent, session, digest, task))
         try:
             held = await asyncio.shield(child.ready)
-        except BaseException:  # it did not begin, or nobody waits for it any more; raised again
+        except BaseException as error:  # it did not begin, or nobody waits for it any more; raised again
             await self._closed(child)
             self._children.pop(session, None)
+            if isinstance(error, AffiantError):
+                self._progress(
+                    "child", {"session": session, "agent": agent, "state": "failed", "why": str(error)}
+                )
             raise
         self._progress("child", {"session": session, "agent": agent, "state": "open"})
         return {"isolation": held.isolation}
@@ -241,6 +245,7 @@ class ChildSessions:
                 self._parent,
                 agent,
                 profile.compiled.resources,
+                session=session,
                 task=task,
                 left_s=self._until - time.monotonic(),
             )
@@ -286,15 +291,15 @@ class ChildSessions:
 
 
 def child_request(
-    parent: SessionPlan, agent: str, resources: Resources, *, task: str | None, left_s: float
+    parent: SessionPlan, agent: str, resources: Resources, *, session: str, task: str | None, left_s: float
 ) -> SessionRequest:
     """The request for a child: the parent's services, isolation and secrets; the other agent; no files of the parent's.
 
     Args:
-        resources: the bounds of the child's own profile. left_s: seconds that are left of the parent's lease.
-        task: what the parent's agent says that it is for.
+        resources: the bounds of the child's own profile. session: its id.
+        task: what the parent's agent says that it is for. left_s: seconds that are left of the parent's lease.
     """
-    asked = parent.request
+    asked, log = parent.request, parent.request.decisions
     label = {name: value for name, value in (asked.task or {}).items() if name == "workflow"}
     return replace(
         asked,
@@ -305,6 +310,7 @@ def child_request(
         output=None,
         output_diff=None,
         output_branch=None,
+        decisions=None if log is None else log.with_name(f"{log.stem}.{session}{log.suffix}"),
         lease_s=max(1, int(min(left_s, parent.lease_s))),
         task={**label, **({} if task is None else {"task": task}), "parent": parent.session},
         resources=None if asked.resources is None else _smaller(asked.resources, resources),

@@ -23,6 +23,8 @@ __all__ = ["ARCHIVED", "Detail", "RunReport"]
 
 ARCHIVED: Final = "more records than a single bundle holds: the receipts are a period archive (*.affiant.zip)"
 
+_OF_CHILD: Final = {"open": "started", "failed": "did not start: {why}"}
+"""State of a session that the agent starts -> what became of it; any other has ended."""
 _STEPS: Final = {
     "reaped": "ended what an earlier session left behind: {session}",
     "planned": "session {session}, isolation {isolation}",
@@ -100,10 +102,8 @@ class RunReport:
                 if self.archive:
                     self.note(ARCHIVED)
             case "child":
-                what = "started" if detail.get("state") == "open" else "ended"
-                self.note(
-                    printable(f"the agent's session {detail.get('session')} of {detail.get('agent')} {what}")
-                )
+                what = _OF_CHILD.get(str(detail.get("state")), "ended").format(why=detail.get("why"))
+                self.note(f"the agent's session {detail.get('session')} of {detail.get('agent')} {what}")
             case "lost":
                 self.lost = True
                 self.warn(

@@ -272,10 +272,12 @@ def test_a_gateway_that_will_not_admit_the_child_is_a_refusal() -> None:
 
 def test_a_start_that_fails_has_its_outcome_and_leaves_no_child() -> None:
     async def scenario(scene: Scene) -> None:
-        scene.launcher.results["open"] = StateError("no room", code="session.too_many_children")
+        said = "no room in /home/alice"
+        scene.launcher.results["open"] = StateError(said, code="session.too_many_children")
         answer = await scene.call("session_create", agent="helper")
         assert shown(answer) == {
-            "error": {"code": "session.too_many_children", "message": "no room"}, "failed": True,
+            "error": {"code": "session.too_many_children", "message": "the session could not be started"},
+            "failed": True,
         }  # fmt: skip
         assert [r.member("act", "end") for r in scene.chain.records] == [None, "failed"]
         ((session, _, _),) = scene.announced

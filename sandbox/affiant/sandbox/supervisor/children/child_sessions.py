@@ -255,8 +255,8 @@ class ChildSessions:
         assert session is not None
         self._children[session] = child
         try:
-            said = await self._launcher.ask(
-                {**request.act, "session": session, "digest": child.policy.digest}, within_s=request.within_s
+            said = await self._opened(
+                {**request.act, "session": session, "digest": child.policy.digest}, request
             )
             if not await self._gateway.has_child(session):
                 await self._launcher.ask({"act": "close", "session": session}, within_s=_CLOSED_S)
@@ -267,6 +267,17 @@ class ChildSessions:
             self._children.pop(session, None)
             raise
         return {"session": session, "agent": child.agent, "isolation": _text(said, "isolation")}
+
+    async def _opened(self, act: Mapping[str, object], request: ToolRequest) -> Mapping[str, object]:
+        """What the launcher says of a child that it has opened.
+
+        Raises:
+            AffiantError: it could not; without its text, which may name what is outside of the sandbox.
+        """
+        try:
+            return await self._launcher.ask(act, within_s=request.within_s)
+        except StateError as error:
+            raise StateError("the session could not be started", code=error.code) from error
 
     def _shown(self, request: ToolRequest, said: Mapping[str, object]) -> Mapping[str, object]:
         if request.act["act"] == "list":
