@@ -118,13 +118,12 @@ class ChildSessions:
         """Judge by ``policy`` from now on; children that are wider than it are closed. Nothing is under way."""
         self._policy = policy
         self._meters = self._meters.restricted(policy)
-        for session in tuple(self._children):
-            task = asyncio.create_task(self._close_wider(session, policy))
+        for session, child in tuple(self._children.items()):
+            task = asyncio.create_task(self._close_wider(session, child, policy))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    async def _close_wider(self, session: str, policy: CompiledPolicy) -> None:
-        child = self._children[session]
+    async def _close_wider(self, session: str, child: _Child, policy: CompiledPolicy) -> None:
         try:
             if policy.decide_start(child.agent).effect is Effect.ALLOW:
                 await asyncio.to_thread(require_no_wider, policy, child.policy, agent=child.agent)
