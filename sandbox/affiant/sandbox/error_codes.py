@@ -89,10 +89,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "The requirements cannot be read, or ask for a source.",
     ),
     "runtime.tool": ("ConfigurationError", "pip or npm is not installed."),
-    "service.failed": ("StateError", "A service ended before it was ready."),
+    "service.failed": ("StateError", "A service cannot be started, or has ended."),
     "service.order": (
         "StateError",
-        "An order to a template process that it does not take, or no order at all.",
+        "A template process rejects an order, or the message is not an order.",
     ),
     "service.silent": ("UnreachableError", "A service did not become ready in time."),
     "service.unreadable": ("ConfigurationError", "A service's own user cannot read a path that it needs."),
@@ -119,7 +119,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "session.command_unknown": ("StateError", "The session has run no command of this number, or long ago."),
     "session.control": ("MalformedError", "A control message that is not one of the protocol's."),
-    "session.crowded": ("UnreachableError", "The HTTP server answers as many requests as it may at once."),
+    "session.crowded": (
+        "UnreachableError",
+        "The HTTP server's limit of requests at once is reached, for all callers or for one.",
+    ),
     "session.environment": ("ConfigurationError", "A name that is no variable, or one that is set already."),
     "session.expired": ("NotFreshError", "The activation's time is over."),
     "session.extra_ca": (
@@ -140,7 +143,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.input": ("ConfigurationError", "The input, its place or the output does not fit the profile."),
     "session.input_commit": ("ConfigurationError", "The input is no git repository, or has no such commit."),
     "session.input_private": ("ConfigurationError", "A folder for the agent overlaps a private one."),
-    "session.issuer": ("UnreachableError", "The keys of the OpenID issuer cannot be had."),
+    "session.issuer": ("UnreachableError", "The keys of the OpenID issuer cannot be fetched."),
     "session.launcher_silent": (
         "UnreachableError",
         "The process that holds the session does not answer its supervisor.",
@@ -168,7 +171,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "session.provision_mismatch": ("NotAuthenticError", "Manifest or activation names something else."),
     "session.records_stopped": ("StateError", "Records can no longer be kept or acknowledged."),
-    "session.request": ("MalformedError", "An HTTP request about sessions has another form."),
+    "session.request": ("MalformedError", "An HTTP request about sessions does not match its schema."),
     "session.request_slow": ("NotFreshError", "The body of an HTTP request came too slowly."),
     "session.resources": (
         "ConfigurationError",
@@ -179,11 +182,12 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "ConfigurationError",
         "The HTTP server's address, certificate or callers cannot be used.",
     ),
-    "session.server_failed": ("StateError", "A request failed by a mistake in the HTTP server."),
+    "session.server_failed": ("StateError", "A request failed by an internal error of the HTTP server."),
+    "session.silent": ("UnreachableError", "The session's host or its supervisor does not answer in time."),
     "session.supervisor_lost": ("StateError", "The supervisor ended without saying why."),
     "session.terminal_size": ("ConfigurationError", "A terminal cannot have this size."),
     "session.too_large": ("MalformedError", "The body of an HTTP request is too large."),
-    "session.too_many": ("StateError", "As many sessions run as the HTTP server allows."),
+    "session.too_many": ("StateError", "The HTTP server's limit of running sessions is reached."),
     "session.too_many_children": (
         "StateError",
         "One session and its children have started too many sessions.",

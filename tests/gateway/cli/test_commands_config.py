@@ -72,10 +72,16 @@ def test_added_members_are_part_of_the_configuration_and_none_leave_it_as_it_is(
     options = [option for name in added for option in ("--chat-member", name)]
     digest, raw = invoke(gateway, *command, *options).output.splitlines()
     assert digest != plain[0] and "chat_members" not in plain[1]
-    assert list(parse_gateway_config(raw.encode()).chat_members) == sorted(set(added))
+    assert list(parse_gateway_config(raw.encode()).allowed_members["chat"]) == sorted(set(added))
+    same = [option for name in added for option in ("--allow-member", f"chat:{name}")]
+    assert invoke(gateway, *command, *same).output.splitlines() == [digest, raw]
     for wrong in ("thinking", "tool.x", "request.", "request.a b"):
         result = invoke(gateway, *command, "--chat-member", wrong)
         assert result.exit_code == 1 and "config.chat_members" in result.output
+    for wrong in ("request.x", "chat:", ":request.x"):
+        assert invoke(gateway, *command, "--allow-member", wrong).exit_code == 2
+    unserved = invoke(gateway, *command, "--allow-member", "smtp:request.x")
+    assert unserved.exit_code == 1 and "no such dialect" in unserved.output
 
 
 def test_an_upstream_that_is_none_is_refused(tmp_path):

@@ -91,6 +91,55 @@ PATHS: dict[str, tuple[object, str]] = {
 }
 
 
+PLACES_OF_NAMES = {
+    "detail": {"type": "image_url", "image_url": {"url": "data:,", "detail": ...}},
+    "uuid": {"type": "image_url", "image_url": "data:,", "uuid": ...},
+    "type": {"type": ..., "image": "data:,"},
+    "format": {"type": "image_url", "image_url": {"url": "data:,", "format": ...}},
+    "media_type": {"type": "image", "source": {"data": "AA==", "media_type": ...}},
+    "mime_type": {"type": "file", "file": {"file_id": "f-1", "mime_type": ...}},
+}
+SERVER_PATHS = [
+    *("/etc/passwd", "//169.254.169.254/x", "\\\\host\\share", "../x", "./x", "~/x", "a/b/c", "a\\b"),
+    *(
+        "x/../../etc/passwd",
+        "C:\\x",
+        "image/",
+        "/png",
+        "image/png;/etc/passwd",
+        "image/png;..\\x",
+        "image/png\n/x",
+    ),
+]
+
+
+def filled(part: object, value: str) -> object:
+    if isinstance(part, dict):
+        return {name: filled(each, value) for name, each in part.items()}
+    return value if part is ... else part
+
+
+@pytest.mark.parametrize("path", SERVER_PATHS)
+@pytest.mark.parametrize("name", PLACES_OF_NAMES)
+def test_a_path_where_a_name_should_be_is_a_reference(name: str, path: str) -> None:
+    found = named_urls(asked(filled(PLACES_OF_NAMES[name], path)))
+    assert [each.text for each in found] == [path]
+
+
+@pytest.mark.parametrize("name", ["format", "media_type", "mime_type"])
+@pytest.mark.parametrize(
+    "text", ["image/png", "application/vnd.api+json", "audio/mpeg; rate=8", "wav", "x-y/z_1"]
+)
+def test_a_media_type_is_no_reference(name: str, text: str) -> None:
+    assert named_urls(asked(filled(PLACES_OF_NAMES[name], text))) == ()
+
+
+@pytest.mark.parametrize("name", ["detail", "uuid", "type"])
+def test_a_name_of_two_parts_is_a_reference_where_no_media_type_is_expected(name: str) -> None:
+    found = named_urls(asked(filled(PLACES_OF_NAMES[name], "a/b")))
+    assert [each.text for each in found] == ["a/b"]
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_of_a_message_can_name_a_url(name: str) -> None:
     part, where = PARTS[name]
@@ -249,7 +298,7 @@ _SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", "propertie
     [
         asked({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}),
         asked({"type": "input_audio", "input_audio": {"data": "//uQxAAA" * 512, "format": "mp3"}}),
-        asked({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}, "uuid": "a/b"}),
+        asked({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}, "uuid": "a-b"}),
         asked(
             {"type": "file", "file": {"filename": "a b.pdf", "file_data": "data:application/pdf;base64,AA=="}}
         ),

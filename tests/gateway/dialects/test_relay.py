@@ -15,6 +15,7 @@ from affiant.errors import MalformedError
 from affiant.gateway.dialects import relay as relay_module
 from affiant.gateway.dialects.chat.chat import Chat
 from affiant.gateway.dialects.relay import Relay, usage_of
+from affiant.gateway.dialects.stream_end import NO_END
 from affiant.gateway.dialects.usage import Usage
 from affiant.gateway.upstream.dev_echo import stream
 from affiant.gateway.wire.errors import ToolNotAllowedError, UpstreamCut
@@ -75,6 +76,77 @@ def test_a_stream_without_its_terminal_event_is_cut(cut: bytes) -> None:
         relay.feed(cut)
     with pytest.raises(UpstreamCut):
         relay.finish()
+
+
+FINISHED = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+SECOND = FINISHED.replace(b'"index":0', b'"index":1')
+USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
+ENDS: dict[str, tuple[bytes, int]] = {
+    "the only choice finished": (FINISHED, 1),
+    "with usage after it": (FINISHED + USAGE, 1),
+    "with a comment after it": (FINISHED + b": ping\n\n", 1),
+    "with carriage returns": (FINISHED.replace(b"\n\n", b"\r\r"), 1),
+    "without an index": (FINISHED.replace(b'"index":0,', b""), 1),
+    "both choices finished": (FINISHED + SECOND, 2),
+    "both in one event": (
+        b'data: {"choices":[{"index":0,"finish_reason":"stop"},{"index":1,"finish_reason":"length"}]}\n\n',
+        2,
+    ),
+}
+NO_ENDS: dict[str, tuple[bytes, int]] = {
+    "nothing": (b"", 1),
+    "no finish_reason": (
+        b'data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}\n\n',
+        1,
+    ),
+    "an empty finish_reason": (FINISHED.replace(b"stop", b""), 1),
+    "a finish_reason that is no text": (FINISHED.replace(b'"stop"', b"true"), 1),
+    "in a text": (b'data: {"choices":[{"delta":{"content":"\\"finish_reason\\": \\"stop\\""}}]}\n\n', 1),
+    "of no choice": (b'data: {"finish_reason":"stop"}\n\n', 1),
+    "in a comment": (b": " + FINISHED[6:], 1),
+    "not as JSON": (b'data: {"choices":[{"index":0,"finish_reason":"stop"}]\n\n', 1),
+    "one of two choices": (FINISHED, 2),
+    "one of two choices, twice": (FINISHED + FINISHED, 2),
+    "amid the next event": (FINISHED + b"data: {", 1),
+    "amid its blank line": (FINISHED[:-1], 1),
+    "an error after it": (FINISHED + b'data: {"error":{"message":"out of memory"}}\n\n', 1),
+    "an error beside it": (FINISHED.replace(b'{"choices"', b'{"error":{},"choices"'), 1),
+    "a strange index": (FINISHED.replace(b'"index":0', b'"index":-1'), 1),
+}
+
+
+@pytest.mark.parametrize("judged", [True, False])
+@pytest.mark.parametrize("name", ENDS)
+def test_a_framed_body_ends_a_stream_whose_choices_are_finished(name: str, *, judged: bool) -> None:
+    data, answers = ENDS[name]
+    relay = Relay(Chat(), deny if judged else None, answers=answers)
+    steps = [relay.feed(data), relay.finish()]
+    assert b"".join(event for step in steps for event in step.events) == data
+    assert [(step.ended, step.terminal) for step in steps] == [(False, b""), (True, b"")]
+
+
+@pytest.mark.parametrize("name", NO_ENDS)
+def test_an_unfinished_stream_is_cut_however_its_body_ends(name: str) -> None:
+    data, answers = NO_ENDS[name]
+    relay = Relay(Chat(), None, answers=answers)
+    relay.feed(data)
+    with pytest.raises(UpstreamCut):
+        relay.finish()
+
+
+def test_a_body_that_ends_does_not_let_a_held_call_slip_by() -> None:
+    called = (
+        b'data: {"choices":[{"index":1,"delta":{"tool_calls":[{"index":0,"function":{"name":"x"}}]}}]}\n\n'
+    )
+    relay = Relay(Chat(), deny)
+    assert relay.feed(called + FINISHED).events == ()
+    with pytest.raises(ToolNotAllowedError):
+        relay.finish()
+
+
+def test_a_dialect_may_end_with_its_terminal_event_alone() -> None:
+    NO_END.take(FINISHED)
+    assert not NO_END.reached
 
 
 def test_the_terminal_event_may_end_with_carriage_returns() -> None:

@@ -15,6 +15,7 @@ from affiant.errors import AffiantError
 from affiant.gateway.dialects.judged_calls import Judge, Passed, ToolCall
 from affiant.gateway.dialects.named_urls import NamedURL
 from affiant.gateway.dialects.response_bound import ResponseBound
+from affiant.gateway.dialects.stream_end import StreamEnd
 from affiant.gateway.dialects.unlisted import RequestMembers
 from affiant.gateway.dialects.usage import Usage
 from affiant.policy.canonical.errors import ToolDefinitionRefused
@@ -100,6 +101,14 @@ class StreamFilter(Protocol):
         """
         ...
 
+    def release(self) -> Passed:
+        """As :meth:`end`, where the stream is complete without its terminal event.
+
+        Raises:
+            As :meth:`feed`.
+        """
+        ...
+
 
 class Dialect(Protocol):
     """One API for models. An object holds the closed lists that it compares with, and nothing of a request."""
@@ -153,6 +162,14 @@ class Dialect(Protocol):
 
         Args:
             seen: called with the value of each event before anything else in it is judged; may raise.
+        """
+        ...
+
+    def stream_end(self, answers: int) -> StreamEnd:
+        """What says whether a stream is complete that ends with its framed body, without its terminal event.
+
+        Args:
+            answers: how many answers the request asked for.
         """
         ...
 

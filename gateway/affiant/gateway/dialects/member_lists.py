@@ -13,6 +13,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from affiant.errors import ConfigurationError
+
 __all__ = ["CALLED", "FREE", "MemberLists", "Table", "free"]
 
 FREE: Final = "free"
@@ -66,7 +68,11 @@ class MemberLists:
     response: Table
 
     def with_names(self, names: Collection[str]) -> MemberLists:
-        """These lists, and names that an operator adds: ``PLACE.NAME``, each free in what it holds."""
+        """These lists, and names that an operator adds: ``PLACE.NAME``, each free in what it holds.
+
+        Raises:
+            ConfigurationError: a place takes no names.
+        """
         request, response = self.request, self.response
         for entry in names:
             place, _, name = entry.partition(".")
@@ -74,6 +80,13 @@ class MemberLists:
                 request = request.with_name(place, name)
             elif place in response.extensible:
                 response = response.with_name(place, name)
+            else:
+                raise ConfigurationError(
+                    "no place that takes names",
+                    expected=", ".join((*request.extensible, *response.extensible)),
+                    found=place[:64],
+                    code="gateway.settings",
+                )
         return MemberLists(request, response)
 
 

@@ -51,17 +51,17 @@ SCHEMA: Final = "schema"
 OTHER: Final = "other"
 MEDIA: Final = "media"
 """A part that is no text: every string is a reference, except under the members that :data:`MEDIA_MEMBERS` has."""
-_WORD: Final = "word"
 _BASE64: Final = "base64"
 _NAME: Final = "name"
+_MEDIA_TYPE: Final = "media type"
 MEDIA_MEMBERS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("detail", "format", "media_type", "mime_type", "type", "uuid"), _WORD),
+    **dict.fromkeys(("format", "media_type", "mime_type"), _MEDIA_TYPE),
     **dict.fromkeys(("audio_embeds", "data", "file_data", "image_embeds", "video_embeds"), _BASE64),
-    **dict.fromkeys(("file_id", "filename"), _NAME),
+    **dict.fromkeys(("detail", "file_id", "filename", "type", "uuid"), _NAME),
     **dict.fromkeys(("cache_control", "prompt_cache_breakpoint"), OTHER),
 }
-"""Of a part that is no text, at any depth: what is no reference. A word does not begin like a URL; an id or a name has
-no folders in it."""
+"""Of a part that is no text, at any depth: what is no reference. An id, a word or a name has no folders in it and does
+not begin like a URL; so has a media type, but for the ``/`` between its two names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ class URLPlaces:
     texts: frozenset[str]
 
 
-_MEMBERS: Final[Mapping[str, Mapping[str, str]]] = dict.fromkeys((MEDIA, _WORD, _NAME), MEDIA_MEMBERS)
+_MEMBERS: Final[Mapping[str, Mapping[str, str]]] = dict.fromkeys((MEDIA, _MEDIA_TYPE, _NAME), MEDIA_MEMBERS)
 _OTHERS: Final[Mapping[str, str]] = {
     SCHEMA: SCHEMA,
     _BASE64: _BASE64,
-    **dict.fromkeys((MEDIA, _WORD, _NAME), MEDIA),
+    **dict.fromkeys((MEDIA, _MEDIA_TYPE, _NAME), MEDIA),
 }
 """As :class:`URLPlaces`: what is so in every dialect."""
 
@@ -130,6 +130,10 @@ _POSTED: Final = frozenset({"serverurl"})
 _LIKE_A_URL: Final = re.compile(
     r"[^!-~]*(?:[a-z][a-z0-9+.-]*:[/\\]|(?:data|file|ftp|ftps|gs|http|https|s3|ws|wss):)", re.IGNORECASE
 )
+_OF_TWO_NAMES: Final = re.compile(
+    r"[A-Za-z0-9][\w!#$&^.+-]*/[A-Za-z0-9][\w!#$&^.+-]*(?: *;[^/\\]*)?\Z", re.ASCII
+)
+"""A media type: two names (RFC 6838, section 4.2), and parameters without a path."""
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}\Z")
 _ENCODED: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}\Z")
 _LONGEST_PATH: Final = 4096
@@ -179,7 +183,9 @@ def _is_reference(name: str, place: str, value: str) -> bool:
         return name in _REFS and not value.startswith("#")
     if place == _BASE64:
         return not _is_base64(value)
-    if place == _NAME:
+    if place == _MEDIA_TYPE and _OF_TWO_NAMES.match(value):
+        return False
+    if place in {_NAME, _MEDIA_TYPE}:
         return "/" in value or "\\" in value or _LIKE_A_URL.match(value) is not None
     if place == MEDIA or name in _REFERENCES or name.endswith(_ENDINGS):
         return bool(value)

@@ -14,7 +14,7 @@ from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.merkle import Accumulator
 from affiant.gateway.dialects.answered_models import AnsweredModels
 from affiant.gateway.dialects.dialect import Dialect
-from affiant.gateway.dialects.judged_calls import Judge, ToolCall
+from affiant.gateway.dialects.judged_calls import Judge, Passed, ToolCall
 from affiant.gateway.dialects.sse import EventSplitter, event_data
 from affiant.gateway.dialects.strict_json import parse_json
 from affiant.gateway.dialects.usage import Usage
@@ -25,11 +25,15 @@ __all__ = ["Relay", "Step", "usage_of"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What may be sent once ``calls`` are recorded; ``terminal`` only after the stream's own record."""
+    """What may be sent once ``calls`` are recorded; ``terminal`` only after the stream's own record.
+
+    ``ended``: nothing follows. Then ``terminal`` is empty where the framed body alone ended the stream.
+    """
 
     events: tuple[bytes, ...] = ()
     calls: tuple[ToolCall, ...] = ()
     terminal: bytes = b""
+    ended: bool = False
 
     @property
     def asks(self) -> bool:
@@ -43,9 +47,13 @@ class Relay:
     Args:
         judge: decides about tools; None: the profile restricts none.
         models: takes in which models its events name; None: their names are not judged, and not recorded.
+        answers: how many the request asked for.
     """
 
-    def __init__(self, dialect: Dialect, judge: Judge | None, models: AnsweredModels | None = None) -> None:
+    def __init__(
+        self, dialect: Dialect, judge: Judge | None, models: AnsweredModels | None = None, *, answers: int = 1
+    ) -> None:
+        self._end = dialect.stream_end(answers)
         self._dialect = dialect
         self._models = models or AnsweredModels(dialect, lambda _: None, listed=False)
         self._splitter = EventSplitter()
@@ -65,16 +73,19 @@ class Relay:
         return self._take(self._splitter.feed(chunk))
 
     def finish(self) -> Step:
-        """The upstream's body is complete.
+        """The upstream's framed body is complete.
 
         Raises:
-            UpstreamCut: without the terminal event, or amid an event.
+            UpstreamCut: amid an event, or without the terminal event and before the dialect's end was reached.
         """
         last = self._splitter.finish()
         step = self._take((last,) if last else ())
-        if not step.terminal:
+        if step.ended:
+            return step
+        if self._splitter.pending or not self._end.reached:
             raise UpstreamCut("the upstream's stream ended without its terminal event")
-        return step
+        held = Passed() if self._filter is None else self._filter.release()
+        return Step((*step.events, *held.events), (*step.calls, *held.calls), ended=True)
 
     def count(self, *events: bytes) -> None:
         """Count events as sent."""
@@ -130,6 +141,7 @@ class Relay:
                 step = self._filter.feed(event)
                 passed += step.events
                 calls += step.calls
+            self._end.take(event)
         if terminal and self._dialect.terminal_has_value:
             self._note_usage(terminal)
             if self._filter is None:
@@ -138,7 +150,7 @@ class Relay:
             step = self._filter.end(terminal)
             passed += step.events
             calls += step.calls
-        return Step(tuple(passed), tuple(calls), terminal)
+        return Step(tuple(passed), tuple(calls), terminal, ended=bool(terminal))
 
     def _note_usage(self, event: bytes) -> None:
         if b'"usage"' in event:

@@ -26,8 +26,11 @@ __all__ = [
 _MODEL: Final = re.compile(r"[\x21-\x7e]{1,200}\Z")
 
 
-def read_head(body: bytes) -> tuple[dict[str, object], str, bool]:
+def read_head(body: bytes, *, usual_model: str | None = None) -> tuple[dict[str, object], str, bool]:
     """The object that a request is, the model that it names, and whether it asks for a stream.
+
+    Args:
+        usual_model: what a request asks for that names none; None: it must name one.
 
     Raises:
         RequestMalformed: it is not one strict JSON object, names no model in 1 to 200 printable ASCII characters, or
@@ -36,7 +39,7 @@ def read_head(body: bytes) -> tuple[dict[str, object], str, bool]:
     value = parse_json(body)
     if not isinstance(value, dict):
         raise RequestMalformed("the body is not an object", found=type(value).__name__)
-    model, stream = value.get("model"), value.get("stream", False)
+    model, stream = value.get("model", usual_model), value.get("stream", False)
     if not isinstance(model, str) or _MODEL.match(model) is None:
         raise RequestMalformed(
             "no usable model name", expected="1 to 200 printable ASCII characters", where="model"

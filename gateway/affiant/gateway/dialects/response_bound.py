@@ -46,6 +46,7 @@ _OTHER: Final = frozenset(
         "num_return_sequences",
         "options",
         "parameters",
+        "prompt_embeds",
         "sampling_params",
         "use_beam_search",
     )

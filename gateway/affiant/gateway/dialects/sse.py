@@ -16,7 +16,7 @@ from typing import Final
 
 from affiant.errors import MalformedError
 
-__all__ = ["MAX_EVENT", "EventSplitter", "event_data", "require_fields"]
+__all__ = ["MAX_EVENT", "EventSplitter", "event_data", "is_done", "require_done", "require_fields"]
 
 MAX_EVENT: Final = 1 << 20
 """Bytes of one event."""
@@ -105,6 +105,22 @@ def event_data(event: bytes) -> bytes | None:
         if name == b"data":
             lines.append(value.removeprefix(b" "))
     return b"\n".join(lines) if lines else None
+
+
+def is_done(event: bytes) -> bool:
+    """Whether an event ends a stream as OpenAI's clients judge it: its data begins with ``[DONE]``."""
+    return b"[DONE]" in event and (event_data(event) or b"").startswith(b"[DONE]")
+
+
+def require_done(event: bytes) -> None:
+    """Return if an event that ends a stream so says nothing else.
+
+    Raises:
+        ``upstream.answer``: it does.
+    """
+    require_fields(event)
+    if (event_data(event) or b"").strip() != b"[DONE]":
+        raise MalformedError("the terminal event says more", expected="[DONE]", code="upstream.answer")
 
 
 def require_fields(event: bytes) -> None:

@@ -76,7 +76,7 @@ def require_listed_response(value: Mapping[str, object], table: Table) -> None:
         raise ToolNotAllowedError(
             "the response has something that the gateway does not know, and the profile restricts tools",
             where=where,
-            hint="If it is no call of a tool, let the operator list it: affiant gateway serve --chat-member",
+            hint="If it is no call of a tool, let the operator list it: affiant gateway serve --allow-member",
             code="upstream.unlisted",
         )
 

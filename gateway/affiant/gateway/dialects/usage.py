@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Usage", "count_in"]
+__all__ = ["Usage", "count_in", "openai_usage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,18 @@ class Usage:
             self.total if later.total is None else later.total,
             beside_choices=later.beside_choices,
         )
+
+
+def openai_usage(value: object, *, streamed: bool) -> Usage:
+    """``usage`` of a response, or of an event of a stream, as OpenAI's API has it."""
+    if not isinstance(value, dict) or not isinstance(usage := value.get("usage"), dict):
+        return Usage()
+    return Usage(
+        count_in(usage.get("prompt_tokens")),
+        count_in(usage.get("completion_tokens")),
+        count_in(usage.get("total_tokens")),
+        beside_choices=streamed and bool(value.get("choices")),
+    )
 
 
 def count_in(value: object) -> int | None:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
+from affiant.attestation.schema.agent_routes import AgentRoute
 from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.approvals.queue import GatewayApprovals
@@ -69,6 +70,7 @@ from affiant.gateway.wire.errors import (
     ModelAnswerError,
     RequestMalformed,
     ToolNotAllowedError,
+    UpstreamNotConnected,
 )
 from affiant.gateway.wire.http_request import (
     NONCE_HEADER,
@@ -86,6 +88,8 @@ from affiant.policy.decision.meters import nanoseconds
 
 __all__ = ["ModelRoute"]
 
+_BASE: Final = "/v1"
+"""What the path of an upstream's base takes the place of."""
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _MOST_NAMED: Final = 16
@@ -99,7 +103,7 @@ class ModelRoute:
     """The route, and what it needs.
 
     Args:
-        dialect: how requests and responses are read. path: of the route, below an upstream's base.
+        dialect: how requests and responses are read. route: as agents name it.
         log: where it is too far behind, nothing is taken.
         body_max: largest request body, bytes. bodies: bounds them all.
         refusals: bounds the records of requests that belong to no session.
@@ -111,7 +115,7 @@ class ModelRoute:
     """
 
     dialect: Dialect
-    path: str
+    route: AgentRoute
     recorder: Recorder
     log: PublishedLog
     authenticator: Authenticator
@@ -130,7 +134,9 @@ class ModelRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; an ASGI application."""
         trace = trace_of(header_values(scope, TRACEPARENT))
-        account = Account(self.recorder, self.recorder.new_id(), scope["method"], scope["path"][:256], trace)
+        account = Account(
+            self.recorder, self.recorder.new_id(), self.route.method, self.route.template, trace
+        )
         try:
             with self.bodies.memory.share() as share, self.bodies.held.share() as held:
                 await InferenceRequest(
@@ -158,7 +164,7 @@ class InferenceRequest(SessionRequest):
         self._upstreams = route.upstreams
         self._tools = route.tools
         self._dialect = route.dialect
-        self._path = route.path
+        self._path = route.route.template.removeprefix(_BASE)
         self._decisions = route.decisions
         self._aliases = route.model_aliases
         self._origin_of: OriginOf = own_origin
@@ -182,9 +188,15 @@ class InferenceRequest(SessionRequest):
         self._forwarded = self._decide(session, request)
         self._account.require_formable()
         await self._account.open()
-        upstream = await self._upstreams.choose(request.model)  # may ask what they list
-        session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
-        await self._unless_gone(self._in_slot(session, upstream))
+        tried = [await self._upstreams.choose(request.model)]  # may ask what they list
+        while True:
+            session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
+            try:
+                await self._unless_gone(self._in_slot(session, tried[-1]))
+            except UpstreamNotConnected as error:
+                tried.append(await self._upstreams.instead_of(tried, request.model, error))
+            else:
+                return
 
     # -- 3: may it go on? ----------------------------------------------------------------------------------
 
@@ -277,6 +289,11 @@ class InferenceRequest(SessionRequest):
             answer.abort()
 
     @property
+    def _request(self) -> ModelRequest:
+        assert self._account.request is not None
+        return self._account.request
+
+    @property
     def _wants_stream(self) -> bool:
         return self._account.request is not None and self._account.request.stream
 
@@ -317,10 +334,12 @@ class InferenceRequest(SessionRequest):
 
     async def _relay_stream(self, answer: UpstreamResponse) -> None:
         require_plain(answer, _EVENTS)
-        self._relay = relay = Relay(self._dialect, self._judge(), self._models())
+        self._relay = relay = Relay(
+            self._dialect, self._judge(), self._models(), answers=self._request.answer.answers
+        )
         await self._client.start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
         step = Step()
-        while not step.terminal and not step.asks:
+        while not step.ended and not step.asks:
             step = await self._next_step(answer, relay)
             if not step.asks:
                 await self._release(relay, step)
@@ -334,7 +353,8 @@ class InferenceRequest(SessionRequest):
         if step.asks:
             relay.forget()
             await self._release(relay, step)
-        relay.count(step.terminal)
+        if step.terminal:
+            relay.count(step.terminal)
         self._account.complete = True
         if self._passed:
             self._sign_outcomes("complete")
@@ -354,13 +374,13 @@ class InferenceRequest(SessionRequest):
         events, calls, size = [*step.events], [*step.calls], sum(map(len, step.events))
         self._stoppable = calls
         self._require_holdable(size)
-        while not step.terminal:
+        while not step.ended:
             step = await self._next_step(answer, relay)
             events += step.events
             calls += step.calls
             size += sum(map(len, step.events))
             self._require_holdable(size)
-        return Step(tuple(events), tuple(calls), step.terminal)
+        return Step(tuple(events), tuple(calls), step.terminal, ended=True)
 
     async def _release(self, relay: Relay, step: Step) -> None:
         if step.calls:

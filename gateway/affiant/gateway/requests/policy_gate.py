@@ -188,7 +188,7 @@ def require_listed(
         raise ToolNotAllowedError(
             "the request has something that the gateway does not know, and the profile restricts tools",
             where=unlisted,
-            hint="If it reaches no tool, let the operator list it: affiant gateway serve --chat-member",
+            hint="If it reaches no tool, let the operator list it: affiant gateway serve --allow-member",
             code="request.unlisted",
         )
     rules: dict[str, None] = {}

@@ -97,10 +97,7 @@ class RunReport:
             case "planned":
                 self.session = str(detail.get("session"))
             case "bundled":
-                self.bundle = Path(str(detail.get("path")))
-                self.archive = detail.get("archive") is True
-                if self.archive:
-                    self.note(ARCHIVED)
+                self._bundled(detail)
             case "child":
                 what = _OF_CHILD.get(str(detail.get("state")), "ended").format(why=detail.get("why"))
                 self.note(f"the agent's session {detail.get('session')} of {detail.get('agent')} {what}")
@@ -110,6 +107,8 @@ class RunReport:
                     f"session {self.session} ended without a signed close. "
                     f"Gather what was recorded: affiant session recover {self.session}"
                 )
+            case "files-left":
+                self.warn(str(detail.get("text")))
             case "denied":
                 self._deny(detail)
             case "secrets" if detail.get("held"):
@@ -122,6 +121,12 @@ class RunReport:
         if isinstance(changes := detail.get("changes"), Changes):
             for line in skipped_lines(changes, rest="see --json"):
                 say(line)
+
+    def _bundled(self, detail: Mapping[str, object]) -> None:
+        self.bundle = Path(str(detail.get("path")))
+        self.archive = detail.get("archive") is True
+        if self.archive:
+            self.note(ARCHIVED)
 
     def note(self, line: str) -> None:
         """Say something that is part of the summary."""

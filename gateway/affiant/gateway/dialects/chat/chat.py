@@ -34,10 +34,11 @@ from affiant.gateway.dialects.request_body import (
     taken_apart,
 )
 from affiant.gateway.dialects.response_bound import response_bound
-from affiant.gateway.dialects.sse import event_data
+from affiant.gateway.dialects.sse import is_done
+from affiant.gateway.dialects.stream_end import FinishedChoices
 from affiant.gateway.dialects.strict_json import folded, inexact, parse_json
 from affiant.gateway.dialects.unlisted import kind_of, read_members
-from affiant.gateway.dialects.usage import Usage, count_in
+from affiant.gateway.dialects.usage import openai_usage
 from affiant.gateway.wire.errors import RequestMalformed
 from affiant.gateway.wire.errors_http import error_body
 
@@ -120,21 +121,12 @@ class Chat:
         """As :meth:`~..dialect.Dialect.stream_filter`."""
         return ChatStream(judge, seen, self.lists.response)
 
-    def is_terminal(self, event: bytes) -> bool:
-        """Whether an event's data begins with ``[DONE]``."""
-        return b"[DONE]" in event and (event_data(event) or b"").startswith(b"[DONE]")
+    def stream_end(self, answers: int) -> FinishedChoices:
+        """As :meth:`~..dialect.Dialect.stream_end`."""
+        return FinishedChoices(answers)
 
-    def usage_in(self, value: object, *, streamed: bool) -> Usage:
-        """As :meth:`~..dialect.Dialect.usage_in`."""
-        if not isinstance(value, dict) or not isinstance(usage := value.get("usage"), dict):
-            return Usage()
-        return Usage(
-            count_in(usage.get("prompt_tokens")),
-            count_in(usage.get("completion_tokens")),
-            count_in(usage.get("total_tokens")),
-            beside_choices=streamed and bool(value.get("choices")),
-        )
-
+    is_terminal = staticmethod(is_done)
+    usage_in = staticmethod(openai_usage)
     answered_model = staticmethod(model_in)
 
     def error_body(self, error: AffiantError) -> bytes:

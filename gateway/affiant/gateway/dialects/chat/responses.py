@@ -24,7 +24,7 @@ from affiant.gateway.dialects.judged_calls import (
     judge_calls,
 )
 from affiant.gateway.dialects.member_lists import Table
-from affiant.gateway.dialects.sse import event_data, require_fields
+from affiant.gateway.dialects.sse import event_data, require_done, require_fields
 from affiant.gateway.dialects.strict_json import (
     USAGE,
     CallPlaces,
@@ -147,9 +147,7 @@ class ChatStream:
         Raises:
             ``upstream.answer``: it does.
         """
-        require_fields(event)
-        if (event_data(event) or b"").strip() != b"[DONE]":
-            raise MalformedError("the terminal event says more", expected="[DONE]", code="upstream.answer")
+        require_done(event)
         return self.release()
 
     def _read(self, event: bytes) -> None:
