@@ -10,9 +10,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from affiant.sandbox.session.recover_command import take_files
 
 from affiant.errors import AffiantError
+from affiant.sandbox.cli.recover_command import take_files
 from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
 from affiant.sandbox.isolation.plan.linux import mount_table
 from affiant.sandbox.processes.home import open_home
