@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from affiant.sandbox.session.recover_command import take_files
+from affiant.sandbox.cli.recover_command import take_files
 
 from affiant.errors import StateError
 from affiant.sandbox.base.privileges import Owner
