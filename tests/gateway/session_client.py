@@ -52,7 +52,7 @@ from affiant.attestation.statements.statement import parse_statement, report_dat
 from affiant.attestation.tdx.event_log.eventlog import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.loading.load import load_profiles
-from affiant.sandbox.session.binding import new_session_id
+from affiant.sandbox.supervisor.launch.provision import new_session_id
 
 PROFILE = b"""
 agent_configs:
@@ -198,6 +198,7 @@ def draft(
     openings: X25519PrivateKey | None = None,
     nonce: str | None = None,
     floor: bytes | None = None,
+    session: str | None = None,
     **changes: object,
 ) -> Draft:
     """An admission that is in order, but for ``changes``; ``policy``: in place of the profile's own."""
@@ -217,7 +218,7 @@ def draft(
         upstream_roots=(),
     )
     activation = make_activation(
-        session=new_session_id(secrets.token_bytes),
+        session=session or new_session_id(secrets.token_bytes),
         agent=agent_commitment(secrets.token_bytes(16), agent),
         input_digest=None,
         isolation="bwrap-landlock",

@@ -11,6 +11,10 @@ from typing import Final
 __all__ = ["ERROR_CODES"]
 
 ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
+    "admission.child": (
+        "NotAllowedError",
+        "A child session has another profile than its parent announced, or the parent another one since.",
+    ),
     "admission.expired": ("NotFreshError", "An activation or a statement that has expired."),
     "admission.floor": (
         "NotAllowedError",
@@ -119,13 +123,16 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "UnreachableError",
         "The session accepts nothing more, and its close is not durable yet; it will be, or the chain ends in a gap.",
     ),
+    "session.start_denied": (
+        "NotAllowedError",
+        "The profile does not let the session start a session of this agent.",
+    ),
     "session.unknown": ("NotAuthenticError", "A proof by a key that belongs to no session here."),
     "tool.arguments": ("ToolNotAllowedError", "The arguments of a call do not fit the tool's own schema."),
     "tool.cancelled": (
         "ToolNotAllowedError",
         "The agent cancelled the call; if it was already made, it is not known whether the server did what was asked.",
     ),
-    "tool.method": ("NotAllowedError", "A method of MCP that the tool gate does not pass on."),
     "tool.needs_approval": (
         "ToolNotAllowedError",
         "What needs approval cannot be shown as one call: two equal calls, or a tool that is offered twice.",

@@ -35,5 +35,6 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "policy.unknown_key": ("MalformedError", "A key that the schema does not know."),
     "policy.unknown_rule": ("ConfigurationError", "The profile has no rule of that id."),
+    "tool.method": ("NotAllowedError", "A method of MCP that the tool gate does not pass on."),
 }
 """Code -> the family that is raised, and its meaning."""

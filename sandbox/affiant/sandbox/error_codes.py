@@ -109,6 +109,14 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "session.caller": ("NotAuthenticError", "The request has no token that the HTTP server accepts."),
     "session.caller_unlisted": ("NotAllowedError", "The caller is not on the HTTP server's list."),
+    "session.child_profile": (
+        "NotAuthenticError",
+        "A child session has another profile than the one that its start was judged by.",
+    ),
+    "session.child_unknown": (
+        "NotAllowedError",
+        "The session is none that this session started, or it was closed.",
+    ),
     "session.command_unknown": ("StateError", "The session has run no command of this number, or long ago."),
     "session.control": ("MalformedError", "A control message that is not one of the protocol's."),
     "session.crowded": (
@@ -136,6 +144,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.input_commit": ("ConfigurationError", "The input is no git repository, or has no such commit."),
     "session.input_private": ("ConfigurationError", "A folder for the agent overlaps a private one."),
     "session.issuer": ("UnreachableError", "The keys of the OpenID issuer cannot be fetched."),
+    "session.launcher_silent": (
+        "UnreachableError",
+        "The process that holds the session does not answer its supervisor.",
+    ),
     "session.mrconfigid_mismatch": ("NotAuthenticError", "MRCONFIGID is not the manifest's digest."),
     "session.name": ("ConfigurationError", "The name is not valid for a session."),
     "session.name_taken": ("StateError", "Another session that runs has this name."),
@@ -183,6 +195,14 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.terminal_size": ("ConfigurationError", "A terminal cannot have this size."),
     "session.too_large": ("MalformedError", "The body of an HTTP request is too large."),
     "session.too_many": ("StateError", "The HTTP server's limit of running sessions is reached."),
+    "session.too_many_children": (
+        "StateError",
+        "One session and its children have started too many sessions.",
+    ),
+    "session.tool_arguments": (
+        "MalformedError",
+        "An argument of a call about a child session is missing, unknown or malformed.",
+    ),
     "session.transition": ("StateError", "A step that the life cycle does not have from its present state."),
     "session.ttl": ("ConfigurationError", "A session was asked to live longer than the HTTP server allows."),
     "session.upstream": ("ConfigurationError", "An address given as a model server is not one."),

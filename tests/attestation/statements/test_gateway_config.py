@@ -1,10 +1,17 @@
-"""Which addresses may be an upstream's: none of a kind that could hold a key, and none that cannot be dialled."""
+"""Which addresses may be an upstream's: none that could hold a key or cannot be dialled; ids of servers of tools."""
 
 from __future__ import annotations
 
 import pytest
 
-from affiant.attestation.statements.gateway_config import DEV_ECHO, is_upstream_url
+from affiant.attestation.schema.shapes import ShapeMismatch
+from affiant.attestation.statements.gateway_config import (
+    DEV_ECHO,
+    LOCAL_ISSUER,
+    MCPServerConfig,
+    is_upstream_url,
+    make_gateway_config,
+)
 
 NOT_AN_UPSTREAM = (
     "localhost:8000/v1",
@@ -38,3 +45,31 @@ def test_what_is_no_upstreams_address(url: str) -> None:
 )
 def test_what_is_one(url: str) -> None:
     assert is_upstream_url(url)
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("affiant-sessions", False),
+        ("affiant-sessions-2", True),
+        ("x-affiant-sessions", True),
+        ("affiant-sessions\n", False),
+        ("Affiant-sessions", False),
+    ],
+)
+def test_no_server_of_tools_has_the_id_of_affiants_own(name: str, taken: bool) -> None:
+    def made() -> object:
+        return make_gateway_config(
+            iss=LOCAL_ISSUER,
+            cls="simulated",
+            origin="example.com/log",
+            reference="sha256:" + "0" * 64,
+            upstreams=(DEV_ECHO,),
+            mcp_servers=(MCPServerConfig(id=name, command=("/bin/true",)),),
+        )
+
+    if taken:
+        made()
+    else:
+        with pytest.raises(ShapeMismatch):
+            made()

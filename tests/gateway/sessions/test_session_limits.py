@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -402,3 +403,123 @@ def test_rules_that_differ_in_their_rate_alone_take_over_each_call_once() -> Non
         if limits.gate_calls._rated[rule][0].most > 9
     )
     assert by_day.wait(291 - 9, now=0) == 0, "it takes over the first call alone, or has let all nine through"
+
+
+# -- children: everything is taken from the limits above too -----------------------------------------------------------
+
+
+def family(parent: str, child: str, *, leaf: str | None = None) -> list[SessionLimits]:
+    """The limits of a session, of one that it started, and so on."""
+    made = [limits_of(parent)]
+    for sections in (child, *(() if leaf is None else (leaf,))):
+        above = made[-1]
+        compiled = load_profiles(f"agent_configs: {{dev: {{{sections}}}}}".encode()).profile("dev").compiled
+        made.append(SessionLimits(compiled, above=lambda above=above: above))
+    return made
+
+
+@dataclass(frozen=True)
+class Counted:
+    name: str
+    rules: tuple[str, ...] = ("tools/0",)
+
+
+def test_requests_and_tokens_of_a_child_are_its_parents_too() -> None:
+    parent, child = family("limits: {requests: 3, tokens: 1000}", "limits: {requests: 2, tokens: 300}")
+    first, second = reserve(child), reserve(child)
+    error = refused(lambda: reserve(child))
+    assert isinstance(error, ModelRequestsSpent) and error.hint is None, "its own limit"
+    reserve(parent)
+    assert isinstance(refused(lambda: reserve(parent)), ModelRequestsSpent)
+    child.settle(first, sends=0, status=0, used=None)
+    child.settle(second, sends=1, status=200, used=290)
+    reserve(parent)  # what never went up came back to both
+    assert parent._tokens.take(1000 - 290 - 200, now=0) is not None
+    assert parent._tokens.take(1, now=0) is None
+
+
+def test_a_child_that_its_parent_has_no_room_for_takes_nothing() -> None:
+    parent, child = family("limits: {requests: 1, tokens: 150}", "limits: {requests: 1, tokens: 150}")
+    other = SessionLimits(child._policy, above=lambda: parent)
+    taken = reserve(child)
+    error = refused(lambda: reserve(other))
+    assert isinstance(error, ModelRequestsSpent) and "started this one" in str(error.hint)
+    child.settle(taken, sends=0, status=0, used=None)
+    reserve(other)  # nothing of its own was taken by what was refused
+    assert isinstance(refused(lambda: reserve(child)), ModelRequestsSpent)
+
+
+def test_a_parents_budget_of_tokens_holds_for_all_of_its_children() -> None:
+    parent, one = family("limits: {tokens: 250}", "limits: {tokens: 250}")
+    two = SessionLimits(one._policy, above=lambda: parent)
+    reserve(one), reserve(two)
+    for limits in (one, two, parent):
+        assert isinstance(refused(lambda limits=limits: reserve(limits)), TokensSpent)
+
+
+def test_calls_count_above_and_all_or_none() -> None:
+    rated = "tools: [{name: a, rate: 2/min}, b], limits: {tool_calls: 6}"
+    top, middle, leaf = family(rated, rated, leaf=rated)
+    leaf.take_answered([Counted("a"), Counted("b", ("tools/1",))], now=0)
+    middle.take_answered([Counted("a")], now=0)
+    error = refused(lambda: leaf.take_answered([Counted("b", ("tools/1",)), Counted("a")], now=0))
+    assert isinstance(error, ToolRateReached) and "started this one" in str(error.hint)
+    leaf.take_answered([Counted("b", ("tools/1",))] * 3, now=0)  # the refused two were given back everywhere
+    for limits in (middle, top):
+        assert isinstance(
+            refused(lambda limits=limits: limits.take_answered([Counted("b", ("tools/1",))], now=0)),
+            ToolCallsSpent,
+        )
+    leaf.take_gate([Counted("a")], now=0)  # the tool gate has room of its own, above too
+    assert top.gate_calls._calls.wait(6, now=0) != 0
+
+
+def test_above_a_call_counts_under_every_rule_for_its_tool() -> None:
+    parent, child = family(
+        "tools: [{name: a, rate: 1/min, args: {x: {const: 1}}}, {name: a, rate: 5/min, args: {y: any}}]",
+        "tools: [{name: a, rate: 1/min, args: {x: {const: 1}}}]",
+    )
+    child.take_answered([Counted("a")], now=0)
+    for meter in parent.answered_calls._rates.values():
+        assert meter.wait(5, now=0) != 0
+
+
+def test_a_restricted_parent_keeps_what_children_have_taken() -> None:
+    parent = limits_of("limits: {requests: 3}")
+    now = [parent]
+    child = SessionLimits(limits_of("limits: {requests: 3}")._policy, above=lambda: now[0])
+    under_way = reserve(child)
+    tighter = load_profiles(b"agent_configs: {dev: {limits: {requests: 2}}}").profile("dev").compiled
+    now[0] = parent.restricted(tighter)
+    reserve(child)
+    assert isinstance(refused(lambda: reserve(child)), ModelRequestsSpent)
+    child.settle(under_way, sends=0, status=0, used=None)
+    assert isinstance(refused(lambda: reserve(now[0])), ModelRequestsSpent), (
+        "given back to none: it was before"
+    )
+
+
+@thorough(60)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 120), st.sampled_from(["keep", "back"])), max_size=30
+    )
+)
+def test_however_requests_come_no_budget_is_exceeded(steps: list[tuple[int, int, str]]) -> None:
+    bounds = "limits: {tokens: 400, requests: 6}"
+    levels = family(bounds, "limits: {tokens: 300, requests: 5}", leaf="limits: {tokens: 200, requests: 4}")
+    used = [[0, 0] for _ in levels]
+    for level, size, fate in steps:
+        try:
+            taken = levels[level].reserve("m", TEN, rules=(), size=size, now=0)
+        except LimitReached:
+            continue
+        if fate == "back":
+            levels[level].settle(taken, sends=0, status=0, used=None)
+            continue
+        for each in used[: level + 1]:
+            each[0], each[1] = each[0] + size + 10, each[1] + 1
+    assert all(
+        tokens <= most and requests <= count
+        for (tokens, requests), most, count in zip(used, (400, 300, 200), (6, 5, 4), strict=True)
+    )

@@ -40,6 +40,7 @@ from affiant.sandbox.egress.proxy import EgressProxy, ProxyLimits
 from affiant.sandbox.egress.record_budget import RecordBudget, RecordLimits
 from affiant.sandbox.egress.records_of_egress import EgressRecords, PolicyFacts
 from affiant.sandbox.egress.resolver import Resolver
+from affiant.sandbox.egress.sessions_route import SessionsRoute, SessionTools
 from affiant.sandbox.egress.upstream import Upstream
 from affiant.sandbox.supervisor.launch.grants import session_grants
 from affiant.secrets.broker.client.client import BrokerClient, broker_command
@@ -267,6 +268,7 @@ class World:
     record_limits: RecordLimits = field(default_factory=RecordLimits)
     own_process: bool = False
     notes: DecisionSink = SILENT
+    session_tools: Callable[[EgressRecords, CompiledPolicy], SessionTools] | None = None
     approvals: Callable[[CompiledPolicy], EgressApprovals | None] | None = None
     expected_defects: tuple[str, ...] = ()
     """Texts of exceptions that a test puts in; any other that nobody handles fails it."""
@@ -356,6 +358,9 @@ class World:
                     approvals=None if self.approvals is None else self.approvals(policy),
                 ),
                 gateway=GatewayRoute(self.gateway, records, budget),
+                sessions=SessionsRoute(
+                    records, None if self.session_tools is None else self.session_tools(records, policy)
+                ),
                 certificates=authority,
                 limits=self.limits,
             )

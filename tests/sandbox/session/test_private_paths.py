@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.raising import raises_code
 
+from affiant.sandbox.cli.recover_command import recover
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.session_note import SessionNote, SessionState
 from affiant.sandbox.session.private_paths import private_inodes, refuse_private
-from affiant.sandbox.session.recover_command import recover
 from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice
 from affiant.sandbox.session_state.session_folder import KEPT
 from affiant.sandbox.session_state.session_listing import SessionEntry

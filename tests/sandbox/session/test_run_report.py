@@ -143,3 +143,20 @@ def test_receipts_that_are_an_archive_are_said_to_be_one(capsys: pytest.CaptureF
         assert report.archive
         said = capsys.readouterr().err.splitlines()
         assert len(said) == lines and (lines == 0 or "period archive" in said[0])
+
+
+def test_sessions_that_the_agent_starts_are_part_of_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    told = [
+        {"session": "c" * 22, "agent": "helper", "state": "open"},
+        {"session": "c" * 22, "agent": "helper", "state": "closed"},
+        {"session": "d" * 22, "agent": "helper", "state": "failed", "why": "no {such} folder\x1b[2J"},
+    ]
+    for detail in (Detail.QUIET, Detail.SUMMARY):
+        report = RunReport(detail)
+        for each in told:
+            report.step("child", each)
+    assert capsys.readouterr().err.splitlines() == [
+        f"affiant: the agent's session {'c' * 22} of helper started",
+        f"affiant: the agent's session {'c' * 22} of helper ended",
+        f"affiant: the agent's session {'d' * 22} of helper did not start: no {{such}} folder\\u001b[2J",
+    ]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from affiant.errors import AffiantError
+from affiant.sandbox.cli.recover_command import take_files
 from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
 from affiant.sandbox.isolation.plan.linux import mount_table
 from affiant.sandbox.processes.home import open_home
-from affiant.sandbox.session.recover_command import take_files
 from affiant.sandbox.session.session import Session
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_state.interrupted import reap_leftovers

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -202,5 +202,102 @@ def test_the_callers_own_mistake_is_raised_and_not_awaited() -> None:
         os.close(write)
         with pytest.raises(OSError, match="Bad file descriptor"):
             await link.ask({"op": "files"}, {"content": read})
+
+    run(scenario)
+
+
+# -- what the supervisor asks ----------------------------------------------------------------------------------------
+
+
+async def heard(supervisor: ControlChannel) -> Mapping[str, object]:
+    message = await supervisor.receive()
+    assert message is not None
+    return message.members
+
+
+def test_what_the_supervisor_asks_is_answered_by_its_number() -> None:
+    async def answerer(request: Mapping[str, object]) -> Mapping[str, object]:
+        if request["act"] == "large":
+            return {"content": "x" * (2 << 20)}
+        if request["act"] == "wrong":
+            raise KeyError("a mistake")
+        return {"said": request}
+
+    async def scenario(link: SupervisorLink, supervisor: ControlChannel) -> None:
+        link.answer_with(answerer)
+        reading = asyncio.create_task(link.expect({"never"}))
+        found = {}
+        for call, act in enumerate(("small", "large", "wrong")):
+            await supervisor.send({"event": "ask", "call": call, "act": act})
+            found[call] = await heard(supervisor)
+        assert found[0] == {"op": "answer", "call": 0, "result": {"said": {"act": "small"}}}
+        assert [found[call]["refused"]["code"] for call in (1, 2)] == ["session.control", "session.act"]
+        reading.cancel()
+
+    run(scenario)
+
+
+def test_a_request_that_is_taken_back_is_cancelled_and_one_that_nothing_answers_refused() -> None:
+    cancelled = asyncio.Event()
+
+    async def answerer(request: Mapping[str, object]) -> Mapping[str, object]:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.set()
+        return {}
+
+    async def scenario(link: SupervisorLink, supervisor: ControlChannel) -> None:
+        reading = asyncio.create_task(link.expect({"never"}))
+        await supervisor.send({"event": "ask", "call": 0, "act": "x"})
+        refused = (await heard(supervisor))["refused"]
+        assert isinstance(refused, dict) and refused["code"] == "session.not_open"
+        link.answer_with(answerer)
+        await supervisor.send({"event": "ask-cancel", "call": 9})
+        await supervisor.send({"event": "ask-cancel", "call": "1"})
+        await supervisor.send({"event": "ask", "call": 1, "act": "x"})
+        await supervisor.send({"event": "ask-cancel", "call": 1})
+        await cancelled.wait()
+        reading.cancel()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("call", [None, "0", True, 1.5, [0]])
+def test_a_request_without_a_number_ends_the_link(call: object) -> None:
+    async def scenario(link: SupervisorLink, supervisor: ControlChannel) -> None:
+        reading = asyncio.create_task(link.expect({"never"}))
+        if isinstance(call, float):
+            await supervisor.send({"event": "ask"})
+        else:
+            await supervisor.send({"event": "ask", "call": call})
+        with raises_code("session.control"):
+            await reading
+
+    run(scenario)
+
+
+def test_the_end_of_the_link_ends_what_was_asked() -> None:
+    cancelled = []
+
+    async def answerer(request: Mapping[str, object]) -> Mapping[str, object]:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(request)
+            raise
+        return {}
+
+    async def scenario(link: SupervisorLink, supervisor: ControlChannel) -> None:
+        link.answer_with(answerer)
+        reading = asyncio.create_task(link.expect({"never"}))
+        await supervisor.send({"event": "ask", "call": 0, "act": "x"})
+        while not link._asked:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await link.stop()
+        await asyncio.sleep(0)
+        reading.cancel()
+        assert cancelled == [{"act": "x"}]
 
     run(scenario)

@@ -17,9 +17,9 @@ from tests.sandbox.conftest import affiant
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
 from affiant.sandbox import IsolationClass, Sandbox
 from affiant.sandbox.base.errors import SessionBundleTooLarge
+from affiant.sandbox.cli.recover_command import recover
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session import session as session_module
-from affiant.sandbox.session.recover_command import recover
 from affiant.sandbox.session.session import Session
 from affiant.sandbox.session_state.recovery import export_archive, gather_whole
 from affiant.sandbox.session_state.session_folder import ARCHIVE, BUNDLE, SEALED

@@ -12,10 +12,10 @@ import pytest
 
 from affiant.errors import StateError
 from affiant.sandbox.base.privileges import Owner
+from affiant.sandbox.cli.recover_command import take_files
 from affiant.sandbox.isolation.plan.linux import mount_table
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.session_note import Asked, SessionNote, SessionState, write_note
-from affiant.sandbox.session.recover_command import take_files
 from affiant.sandbox.session_state.session_folder import keep_files, remove_files, remove_kept
 from affiant.sandbox.session_state.session_listing import SessionEntry
 from affiant.sandbox.session_state.shared_input import (

@@ -76,7 +76,7 @@ class _Signers:
 _URL: Final = re.compile(r"https?://[!-~]{1,500}\Z")
 _MCP_SERVER: Final = Obj(
     {
-        "id": Pattern("[a-z0-9][a-z0-9-]{0,62}", "a server's id"),
+        "id": Pattern("(?!affiant-sessions$)[a-z0-9][a-z0-9-]{0,62}", "a server's id"),
         "timeout_s": Int(1, 600),
         "concurrent": Int(1, 64),
     },

@@ -26,6 +26,7 @@ from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.attestation.tdx.verify.verify import VerifiedQuote
 from affiant.errors import NotFreshError
 from affiant.gateway.admission.appraise_session import AdmissionRequest, Appraiser, parse_admission_request
+from affiant.gateway.admission.child_starts import ChildStarts
 from affiant.gateway.sessions.recorder import Recorded, Recorder, policy_members
 from affiant.gateway.sessions.sessions import Admitted, Session, SessionTable
 from affiant.gateway.wire.errors import Busy
@@ -107,6 +108,7 @@ class Admissions:
     Args:
         collateral: gives the collateral in force; may read a file.
         mark: writes what the chain has to say of time, right before a session's start.
+        starts: which sessions may be admitted as children of others.
     """
 
     recorder: Recorder
@@ -118,6 +120,7 @@ class Admissions:
     random_bytes: Callable[[int], bytes]
     session_max_s: int
     mark: Callable[[], None]
+    starts: ChildStarts
 
     def nonce(self) -> str:
         """A fresh nonce for one admission."""
@@ -155,9 +158,13 @@ class Admissions:
         )
         self.nonces.take(nonce, now=self.clock().timestamp())
         admitted = await asyncio.to_thread(self._appraise, request, verified, collateral)
+        child = self.starts.of(admitted.activation.session, now=self.clock().timestamp())
+        above = None if child is None else await asyncio.to_thread(child.require_no_wider, admitted.policy)
         require_serving()  # nothing is awaited from here until the session is in the table
+        if child is not None and above is not None:
+            child.require_current(above, now=self.clock().timestamp())
         self.sessions.require_new(admitted)
-        session = self._begin(admitted)
+        session = self._begin(admitted, None if child is None else child.parent)
         kept = self._keep_objects(session, collateral)
         self.mark()
         start = self._record_start(session)
@@ -181,12 +188,15 @@ class Admissions:
             random_text=lambda: b64u(self.random_bytes(16)),
         )
 
-    def _begin(self, admitted: Admitted) -> Session:
+    def _begin(self, admitted: Admitted, parent: Session | None = None) -> Session:
         now = int(self.clock().timestamp())
         # a record that rests on a result after its end would not be believed
         expires = min(admitted.activation.expires, now + self.session_max_s, admitted.until)
-        session = Session(admitted, started=now, expires=expires)
+        if parent is not None:
+            expires = min(expires, parent.expires)
+        session = Session(admitted, started=now, expires=expires, parent=parent)
         self.sessions.add(session)
+        self.starts.used(admitted)
         return session
 
     def _keep_objects(self, session: Session, collateral: Collateral) -> list[asyncio.Future[object]]:

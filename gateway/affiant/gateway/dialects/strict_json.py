@@ -13,15 +13,15 @@ True
 
 from __future__ import annotations
 
-import json
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple, NoReturn
 
 from affiant.errors import MalformedError
 from affiant.gateway.wire.errors import RequestMalformed
+from affiant.policy.canonical.tool_messages import parse_json
 
 __all__ = [
     "USAGE",
@@ -192,37 +192,6 @@ def _reject(problem: str, where: str | None, places: CallPlaces) -> NoReturn:
     raise MalformedError(
         problem, expected=places.expected, where=where, hint="Readers would differ", code="upstream.answer"
     )
-
-
-def parse_json(data: bytes | str) -> object:
-    """The value of one JSON text; each member once, finite numbers, bounded nesting.
-
-    Raises:
-        RequestMalformed: anything else.
-    """
-    try:
-        text = data.decode("utf-8") if isinstance(data, bytes) else data  # json would guess UTF-16 and more
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite)
-    except UnicodeDecodeError as error:
-        raise RequestMalformed("the body is not UTF-8") from error
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno} column {error.colno}"
-        raise RequestMalformed("the body is not JSON", where=where) from error
-    except RecursionError as error:
-        raise RequestMalformed("the body is nested too deep") from error
-    except ValueError as error:  # an integer of thousands of digits (CPython's own bound)
-        raise RequestMalformed("a number is too long") from error
-
-
-def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise RequestMalformed("a member is duplicated", hint="Two readers would see two requests")
-    return members
-
-
-def _not_finite(text: str) -> NoReturn:
-    raise RequestMalformed("not a number", found=text)
 
 
 def read_response(data: bytes) -> object:

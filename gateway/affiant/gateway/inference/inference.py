@@ -446,7 +446,7 @@ class InferenceRequest(SessionRequest):
         actions = await self._agreed(session, asking, size=size) if asking else ()
         self._stoppable = calls
         now = nanoseconds(self._route.seconds())
-        session.limits.answered_calls.take([call.rules for call in calls], now=now)
+        session.limits.take_answered(calls, now=now)
         self._stoppable = asking
         if actions:  # nothing is awaited between the limits and this: it fails where it was used meanwhile
             found = self._approvals.claim(session, actions)

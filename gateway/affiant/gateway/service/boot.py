@@ -24,6 +24,7 @@ from affiant.attestation.tlog.note_keys import LogKey
 from affiant.attestation.tlog.quorum import OWN_WITNESS_URL
 from affiant.gateway.admission.admit import Admissions, Nonces
 from affiant.gateway.admission.appraise_session import Appraiser
+from affiant.gateway.admission.child_starts import ChildStarts
 from affiant.gateway.admission.closing import Closing
 from affiant.gateway.admission.draining import Draining
 from affiant.gateway.admission.restrict import Restrictions
@@ -296,6 +297,7 @@ def _admissions(
         clock=ambient.clock,
         random_bytes=ambient.random_bytes,
         session_max_s=settings.config.session_max_s,
+        starts=ChildStarts(closing.sessions),
         mark=closing.mark,
     )
 

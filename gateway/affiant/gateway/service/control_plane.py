@@ -19,6 +19,7 @@ from affiant.attestation.records.proof import PROOF_HEADER
 from affiant.attestation.statements.evidence import ADMISSION_NONCE
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.errors import AffiantError, MalformedError, NotAuthenticError, StateError
+from affiant.gateway.admission.child_starts import MAX_ANNOUNCED
 from affiant.gateway.admission.draining import MAX_DRAIN_S
 from affiant.gateway.approvals.approval_routes import add_approvers
 from affiant.gateway.service.openapi import INFERENCE_PATHS, openapi_document
@@ -77,6 +78,23 @@ _ATTEST: Final[Mapping[str, Any]] = {
             "title": "Nonce",
             "description": "32 random bytes of the caller, base64url: 43 characters",
         }
+    },
+}
+
+_CHILD: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "title": "Child",
+    "description": "A session that the session's agent starts.",
+    "additionalProperties": False,
+    "required": ["session", "agent", "policy"],
+    "properties": {
+        "session": {"type": "string", "title": "Session", "description": "Its id: 22 characters"},
+        "agent": {
+            "type": "string",
+            "title": "Agent",
+            "description": "Its agent, which the session's profile may start",
+        },
+        "policy": {"type": "string", "title": "Policy", "description": "The digest of its profile"},
     },
 }
 
@@ -303,6 +321,20 @@ def _add_session(app: Routes, service: Service) -> None:
                     return error_response(error)
                 await durable(recorded.durable, within_s=DURABLE_WITHIN_S)  # else reported as it is
                 return error_response(error, headers={RECEIPT_ID_HEADER: recorded.jti})
+
+    @app.post("/v1/sessions/{session}/children", body={_JSON: {"schema": _CHILD}})
+    async def child(request: Request, session: str) -> Response:
+        """Announce a session that the session's agent starts; it is admitted as its child."""
+        async with _authenticated(service, request, session, limit=MAX_ANNOUNCED) as (found, body):
+            require_media_type(request.scope, _JSON)
+            now = service.clock().timestamp()
+            return json_response(service.admissions.starts.announce(found, body, now=now))
+
+    @app.get("/v1/sessions/{session}/children/{child}")
+    async def admitted_child(request: Request, session: str, child: str) -> Response:
+        """Whether an announced session was admitted as this one's child."""
+        found = await _reader(service, request, session)
+        return json_response({"admitted": service.admissions.starts.is_admitted(found, child)})
 
     @app.post("/v1/sessions/{session}/close", body=_bytes("application/json"))
     async def close(request: Request, session: str) -> Response:

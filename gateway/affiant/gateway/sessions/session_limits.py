@@ -11,6 +11,9 @@ the upstream does not state more than that most, the tokens that it states never
 beyond is counted, and whatever follows waits or is refused. A request that went out twice, because a kept connection
 broke under it, is two, and the cost of the first is not known.
 
+*Children.* A session that another session's agent started takes from that session's limits too, and so on upwards: a
+request or call takes from all of them or from none. Above, a call counts under every rule for a tool of its name.
+
 *Restricted.* When the session's profile is restricted, what was used stays used (:meth:`SessionLimits.restricted`):
 a limit of the whole profile holds for what came before it too, tokens as far as upstreams stated them; the rate of a
 rule for what rules for that tool have counted.
@@ -18,11 +21,12 @@ rule for what rules for that tool have counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from affiant.gateway.dialects.response_bound import ResponseBound
+from affiant.policy.decision.call_meters import CallMeters
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.limit_errors import (
     LimitReached,
@@ -30,17 +34,28 @@ from affiant.policy.decision.limit_errors import (
     ResponseTooLong,
     ResponseUnbounded,
     TokensSpent,
-    ToolCallsSpent,
-    ToolRateReached,
     limit_reached,
 )
 from affiant.policy.decision.meters import Charge, Meter
-from affiant.policy.model.profile import ToolDenial, ToolRule
 
-__all__ = ["CallMeters", "Reservation", "SessionLimits", "spent"]
+__all__ = ["CountedCall", "Reservation", "SessionLimits", "spent"]
 
 _REFUSED: Final = frozenset(range(400, 500)) - {408}
 """Statuses by which an upstream says that it did nothing; some answer 408 when the model took too long."""
+
+
+class CountedCall(Protocol):
+    """A call that is let through."""
+
+    @property
+    def name(self) -> str:
+        """The tool."""
+        ...
+
+    @property
+    def rules(self) -> Sequence[str]:
+        """The rules that allow it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +64,20 @@ class Reservation:
 
     request: Charge
     tokens: Charge
+    above: tuple[SessionLimits, Reservation] | None = None
+    """What it has taken of the limits of the session that started this one."""
 
 
 class SessionLimits:
-    """The meters of one session; calls are counted in models' answers, and with room of their own at the tool gate."""
+    """The meters of one session; calls are counted in models' answers, and with room of their own at the tool gate.
 
-    def __init__(self, policy: CompiledPolicy) -> None:
+    Args:
+        above: the limits of the session that started this one, from which everything is taken too; None: of none.
+    """
+
+    def __init__(self, policy: CompiledPolicy, *, above: Callable[[], SessionLimits] | None = None) -> None:
         self._policy = policy
+        self.above = above
         limits = policy.limits
         self._requests = Meter(limits.requests, remembers=True)
         self._tokens = Meter(limits.tokens, remembers=True)
@@ -63,8 +85,11 @@ class SessionLimits:
         self.gate_calls = CallMeters(policy)
 
     def restricted(self, policy: CompiledPolicy) -> SessionLimits:
-        """The meters of the same session under a restricted profile; no request may be under way."""
-        made = SessionLimits(policy)
+        """The meters of the same session under a restricted profile; no request of its own may be under way.
+
+        What a child's request under way has taken stays taken, also what it gives back later.
+        """
+        made = SessionLimits(policy, above=self.above)
         made._requests = self._requests.narrowed(policy.limits.requests)
         made._tokens = self._tokens.narrowed(policy.limits.tokens)
         made.answered_calls = self.answered_calls.restricted(policy)
@@ -74,7 +99,7 @@ class SessionLimits:
     def reserve(
         self, model: str, answer: ResponseBound, *, rules: Sequence[str], size: int, now: int
     ) -> Reservation:
-        """Take what a request may cost, or nothing.
+        """Take what a request may cost, here and from the limits above, or nothing.
 
         Args:
             answer: how long its answers may be. rules: those that allow the model.
@@ -108,13 +133,59 @@ class SessionLimits:
                 bounds=tokens,
                 wait=self._tokens.wait(cost, now=now),
             )
-        return Reservation(self._requests.charge(1, now=now), charge)
+        taken = Reservation(self._requests.charge(1, now=now), charge)
+        if self.above is None:
+            return taken
+        above = self.above()
+        try:
+            return replace(
+                taken, above=(above, above.reserve(model, answer, rules=rules, size=size, now=now))
+            )
+        except LimitReached as error:
+            self.settle(taken, sends=0, status=0, used=None)
+            raise _of_parent(error) from None
 
     def settle(self, reservation: Reservation, *, sends: int, status: int, used: int | None) -> None:
         """What became of a request; see :func:`spent`."""
         self._requests.settle(reservation.request, sends)
         tokens = reservation.tokens
         self._tokens.settle(tokens, spent(tokens.amount, sends=sends, status=status, used=used))
+        if reservation.above is not None:
+            limits, taken = reservation.above
+            limits.settle(taken, sends=sends, status=status, used=used)
+
+    def take_answered(self, calls: Sequence[CountedCall], *, now: int) -> None:
+        """Take room for calls in a model's answer, here and from the limits above, for all of them or for none.
+
+        Raises:
+            ToolCallsSpent, ToolRateReached: there is none for one of them.
+        """
+        self._take(lambda limits: limits.answered_calls, calls, now=now)
+
+    def take_gate(self, calls: Sequence[CountedCall], *, now: int) -> None:
+        """The same for calls at the tool gate."""
+        self._take(lambda limits: limits.gate_calls, calls, now=now)
+
+    def _take(
+        self, meters: Callable[[SessionLimits], CallMeters], calls: Sequence[CountedCall], *, now: int
+    ) -> None:
+        taken = [meters(self).take([call.rules for call in calls], now=now)]
+        above = self.above
+        try:
+            while above is not None:
+                limits = above()
+                taken.append(meters(limits).take_of_child([call.name for call in calls], now=now))
+                above = limits.above
+        except LimitReached as error:
+            for each in taken:
+                each.give_back()
+            raise _of_parent(error) from None
+
+
+def _of_parent(error: LimitReached) -> LimitReached:
+    """``error``, which says whose limit it is."""
+    error.hint = "It is a limit of the session that started this one"
+    return error
 
 
 def spent(most: int, *, sends: int, status: int, used: int | None) -> int:
@@ -132,95 +203,6 @@ def spent(most: int, *, sends: int, status: int, used: int | None) -> int:
     if last is None:
         last = 0 if status in _REFUSED else most
     return last + most * (sends - 1)
-
-
-class CallMeters:
-    """The meters of calls of tools, at one of the two places where they are let through."""
-
-    def __init__(self, policy: CompiledPolicy) -> None:
-        self._bounds = policy.limits.tool_calls
-        self._rated = policy.tool_rates()
-        self._rules = {f"tools/{at}": rule for at, rule in enumerate(policy.policy.tools)}
-        self._calls = Meter(self._bounds, remembers=True)
-        self._rates: Mapping[str, Meter] = {
-            rule: Meter(rate, remembers=True) for rule, rate in self._rated.items()
-        }
-        self._of_tool: dict[str, Meter] = {}
-        """By tool, what its rules with a rate have let through since the session's start, whichever they were."""
-
-    def restricted(self, policy: CompiledPolicy) -> CallMeters:
-        """As :meth:`SessionLimits.restricted`."""
-        made = CallMeters(policy)
-        made._calls = self._calls.narrowed(made._bounds)
-        made._of_tool = self._of_tool
-        made._rates = {
-            rule: meter.narrowed(made._rated[rule], also=self._counted_for(made._rules[rule]))
-            for rule, meter in made._rates.items()
-        }
-        return made
-
-    def _counted_for(self, rule: ToolRule | ToolDenial) -> Sequence[Meter]:
-        """The meters whose counts ``rule`` takes over: of the same rule but for its rate, else of all for that tool."""
-        bare = _apart_from_rate(rule)
-        same = [meter for old, meter in self._rates.items() if _apart_from_rate(self._rules[old]) == bare]
-        if len(same) == 1:
-            return same
-        counted = self._of_tool.get(rule.name)
-        return () if counted is None else (counted,)
-
-    def take(self, calls: Sequence[Sequence[str]], *, now: int) -> None:
-        """Take room for calls, each given by the rules that it fits: for all of them or for none.
-
-        A call needs room under one of its rules; a rule without a rate has room always.
-
-        Raises:
-            ToolCallsSpent, ToolRateReached: there is none for one of them.
-        """
-        wait = self._calls.wait(len(calls), now=now)
-        if wait != 0:
-            raise limit_reached(
-                ToolCallsSpent,
-                "the profile lets this session call no more tools now",
-                name="tool_calls",
-                bounds=self._bounds,
-                wait=wait,
-            )
-        taken: list[tuple[str, Charge]] = []
-        for rules in calls:
-            if all(rule in self._rates for rule in rules):
-                charged = self._charged(rules, now)
-                if charged is None:
-                    refusal = self._rate_reached(rules, now)
-                    for rule, charge in taken:
-                        self._rates[rule].settle(charge, 0)
-                    raise refusal
-                taken.append(charged)
-        self._calls.charge(len(calls), now=now)
-        for rule, _ in taken:
-            tool = self._rules[rule].name
-            self._of_tool.setdefault(tool, Meter((), remembers=True)).charge(1, now=now)
-
-    def _charged(self, rules: Sequence[str], now: int) -> tuple[str, Charge] | None:
-        for rule in rules:
-            charge = self._rates[rule].take(1, now=now)
-            if charge is not None:
-                return rule, charge
-        return None
-
-    def _rate_reached(self, rules: Sequence[str], now: int) -> LimitReached:
-        waits = [self._rates[rule].wait(1, now=now) for rule in rules]
-        return limit_reached(
-            ToolRateReached,
-            "a tool was called more often than the profile allows",
-            name="rate",
-            bounds=self._rated[rules[0]],
-            wait=min((wait for wait in waits if wait is not None), default=None),
-            rules=rules,
-        )
-
-
-def _apart_from_rate(rule: ToolRule | ToolDenial) -> ToolRule | ToolDenial:
-    return replace(rule, rate=()) if isinstance(rule, ToolRule) else rule
 
 
 def _bounded(answer: ResponseBound, most: int | None, rules: Sequence[str]) -> int:

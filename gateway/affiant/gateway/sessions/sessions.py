@@ -144,15 +144,21 @@ class SupervisorChain:
 class Session:
     """One admitted session."""
 
-    def __init__(self, admitted: Admitted, *, started: int, expires: int) -> None:
+    def __init__(
+        self, admitted: Admitted, *, started: int, expires: int, parent: Session | None = None
+    ) -> None:
         self.admitted = admitted
+        self.parent = parent
+        """The session whose agent started this one: it takes from the parent's limits too."""
+        self.starts: Counter[str] = Counter()
+        """Sessions that its agent started, by the other agent's name."""
         self.id = admitted.activation.session
         self.started = started
         self.expires = expires
         self.last_proof = started
         self.state = SessionState.OPEN
         self.window = ReplayWindow()
-        self.limits = SessionLimits(admitted.policy)
+        self.limits = SessionLimits(admitted.policy, above=None if parent is None else lambda: parent.limits)
         self.supervisor = SupervisorChain(
             chn=next(iter(admitted.statement.chn)),
             prev=admitted.statement.keyset_digest,
@@ -236,8 +242,10 @@ class Session:
         """Return if the session takes requests.
 
         Raises:
-            ``session.closed``: it is being closed, was closed, or has expired.
+            ``session.closed``: it, or its parent, is being closed, was closed, or has expired.
         """
+        if self.parent is not None:
+            self.parent.require_open(now=now)
         if self.state is not SessionState.OPEN:
             raise StateError("the session has ended", found=self.state.value, code="session.closed")
         if now >= self.expires:
@@ -368,6 +376,10 @@ class SessionTable:
                 raise NotFreshError(f"this {name} was admitted before", where=name, code="admission.replayed")
         if sum(session.state is not SessionState.CLOSED for session in self) >= self._limit:
             raise Busy("too many open sessions", expected=f"at most {self._limit}")
+
+    def was_admitted(self, session: str) -> bool:
+        """Whether a session of this id was admitted in this boot."""
+        return session in self._seen
 
     def add(self, session: Session) -> None:
         """Keep ``session``; :meth:`require_new` was asked in the same turn of the event loop."""

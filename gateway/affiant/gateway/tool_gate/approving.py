@@ -15,7 +15,6 @@ from affiant.errors import AffiantError
 from affiant.gateway.approvals.queue import Approved, GatewayApprovals
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.tool_gate.catalogue import ServedTool
-from affiant.gateway.tool_gate.messages import CallParams
 from affiant.gateway.tool_gate.path_content import read_paths
 from affiant.gateway.wire.errors import RequestMalformed
 from affiant.policy.approvals.action import Action, BoundPath, Draft, tool_draft
@@ -28,6 +27,7 @@ from affiant.policy.approvals.errors import (
     ApprovalUsed,
     TooManyApprovals,
 )
+from affiant.policy.canonical.tool_messages import CallParams
 from affiant.policy.decision.decide import Decision
 
 __all__ = [

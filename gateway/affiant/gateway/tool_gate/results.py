@@ -1,4 +1,6 @@
-"""What a server answers to a call, as the agent may get it: of MCP's form, bounded, without the gateway's secrets.
+"""What an agent gets of the tool gate: results of calls, the listing, and errors as members of JSON-RPC. Sans I/O.
+
+A server's result goes on in MCP's form, bounded, without the gateway's secrets.
 
 Only what is known is passed on: the content, in the kinds that MCP names, the structured content, and whether it is an
 error. Everything is written again from what was read, so that it holds nothing that was not looked at.
@@ -7,15 +9,34 @@ error. Everything is written again from what was read, so that it holds nothing 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.errors import MalformedError
+from affiant.errors import AffiantError, MalformedError
+from affiant.gateway.tool_gate.approving import APPROVAL_REFUSALS, ToolCallWaits
+from affiant.gateway.tool_gate.catalogue import ServedTool
+from affiant.gateway.wire.errors import ToolNotAllowedError
+from affiant.policy.canonical.tool_messages import (
+    Envelope,
+    Message,
+    RequestId,
+    failed,
+    require_one_page,
+    whole,
+)
+from affiant.policy.decision.limit_errors import LimitReached
 from affiant.printable import printable
 from affiant.secrets.redaction.redaction import Redactor
 
-__all__ = ["MAX_RESULT", "Result", "error_text", "passed_result"]
+__all__ = ["MAX_RESULT", "Result", "error_member", "error_text", "listing", "passed_result", "whole_error"]
+
+_PARSE: Final = -32700
+_INVALID: Final = -32600
+_NO_METHOD: Final = -32601
+_BAD_PARAMS: Final = -32602
+_REFUSED: Final = -32010
+_FAILED: Final = -32011
 
 MAX_RESULT: Final = 4 << 20
 """Bytes of one result's JSON."""
@@ -109,3 +130,44 @@ def _unusable(
     what: str, *, where: str | None = None, expected: object = None, found: object = None
 ) -> MalformedError:
     return MalformedError(what, where=where, expected=expected, found=found, code="upstream.answer")
+
+
+def listing(message: Message, tools: Sequence[ServedTool]) -> Mapping[str, object]:
+    """The result of ``tools/list``: all of them, in one page.
+
+    Raises:
+        RequestMalformed: it asks for another page.
+    """
+    require_one_page(message)
+    return {"tools": [tool.to_json() for tool in tools]}
+
+
+def error_member(error: AffiantError, *, receipt: str) -> Mapping[str, object]:
+    """The ``error`` of a response: what was refused, by its stable code."""
+    data: dict[str, object] = {"code": error.code, "receipt": receipt}
+    if isinstance(error, ToolNotAllowedError) and error.reason:
+        data["reason"] = error.reason
+    if isinstance(error, ToolCallWaits):
+        data |= {"actions": error.actions, "not_after": error.not_after}
+    if isinstance(error, LimitReached) and error.retry_after_s is not None:
+        data["retry_after_s"] = error.retry_after_s
+    return {"code": _code(error), "message": printable(str(error), limit=500), "data": data}
+
+
+def _code(error: AffiantError) -> int:
+    if error.code == "tool.method":
+        return _NO_METHOD
+    if isinstance(error, MalformedError):
+        return _INVALID
+    if error.code == "tool.arguments":
+        return _BAD_PARAMS
+    return _REFUSED if isinstance(error, (ToolNotAllowedError, LimitReached, *APPROVAL_REFUSALS)) else _FAILED
+
+
+def whole_error(envelope: Envelope | None, error: AffiantError, *, receipt: str) -> bytes:
+    """The answer to a body of which nothing was done: every request of it gets the error."""
+    member = error_member(error, receipt=receipt)
+    if envelope is None:  # what cannot be read has no known id
+        return failed(None, {**member, "code": _PARSE})
+    ids: Sequence[RequestId | None] = envelope.ids or (None,)
+    return whole([failed(identifier, member) for identifier in ids], batch=envelope.batch)

@@ -45,29 +45,15 @@ from affiant.gateway.tool_gate.approving import (
 from affiant.gateway.tool_gate.catalogue import Catalogue, ServedTool
 from affiant.gateway.tool_gate.gate import ToolGate
 from affiant.gateway.tool_gate.link import ServerError
-from affiant.gateway.tool_gate.messages import (
-    MAX_BODY,
-    CallParams,
-    Envelope,
-    Message,
-    RequestId,
-    call_params,
-    parse_envelope,
-)
 from affiant.gateway.tool_gate.path_copies import PathChanged, PathCopies
-from affiant.gateway.tool_gate.responding import (
-    CANCELLED,
-    VERSIONS,
+from affiant.gateway.tool_gate.results import (
+    MAX_RESULT,
     error_member,
-    failed,
-    handshake,
+    error_text,
     listing,
-    require_known,
-    response,
-    whole,
+    passed_result,
     whole_error,
 )
-from affiant.gateway.tool_gate.results import MAX_RESULT, error_text, passed_result
 from affiant.gateway.wire.bodies import Bodies, Share
 from affiant.gateway.wire.errors import Busy, RequestMalformed, ToolNotAllowedError
 from affiant.gateway.wire.http_request import (
@@ -82,6 +68,22 @@ from affiant.gateway.wire.http_request import (
 from affiant.policy.approvals.action import Action, BoundPath, Draft
 from affiant.policy.approvals.errors import ApprovalExpired
 from affiant.policy.approvals.queue import HOLD_S
+from affiant.policy.canonical.tool_messages import (
+    CANCELLED,
+    MAX_BODY,
+    CallParams,
+    Envelope,
+    Message,
+    RequestId,
+    call_params,
+    failed,
+    handshake,
+    parse_envelope,
+    require_known,
+    require_version,
+    response,
+    whole,
+)
 from affiant.policy.decision.decide import Decision, Effect
 from affiant.policy.decision.limit_errors import LimitReached
 from affiant.policy.decision.meters import nanoseconds
@@ -235,15 +237,8 @@ class ToolGateRequest(SessionRequest):
 
     def _require_version(self, envelope: Envelope) -> None:
         """Return if headers say what the body does: two readers must not see two requests."""
-        version = header(self._scope, "MCP-Protocol-Version")
         first = envelope.messages[0]
-        if version not in (None, *VERSIONS) and first.method != "server/discover":
-            raise RequestMalformed(
-                "not a version of MCP that the tool gate knows",
-                expected=", ".join(VERSIONS),
-                found=ascii(version)[:40],
-                where="MCP-Protocol-Version",
-            )
+        require_version(header(self._scope, "MCP-Protocol-Version"), first)
         named = {"Mcp-Method": first.method, "Mcp-Name": first.params.get("name")}
         for name, said in named.items():
             found = header(self._scope, name)
@@ -277,7 +272,7 @@ class ToolGateRequest(SessionRequest):
                     for tool in shown:
                         rules |= dict.fromkeys(catalogue.policy.decide_tool(tool.name, tool.origin).rules)
                 case "initialize":
-                    self._keep(message, handshake(message))
+                    self._keep(message, handshake(message, name="affiant-tool-gate"))
                 case "ping":
                     self._keep(message, {})
                 case _:
@@ -328,7 +323,7 @@ class ToolGateRequest(SessionRequest):
                 await self._unless_gone(self._agreed(session, envelope))
             self._gate_route.take_calls(session.id, len(self._calls))
             now = nanoseconds(self._gate_route.seconds())
-            session.limits.gate_calls.take([call.recorded_as.rules for call in self._calls], now=now)
+            session.limits.take_gate([call.recorded_as for call in self._calls], now=now)
             if asking:  # nothing is awaited between the limits and this: it fails where it was used meanwhile
                 found = claimed(self._gate_route.approvals, session, self._actions)
                 for call, approved in zip(asking, found, strict=True):

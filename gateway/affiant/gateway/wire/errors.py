@@ -11,6 +11,7 @@ from affiant.errors import (
     StateError,
     UnreachableError,
 )
+from affiant.policy.canonical.tool_messages import RequestMalformed
 
 __all__ = [
     "BundleTooLarge",
@@ -34,12 +35,6 @@ __all__ = [
     "UpstreamCut",
     "UpstreamNotConnected",
 ]
-
-
-class RequestMalformed(MalformedError):
-    """A request's body or a header is not of its form."""
-
-    code = "request.malformed"
 
 
 class JournalMalformed(MalformedError):

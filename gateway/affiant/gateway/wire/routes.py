@@ -48,7 +48,12 @@ FORM_STATUS: Final = 422
 """The status of a request whose path or small body is not of the documented form."""
 
 _ID: Final = r"^[A-Za-z0-9_-]{22}$"
-PATH_PATTERNS: Final[Mapping[str, str]] = {"action": r"^[0-9a-f]{64}$", "receipt": _ID, "session": _ID}
+PATH_PATTERNS: Final[Mapping[str, str]] = {
+    "action": r"^[0-9a-f]{64}$",
+    "child": _ID,
+    "receipt": _ID,
+    "session": _ID,
+}
 """Parameter of a path -> what its value looks like; one that is not named here may be any text."""
 
 

@@ -91,6 +91,9 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "server_port_not_listed": "the profile does not list this port of the agent's own servers",
         "start_not_listed": "the profile does not list this agent among those that it may start",
         "start_denied": "a rule denies starting this agent",
+        "session_tool_unshowable": (
+            "the profile demands approval, and no approver can be shown what a call about sessions will do"
+        ),
         "server_port_denied": "a rule denies this port of the agent's own servers",
     }
 )

@@ -13,6 +13,7 @@
         +-- EgressRequestsSpent     limit_egress_requests
         +-- BytesSpent              limit_bytes_out
         +-- WallSpent               limit_wall
+        +-- StartsSpent             limit_starts
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ __all__ = [
     "ModelRequestsSpent",
     "ResponseTooLong",
     "ResponseUnbounded",
+    "StartsSpent",
     "TokensSpent",
     "ToolCallsSpent",
     "ToolRateReached",
@@ -115,6 +117,12 @@ class BytesSpent(LimitReached):
     """As many bytes have gone out as the profile, or a rule, lets out."""
 
     code = "limit_bytes_out"
+
+
+class StartsSpent(LimitReached):
+    """The session has started as many sessions of an agent as its profile lets it."""
+
+    code = "limit_starts"
 
 
 class WallSpent(LimitReached):

@@ -18,6 +18,7 @@ from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.live_commands import copy, top
 from affiant.sandbox.cli.narrow_command import narrow
 from affiant.sandbox.cli.pool_command import pool
+from affiant.sandbox.cli.recover_command import Recovered, recover
 from affiant.sandbox.cli.removing_commands import prune, remove
 from affiant.sandbox.cli.serve_command import serve
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
@@ -25,7 +26,6 @@ from affiant.sandbox.cli.shell_command import shell
 from affiant.sandbox.cli.template_command import template
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session.output_report import counted, skipped_lines
-from affiant.sandbox.session.recover_command import Recovered, recover
 from affiant.sandbox.session.run_report import ARCHIVED
 from affiant.sandbox.session_state.session_listing import SessionEntry, find_session, list_sessions
 

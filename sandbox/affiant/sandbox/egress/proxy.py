@@ -31,6 +31,7 @@ from affiant.sandbox.egress.http.request_head import RequestHead
 from affiant.sandbox.egress.http.session_ca import SessionCA
 from affiant.sandbox.egress.http.streams import PlainStream
 from affiant.sandbox.egress.records_of_egress import Action
+from affiant.sandbox.egress.sessions_route import SESSIONS_ORIGINS, SessionsRoute
 from affiant.sandbox.egress.tunnel import Tunnels
 
 __all__ = ["EgressProxy", "ProxyLimits"]
@@ -39,6 +40,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _Serve = Callable[[PlainStream], Coroutine[Any, Any, None]]
 
+_OWN: Final = GATEWAY_ORIGINS | SESSIONS_ORIGINS
+"""What the supervisor serves itself."""
 _STOP_S: Final = 3.0
 _GATEWAY_S: Final = 1.0
 
@@ -60,6 +63,7 @@ class EgressProxy:
         *,
         forwarder: Forwarder,
         gateway: GatewayRoute,
+        sessions: SessionsRoute,
         certificates: SessionCA,
         limits: ProxyLimits | None = None,
     ) -> None:
@@ -67,13 +71,14 @@ class EgressProxy:
         self.forwarder = forwarder
         """What requests are judged by now."""
         self._gateway = gateway
+        self._sessions = sessions
         self._records = forwarder.records
         self.gate = Gate()
         self._tunnels = Tunnels(
             forwarder=forwarder,
             certificates=certificates,
             timeouts=self._limits.timeouts,
-            own_services=GATEWAY_ORIGINS,
+            own_services=_OWN,
             gate=self.gate,
         )
         self._servers: list[asyncio.Server] = []
@@ -89,6 +94,8 @@ class EgressProxy:
         """Judge by ``forwarder`` from now on. The gate is held, and nothing passes."""
         self.forwarder = forwarder
         self._tunnels = replace(self._tunnels, forwarder=forwarder)
+        if self._sessions.tools is not None:
+            self._sessions.tools.restrict(forwarder.policy)
 
     async def cut(self, *, within_s: float) -> bool:
         """Break off what is passing the gate; whether all of it has its record in time."""
@@ -205,10 +212,10 @@ class EgressProxy:
                 return
 
     async def _plain(self, http: AgentHTTP, head: RequestHead) -> bool:
-        """A request to the proxy itself: absolute form, or origin form for the gateway's name."""
+        """A request to the proxy itself: absolute form, or origin form for the supervisor's own names."""
         try:
             origin, target = proxied_target(head)
-            if head.target.startswith("/") and origin not in GATEWAY_ORIGINS:
+            if head.target.startswith("/") and origin not in _OWN:
                 raise MalformedError(
                     "a proxy is asked for a full address",
                     expected="an absolute-form target, or CONNECT",
@@ -223,6 +230,8 @@ class EgressProxy:
     async def _route(self, http: AgentHTTP, head: RequestHead, origin: Origin, target: str) -> bool:
         if origin in GATEWAY_ORIGINS:
             return await self._gateway.serve(http, head, origin, target)
+        if origin in SESSIONS_ORIGINS:
+            return await self._sessions.serve(http, head, origin, target)
         return await self.forwarder.serve(http, head, origin, target)
 
     async def _head(self, http: AgentHTTP) -> RequestHead | None:

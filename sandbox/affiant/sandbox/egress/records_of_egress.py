@@ -32,6 +32,7 @@ __all__ = [
     "Outcome",
     "PolicyFacts",
     "RecordSink",
+    "ToolAction",
 ]
 
 Hidden = Mapping[str, Mapping[str, object]]
@@ -119,6 +120,30 @@ class Action:
         """Method and full address; what is too long ends in the digest of the whole."""
         address = self.target if self.origin is None else self.origin.url(self.target)
         return _printable(f"{self.method} {address}", _MAX_TARGET)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAction:
+    """A call of one of the supervisor's own tools, as records name it.
+
+    Args:
+        tool: its name, as it was asked for. target: the server, or the session that the call is about.
+        arguments: ``sha256:`` name of their JSON text.
+    """
+
+    tool: str
+    target: str
+    arguments: str
+    trace: TraceContext | None = None
+
+    @property
+    def name(self) -> str:
+        """The tool, printable."""
+        return _printable(self.tool, _MAX_NAME)
+
+    def hidden(self) -> dict[str, object]:
+        """The hidden members of ``act``."""
+        return {"name": self.name, "tgt": _printable(self.target, _MAX_TARGET), "arg": self.arguments}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +269,39 @@ class EgressRecords:
             }
         return await self._sink.record("egress", members, hidden)
 
+    async def tool_intent(self, call: ToolAction, rules: Sequence[str]) -> str:
+        """A call of one of the supervisor's own tools is about to be made: acknowledged, so it may have its effect."""
+        members = {"act": {"typ": "tool"}, "pol": self._facts.pol("allow"), "ph": "intent"}
+        hidden = {**_traced(call.trace), "act": call.hidden(), "pol": self._rules(rules)}
+        return await self._sink.record("tool", members, hidden, acknowledged=True)
+
+    async def tool_outcome(
+        self, call: ToolAction, rules: Sequence[str], *, intent: str, end: str, response: bytes
+    ) -> str:
+        """How such a call ended: ``complete``, ``failed`` or ``aborted``; ``response``: what the agent gets of it."""
+        members = {
+            "act": {"typ": "tool", "end": end},
+            "pol": self._facts.pol("allow"),
+            "ph": "outcome",
+            "par": [intent],
+        }
+        act = {**call.hidden(), "out": sha256_name(response)}
+        hidden = {**_traced(call.trace), "act": act, "pol": self._rules(rules)}
+        return await self._sink.record("tool", members, hidden)
+
+    async def tool_refusal(self, refusal: AffiantError, call: ToolAction) -> str:
+        """Such a call was not made, and why."""
+        if isinstance(refusal, NotAllowedError):
+            self.denials.add("tool", call.name, reason_of(refusal))
+        rules = refusal.rules if isinstance(refusal, (EgressDenied, LimitReached)) else ()
+        members = {
+            "rsn": reason_of(refusal),
+            "act": {"typ": "tool", "end": "refused"},
+            "pol": self._facts.pol("deny"),
+        }
+        hidden = {**_traced(call.trace), "act": call.hidden(), "pol": self._rules(rules)}
+        return await self._sink.record("refusal", members, hidden)
+
     async def refusal(
         self, refusal: AffiantError, action: Action, *, typ: str = "egress", cseq: int | None = None
     ) -> str:
@@ -269,7 +327,11 @@ def _act(action: Action) -> dict[str, object]:
 
 
 def _trace(action: Action) -> dict[str, Mapping[str, object]]:
-    return {} if action.trace is None else {"": {"trc": action.trace.to_json()}}
+    return _traced(action.trace)
+
+
+def _traced(trace: TraceContext | None) -> dict[str, Mapping[str, object]]:
+    return {} if trace is None else {"": {"trc": trace.to_json()}}
 
 
 def _printable(text: str, limit: int) -> str:

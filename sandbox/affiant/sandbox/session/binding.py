@@ -52,7 +52,6 @@ __all__ = [
     "bind_session",
     "bind_template",
     "kind_of",
-    "new_session_id",
     "provision",
     "provision_template",
     "session_activation",
@@ -239,14 +238,6 @@ def _user_name() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return f"uid:{os.getuid()}"
-
-
-def new_session_id(random_bytes: Callable[[int], bytes]) -> str:
-    """22 characters of base64url, the first a letter or digit: it never reads like an option."""
-    while True:
-        session = b64u(random_bytes(16))
-        if session[0].isalnum():
-            return session
 
 
 def session_manifest(

@@ -74,7 +74,8 @@ class RestrictionServer:
 
     def __init__(self, link: SupervisorLink, in_force: InForce, progress: Progress) -> None:
         self._link = link
-        self._in_force = in_force
+        self.in_force = in_force
+        """The profile that the session has now."""
         self._progress = progress
         self._connections = Connections(self._serve, most=_CONNECTIONS)
 
@@ -119,7 +120,7 @@ class RestrictionServer:
         try:
             match members:
                 case {"op": "show", **rest} if not rest:
-                    return self._in_force.to_json()
+                    return self.in_force.to_json()
                 case {
                     "op": "narrow",
                     "policy": str(policy),
@@ -151,7 +152,7 @@ class RestrictionServer:
             raise sent_error(answer)
         epoch, changed = answer.get("epoch"), answer.get("changed") is True
         if changed and isinstance(epoch, int):
-            self._in_force = InForce(self._in_force.agent, form, epoch)
+            self.in_force = InForce(self.in_force.agent, form, epoch)
             self._progress("narrowed", {"epoch": epoch, "digest": str(answer.get("digest"))})
         return {"narrowed": {"epoch": epoch, "digest": answer.get("digest"), "changed": changed}}
 

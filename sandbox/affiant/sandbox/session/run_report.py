@@ -23,6 +23,8 @@ __all__ = ["ARCHIVED", "Detail", "RunReport"]
 
 ARCHIVED: Final = "more records than a single bundle holds: the receipts are a period archive (*.affiant.zip)"
 
+_OF_CHILD: Final = {"open": "started", "failed": "did not start: {why}"}
+"""State of a session that the agent starts -> what became of it; any other has ended."""
 _STEPS: Final = {
     "reaped": "ended what an earlier session left behind: {session}",
     "planned": "session {session}, isolation {isolation}",
@@ -95,10 +97,10 @@ class RunReport:
             case "planned":
                 self.session = str(detail.get("session"))
             case "bundled":
-                self.bundle = Path(str(detail.get("path")))
-                self.archive = detail.get("archive") is True
-                if self.archive:
-                    self.note(ARCHIVED)
+                self._bundled(detail)
+            case "child":
+                what = _OF_CHILD.get(str(detail.get("state")), "ended").format(why=detail.get("why"))
+                self.note(f"the agent's session {detail.get('session')} of {detail.get('agent')} {what}")
             case "lost":
                 self.lost = True
                 self.warn(
@@ -119,6 +121,12 @@ class RunReport:
         if isinstance(changes := detail.get("changes"), Changes):
             for line in skipped_lines(changes, rest="see --json"):
                 say(line)
+
+    def _bundled(self, detail: Mapping[str, object]) -> None:
+        self.bundle = Path(str(detail.get("path")))
+        self.archive = detail.get("archive") is True
+        if self.archive:
+            self.note(ARCHIVED)
 
     def note(self, line: str) -> None:
         """Say something that is part of the summary."""

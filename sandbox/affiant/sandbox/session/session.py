@@ -20,6 +20,7 @@ import asyncio
 import os
 import secrets
 import signal
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import (
@@ -47,7 +48,7 @@ from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
 from affiant.sandbox.session.attested_launch import LaunchedSession, launched
-from affiant.sandbox.session.binding import new_session_id
+from affiant.sandbox.session.held_children import ChildSessions, Lineage
 from affiant.sandbox.session.limits_in_force import limits_and_mechanisms
 from affiant.sandbox.session.private_paths import private_inodes, refuse_private
 from affiant.sandbox.session.restriction_socket import InForce, RestrictionServer
@@ -69,6 +70,7 @@ from affiant.sandbox.session_state.session_folder import (
 from affiant.sandbox.session_state.shared_input import stored_input
 from affiant.sandbox.supervisor.launch.control import sent_error
 from affiant.sandbox.supervisor.launch.lifecycle import note_killed
+from affiant.sandbox.supervisor.launch.provision import new_session_id
 from affiant.sandbox.supervisor.launch.user_streams import MOST_CELLS
 from affiant.sandbox.workspace.copy_out import Taken, changes_left, copy_out
 from affiant.sandbox.workspace.git_changes import (
@@ -409,6 +411,7 @@ class Session(SessionCalls):
         home: Path | None = None,
         progress: Progress = _quiet,
         echo: bool = False,
+        lineage: Lineage | None = None,
     ) -> AsyncIterator[Session]:
         """Open a session for the length of the block.
 
@@ -416,15 +419,17 @@ class Session(SessionCalls):
             home: the state folder; None: ``$AFFIANT_HOME``, else the XDG state folder.
             progress: called with what is being done.
             echo: show what the processes behind the session write to their standard error.
+            lineage: of a session that another session's agent starts; None: it is the root of a tree.
 
         Raises:
             AffiantError: something is missing or wrong, before anything of the agent has run.
         """
+        lineage = lineage or Lineage()
         place = open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
         for reaped in await abandonable(lambda: reap_leftovers(place)):
             progress("reaped", {"session": reaped.session, "text": reaped.text})
         refuse_private(place, request)
-        name = new_session_id(secrets.token_bytes)
+        name = lineage.session or new_session_id(secrets.token_bytes)
         plan = await abandonable(
             lambda: plan_session(
                 request,
@@ -432,8 +437,11 @@ class Session(SessionCalls):
                 folder=place.session(name),
                 probe=probe,
                 owners=policy_owners(os.geteuid(), os.environ),
+                parent=lineage.parent,
             )
         )
+        if lineage.require is not None:
+            await asyncio.to_thread(lineage.require, plan)
         progress("planned", {"session": plan.session, "isolation": plan.backend.value})
         prepared: dict[str, object] = {}
 
@@ -445,9 +453,22 @@ class Session(SessionCalls):
         async with launched(place, plan, listening, random_bytes=secrets.token_bytes, echo=echo) as opened:
             session = cls(opened, progress)
             session.memory = str(prepared.get("memory"))
+            restrictions = RestrictionServer(
+                opened.link, InForce(request.agent, plan.profile.normal_form, 0), progress
+            )
+            children = ChildSessions(
+                plan,
+                in_force=lambda: restrictions.in_force,
+                tree=lineage.tree,
+                opener=lambda asked, of: cls.open(asked, home=place.path, echo=echo, lineage=of),
+                until=time.monotonic() + plan.lease_s,
+                progress=progress,
+            )
             try:
-                async with session._restrictions():
-                    yield session
+                async with restrictions.listening(place.session(name) / RESTRICTION_SOCKET):
+                    opened.link.answer_with(children.answer)
+                    async with children.closing():
+                        yield session
             except BaseException as first:  # closed whatever happened in the block, and raised again
                 with suppress(AffiantError):  # what happened first is what the caller must hear
                     await session._close("killed", because=first if isinstance(first, AffiantError) else None)
@@ -572,13 +593,6 @@ class Session(SessionCalls):
     def _require_open(self) -> None:
         if self._closed:
             raise StateError("the session is closed", expected="one that is open", code="session.not_open")
-
-    def _restrictions(self) -> AbstractAsyncContextManager[None]:
-        """Listen for ``affiant session narrow`` while the session is open."""
-        opened = self._opened
-        in_force = InForce(opened.plan.request.agent, opened.plan.profile.normal_form, 0)
-        server = RestrictionServer(opened.link, in_force, self._progress)
-        return server.listening(opened.home.session(self.id) / RESTRICTION_SOCKET)
 
     async def until_ended(self) -> AffiantError:
         """Return when the session ends by itself; why. Not to be waited for any more once it is being closed."""

@@ -137,6 +137,8 @@ class SessionPlan:
     request: SessionRequest
     session: str
     profile: Profile
+    profiles: ProfileSet
+    """All of the profile's file, as it was read."""
     file_digest: str
     backend: BackendName
     release: str | None
@@ -180,6 +182,7 @@ def plan_session(
     folder: Path,
     probe: Callable[[], Mapping[BackendName, Availability]],
     owners: frozenset[int],
+    parent: SessionPlan | None = None,
 ) -> SessionPlan:
     """Decide everything that ``request`` leaves open.
 
@@ -188,13 +191,17 @@ def plan_session(
         folder: the session's folder, which does not exist yet.
         probe: what isolation this machine has; asked last, since it takes the longest.
         owners: users whose profile files may be enforced (``policy_owners``).
+        parent: the session whose agent starts this one: the profile file is as it was read for that; None: it is read.
 
     Raises:
         MalformedError, ConfigurationError: as the module says; each code names the part at fault.
     """
-    file = read_policy_file(request.profile, owners=owners, floor=request.floor)
-    profile = file.profiles.profile(request.agent)
-    signature = read_profile_signature(request.policy_signature, request.profile, file.profiles)
+    if parent is None:
+        profiles = read_policy_file(request.profile, owners=owners, floor=request.floor).profiles
+        signature = read_profile_signature(request.policy_signature, request.profile, profiles)
+    else:
+        profiles, signature = parent.profiles, parent.signature
+    profile = profiles.profile(request.agent)
     for url in request.gateway.upstreams:
         _check_upstream(url, plain=request.gateway.plain_http)
     if request.task is not None:
@@ -221,7 +228,8 @@ def plan_session(
         request=request,
         session=session,
         profile=profile,
-        file_digest=file.profiles.source_digest,
+        profiles=profiles,
+        file_digest=profiles.source_digest,
         backend=chosen.backend,
         release=dated_release(chosen.release) if chosen.backend is BackendName.GVISOR else None,
         sandbox=sandbox,

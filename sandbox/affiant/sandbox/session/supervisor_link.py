@@ -5,10 +5,11 @@
     launcher -> provision, finish                supervisor -> progress, ready, finished, refused (then it ends)
     launcher -> run, signal, resize, narrow      supervisor -> started, exited, narrowed, narrow-refused, rejected
     launcher -> files, port, port-close, metrics supervisor -> files, opened, closed, metrics, rejected
+    supervisor -> ask, ask-cancel                launcher -> answer
 
 The requests of the second line are *acts*. Each carries an ``id`` that this side chooses, and every event about it
 carries that ``id``. Any number of acts can be under way at once. ``rejected`` ends an act with an error, and the
-session goes on.
+session goes on. Those of the last line go the other way (``launcher_requests``): what the supervisor asks of this side.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -25,17 +26,23 @@ from affiant.errors import AffiantError, MalformedError, StateError
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.template_order import open_template
 from affiant.sandbox.base.threads import abandonable
+from affiant.sandbox.isolation.plan.errors import SessionBusy
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.service_process import ServiceProcess, ServiceSpec, start_service
 from affiant.sandbox.processes.template_service import template_socket
 from affiant.sandbox.session.session_plan import SessionPlan
-from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
+from affiant.sandbox.supervisor.launch.control import ControlChannel, refusal_members, sent_error
 
-__all__ = ["Act", "Progress", "SupervisorLink", "run_message", "start_supervisor"]
+__all__ = ["Act", "Answerer", "Progress", "SupervisorLink", "run_message", "start_supervisor"]
 
 Progress = Callable[[str, Mapping[str, object]], None]
 """Receives what a session is doing: a step's name, and what else is known."""
 
+Answerer = Callable[[Mapping[str, object]], Awaitable[Mapping[str, object]]]
+"""Does what the supervisor asks; returns the result's members, or raises an error that the supervisor is sent."""
+
+_MOST_ASKED: Final = 64
+"""Requests of the supervisor under way at once."""
 _LEAVES_WITHIN_S: Final = 5.0
 _OPENING_ENDS_WITHIN_S: Final = 1.2
 _ATTESTED: Final = "attested"
@@ -177,6 +184,8 @@ class SupervisorLink:
         self._ended: AffiantError | None = None
         """Why no act is answered any more; known first, kept."""
         self._reading: asyncio.Task[None] | None = None
+        self._answerer: Answerer | None = None
+        self._asked: dict[int, asyncio.Task[None]] = {}
 
     @classmethod
     def handed_over(
@@ -251,6 +260,43 @@ class SupervisorLink:
             await act.tell(message, descriptors)
             return await act.next()
 
+    def answer_with(self, answerer: Answerer | None) -> None:
+        """Have ``answerer`` do what the supervisor asks from now on; None: every request is refused."""
+        self._answerer = answerer
+
+    def _ask(self, message: Mapping[str, object]) -> None:
+        """Begin what the supervisor asks.
+
+        Raises:
+            ``session.control``: a request without a number of its own.
+        """
+        number = message.get("call")
+        if type(number) is not int or number in self._asked:
+            raise MalformedError(
+                "a request without a number of its own", where="call", code="session.control"
+            )
+        task = asyncio.create_task(self._answered(number, message))
+        self._asked[number] = task
+        task.add_done_callback(lambda _: self._asked.pop(number, None))
+
+    async def _answered(self, number: int, message: Mapping[str, object]) -> None:
+        request = {name: value for name, value in message.items() if name not in ("event", "call")}
+        try:
+            if self._answerer is None:
+                raise StateError("the session takes no requests now", code="session.not_open")
+            if len(self._asked) > _MOST_ASKED:
+                raise SessionBusy(
+                    "too many requests of one session at once", expected=f"at most {_MOST_ASKED}"
+                )
+            await self.tell({"op": "answer", "call": number, "result": await self._answerer(request)})
+        except (
+            AffiantError
+        ) as error:  # also of a result that is too large for a message: nothing of it was sent
+            await self.tell({"op": "answer", "call": number, "refused": refusal_members(error)})
+        except Exception as error:  # noqa: BLE001 - a mistake of ours: the supervisor would wait for nothing
+            mistake = StateError("a request failed", found=type(error).__name__, code="session.act")
+            await self.tell({"op": "answer", "call": number, "refused": refusal_members(mistake)})
+
     def abandon(self, reason: AffiantError) -> None:
         """No act is answered any more, also none that is begun later. The first reason counts."""
         if self._ended is None:
@@ -301,6 +347,12 @@ class SupervisorLink:
         if event == "progress":
             self._may_be_admitted |= message.get("step") == _ATTESTED
             self._progress(str(message.get("step")), detail if isinstance(detail, dict) else {})
+        elif event == "ask":
+            self._ask(message)
+        elif event == "ask-cancel":
+            asked = self._asked.get(detail) if isinstance(detail := message.get("call"), int) else None
+            if asked is not None:
+                asked.cancel()
         elif number is None:
             self._own.put(message)
         elif isinstance(number, int) and number in self._acts:
@@ -340,6 +392,8 @@ class SupervisorLink:
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait({self._reading})
+        for task in tuple(self._asked.values()):
+            task.cancel()
         self.abandon(StateError("the session is closed", code="session.not_open"))
         self._control.close()
         with suppress(TimeoutError):

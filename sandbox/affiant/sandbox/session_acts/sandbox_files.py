@@ -114,9 +114,7 @@ class SandboxFiles:
         await self.read_into(path, file, at_most=at_most, cut=cut)
         return file.getvalue()
 
-    async def read_into(
-        self, path: str, file: IO[bytes], *, at_most: int = _READ, cut: bool = False
-    ) -> None:
+    async def read_into(self, path: str, file: IO[bytes], *, at_most: int = _READ, cut: bool = False) -> None:
         """Write the content of a file to an open file of this machine, in pieces; as :meth:`read`."""
         with tempfile.TemporaryFile() as content:
             await self._call("get", path, content, single=True, cut=cut, length=at_most)

@@ -135,8 +135,11 @@ class OwnedSessions:
     def _require_room(
         self, owner: str, running: Sequence[Launch], starting: AbstractSet[tuple[str, str]]
     ) -> None:
-        """Return if one more session may run: beside those that take commands, and those that are being created."""
-        ready = [each for each in running if self._is_ready(each)]
+        """Return if one more session may run: beside those that take commands, those that their agents have started,
+        which the same processes hold, and those that are being created.
+        """
+        hosts = {each.launcher for each in running if self._is_ready(each)}
+        ready = [each for each in running if each.launcher in hosts]
         owners = Counter(each.asked.owner for each in ready if each.asked is not None and each.asked.owner)
         owners.update(starter for starter, _ in starting)
         if owners[owner] >= self._bounds.each or owners.total() >= self._bounds.together:

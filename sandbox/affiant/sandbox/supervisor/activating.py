@@ -27,6 +27,7 @@ from affiant.sandbox.egress.proxy import EgressProxy
 from affiant.sandbox.egress.record_budget import RecordBudget
 from affiant.sandbox.egress.records_of_egress import Denials, EgressRecords
 from affiant.sandbox.egress.resolver import Resolver
+from affiant.sandbox.egress.sessions_route import SessionsRoute
 from affiant.sandbox.egress.upstream import Upstream
 from affiant.sandbox.isolation.plan.plan import SandboxPlan
 from affiant.sandbox.isolation.runner.client import ProxySocket, RunnerClient
@@ -39,6 +40,7 @@ from affiant.sandbox.supervisor.launch.environment import pem_of, sandbox_bundle
 from affiant.sandbox.supervisor.launch.errors import GatewayDrained
 from affiant.sandbox.supervisor.launch.grants import session_grants
 from affiant.sandbox.supervisor.launch.launch_check import Launch
+from affiant.sandbox.supervisor.launch.launcher_requests import LauncherRequests
 from affiant.sandbox.supervisor.launch.lifecycle import State
 from affiant.sandbox.supervisor.launch.provision import Provision
 from affiant.sandbox.supervisor.records.records import AgentFacts, SessionRecords, keep_epochs
@@ -52,6 +54,7 @@ from affiant.steady_clock import SteadyClock
 
 if TYPE_CHECKING:
     from affiant.sandbox.egress.approvals import EgressApprovals
+    from affiant.sandbox.supervisor.children.child_sessions import ChildSessions
     from affiant.sandbox.supervisor.records.decision_log import SessionDecisions
 
 __all__ = ["OpenSession", "activate", "begin"]
@@ -77,6 +80,8 @@ class OpenSession:
     placeholders: Mapping[str, Mapping[str, str]]
     restrictor: ProfileRestrictor
     denials: Denials
+    requests: LauncherRequests
+    """What the launcher is asked; its answers come to where its own requests do."""
     drained: asyncio.Future[GatewayDrained]
     """Done when the gateway wants the session closed."""
     expires: datetime
@@ -146,6 +151,7 @@ async def activate(
         gateway=GatewayRoute(admitted.gateway, written, budget)
         if decisions is None
         else GatewayRoute(admitted.gateway, written, budget, decided=decisions.follow_gateway),
+        sessions=SessionsRoute(written, _children(opening, started, admitted, written, decisions)),
         certificates=certificates,
     )
     await proxy.start(socket.listeners.proxy, gateway=socket.listeners.gateway)
@@ -179,6 +185,7 @@ async def activate(
         placeholders=placeholders,
         restrictor=restrictor,
         denials=written.denials,
+        requests=opening.requests,
         drained=drained,
         expires=datetime.fromtimestamp(admitted.expires, UTC),
         decisions=decisions,
@@ -223,6 +230,32 @@ def _approvals(opening: Opening, launch: Launch, admitted: Admitted) -> EgressAp
         clock=lambda: steady().timestamp(),
         random_bytes=opening.around.random_bytes,
     )
+
+
+def _children(
+    opening: Opening,
+    started: Started,
+    admitted: Admitted,
+    written: EgressRecords,
+    decisions: SessionDecisions | None,
+) -> ChildSessions | None:
+    """The sessions that the agent starts; None: its profile lets it start none."""
+    policy, around = started.launch.policy, opening.around
+    if not policy.policy.may_start:
+        return None
+    from affiant.sandbox.supervisor.children.child_sessions import ChildSessions  # noqa: PLC0415 - few profiles start any
+
+    children = ChildSessions(
+        policy,
+        records=written,
+        notes=decisions or SILENT,
+        launcher=opening.requests,
+        gateway=admitted.gateway,
+        random_bytes=around.random_bytes,
+        nanoseconds=around.nanoseconds,
+    )
+    opening.stack.callback(children.stop)
+    return children
 
 
 async def _watch(records: SessionRecords, url: str, spki: str) -> None:

@@ -65,6 +65,7 @@ class Serving:
         self._notices: Mapping[str, Callable[[Mapping[str, object]], None]] = {
             **commands.notices,
             "port-close": self._ports.close,
+            "answer": session.requests.answer,
         }
 
     @property

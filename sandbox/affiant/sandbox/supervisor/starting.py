@@ -39,6 +39,7 @@ from affiant.sandbox.supervisor.launch.launch_check import (
     check_launch,
     check_template,
 )
+from affiant.sandbox.supervisor.launch.launcher_requests import LauncherRequests
 from affiant.sandbox.supervisor.launch.lifecycle import Lifecycle
 from affiant.sandbox.supervisor.launch.provision import Provision, Template
 from affiant.secrets.broker.client.client import BrokerClient, broker_command
@@ -99,6 +100,7 @@ class Warming:
     lifecycle: Lifecycle
     stack: AsyncExitStack
     progress: Progress
+    requests: LauncherRequests
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from affiant.errors import AffiantError, UnreachableError
 from affiant.lazy_names import loading
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
 from affiant.sandbox.supervisor.launch.errors import GatewayLost
+from affiant.sandbox.supervisor.launch.launcher_requests import LauncherRequests
 from affiant.sandbox.supervisor.launch.lifecycle import Event, Lifecycle, State
 from affiant.sandbox.supervisor.launch.provision import (
     Provision,
@@ -103,7 +104,8 @@ async def _session(
         await _tell(channel, {"event": "progress", "step": step, "detail": detail})
 
     async with AsyncExitStack() as stack:
-        surroundings = (around, lifecycle, stack, progress)
+        requests = LauncherRequests(lambda event: _tell(channel, event))
+        surroundings = (around, lifecycle, stack, progress, requests)
         session = await _opened(channel, first, surroundings)
         if session is None:
             return await _interrupted(channel, lifecycle, stack)
@@ -126,7 +128,7 @@ async def _session(
 async def _opened(
     channel: ControlChannel,
     first: Message,
-    surroundings: tuple[Surroundings, Lifecycle, AsyncExitStack, Progress],
+    surroundings: tuple[Surroundings, Lifecycle, AsyncExitStack, Progress, LauncherRequests],
 ) -> OpenSession | None:
     """The session, as :func:`_unless_ended`."""
     pooled = first.members.get("op") == "warm"

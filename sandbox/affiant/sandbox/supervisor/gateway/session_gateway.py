@@ -148,6 +148,27 @@ class SessionGateway:
             raise GatewayUnreachable("the gateway's answer has no attestation result")
         return result
 
+    async def announce_child(self, session: str, agent: str, policy: str) -> None:
+        """Have the gateway admit a session as this one's child, once it asks to be admitted.
+
+        Args:
+            session: its id. agent: its agent, which this session's profile may start. policy: its profile's digest.
+
+        Raises:
+            AdmissionError: it will not be admitted. GatewayUnreachable: it is not known whether it will be.
+        """
+        members = {"session": session, "agent": agent, "policy": policy}
+        await self._asked("children", _JSON_BODY, canonical(members))
+
+    async def has_child(self, session: str) -> bool:
+        """Whether the gateway has admitted the session with this id as this one's child.
+
+        Raises:
+            GatewayUnreachable, AdmissionError: it does not say.
+        """
+        members = await self._answered("GET", f"children/{session}", (), b"")
+        return members.get("admitted") is True
+
     async def decisions(self, after: int | None) -> Mapping[str, object]:
         """What the gateway has denied to this session, and its decisions from number ``after`` on.
 

@@ -9,12 +9,12 @@ TD's own register.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.encoding.binary_text import from_b64u, from_hex
+from affiant.attestation.encoding.binary_text import b64u, from_b64u, from_hex
 from affiant.errors import MalformedError
 from affiant.policy.model.profile import Resources
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
@@ -26,6 +26,7 @@ __all__ = [
     "Provision",
     "Template",
     "Vault",
+    "new_session_id",
     "parse_activation_message",
     "parse_provision",
     "parse_template",
@@ -247,3 +248,11 @@ def _roots(value: object, where: str) -> tuple[bytes, ...]:
     if not isinstance(value, list):
         raise MalformedError("a member is missing, or is not a list", where=where, code="session.control")
     return tuple(from_b64u(text_member(root, where)) for root in value)
+
+
+def new_session_id(random_bytes: Callable[[int], bytes]) -> str:
+    """22 characters of base64url, the first a letter or digit: it never reads like an option."""
+    while True:
+        session = b64u(random_bytes(16))
+        if session[0].isalnum():
+            return session

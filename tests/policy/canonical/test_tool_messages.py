@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
 
-from affiant.gateway.tool_gate.messages import MAX_MESSAGES, Message, call_params, parse_envelope
-from affiant.gateway.wire.errors import RequestMalformed
+from affiant.policy.canonical.tool_messages import (
+    MAX_MESSAGES,
+    Message,
+    RequestMalformed,
+    call_params,
+    parse_envelope,
+)
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x", "arguments": {"a": 1}}}
 

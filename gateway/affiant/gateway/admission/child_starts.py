@@ -1,0 +1,144 @@
+"""Which sessions may be admitted as children of which: announced by the parent's supervisor, under its proof.
+
+A session that another session's agent starts takes from its parent's limits too, so its parent must want it. Its
+supervisor announces the child's id, agent and profile; the profile in force lets that agent be started, and not more
+often than it says. The session that then asks to be admitted under this id must have exactly that profile, no wider
+than the parent's at that time, and its parent must still be open. A session that was not announced is no child.
+
+What was announced is in memory only, for a few minutes, and is used once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from affiant.attestation.encoding.canonical import parse_object
+from affiant.errors import NotAllowedError, NotFreshError
+from affiant.gateway.sessions.sessions import Admitted, Session, SessionTable
+from affiant.gateway.wire.errors import Busy, RequestMalformed
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision.limit_errors import StartsSpent
+from affiant.policy.diff.restriction import require_no_wider
+from affiant.policy.model.profile import StartGrant
+
+__all__ = ["MAX_ANNOUNCED", "ChildStart", "ChildStarts"]
+
+MAX_ANNOUNCED: Final = 4096
+"""Bytes of an announcement."""
+_WAITS_S: Final = 300
+_MOST_WAITING: Final = 16
+"""Of one session: announced and neither admitted nor too old."""
+_SESSION: Final = re.compile(r"[A-Za-z0-9_-]{22}\Z")
+_DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class ChildStart:
+    """One child that may be admitted. ``until``: seconds since 1970."""
+
+    parent: Session
+    agent: str
+    policy: str
+    until: float
+
+    def require_no_wider(self, child: CompiledPolicy) -> CompiledPolicy:
+        """The parent's profile in force, than which ``child`` is no wider.
+
+        Raises:
+            ``admission.child``: it is another profile than was announced. NotARestriction: it is wider.
+        """
+        if child.digest != self.policy:
+            raise NotAllowedError(
+                "the session has another profile than its parent announced",
+                expected=self.policy,
+                found=child.digest,
+                code="admission.child",
+            )
+        policy = self.parent.admitted.policy
+        require_no_wider(policy, child, agent=self.agent)
+        return policy
+
+    def require_current(self, policy: CompiledPolicy, *, now: float) -> None:
+        """Return if the parent is open, and ``policy`` still its profile.
+
+        Raises:
+            ``session.closed``: it has ended. ``admission.child``: its profile was restricted meanwhile.
+        """
+        self.parent.require_open(now=now)
+        if self.parent.admitted.policy is not policy:
+            raise NotAllowedError("the parent's profile was restricted meanwhile", code="admission.child")
+
+
+@dataclass(frozen=True, slots=True)
+class ChildStarts:
+    """All that were announced."""
+
+    sessions: SessionTable
+    _waiting: dict[str, ChildStart] = field(default_factory=dict)
+
+    def announce(self, parent: Session, body: bytes, *, now: float) -> Mapping[str, object]:
+        """Have the session that ``body`` names admitted as a child of ``parent``; the response's members.
+
+        Raises:
+            RequestMalformed: no announcement. ``session.start_denied``: the profile does not allow it.
+            StartsSpent: it allows no more. ``admission.replayed``: the id was used. Busy: too many wait.
+        """
+        session, agent, policy = _read(body)
+        parent.require_open(now=now)
+        parent.require_not_held()
+        decision = parent.admitted.policy.decide_start(agent)
+        if not decision.allowed:
+            raise NotAllowedError(decision.text, found=decision.reason, code="session.start_denied")
+        for old in [name for name, start in self._waiting.items() if start.until < now]:
+            del self._waiting[old]
+        if session in self._waiting or self.sessions.was_admitted(session):
+            raise NotFreshError("this session was announced or admitted before", code="admission.replayed")
+        if sum(start.parent is parent for start in self._waiting.values()) >= _MOST_WAITING:
+            raise Busy(
+                "too many announced sessions were not admitted yet", expected=f"at most {_MOST_WAITING}"
+            )
+        _count(parent, agent, decision.rules)
+        self._waiting[session] = ChildStart(parent, agent, policy, now + _WAITS_S)
+        return {"session": session}
+
+    def is_admitted(self, parent: Session, session: str) -> bool:
+        """Whether ``session`` was admitted as a child of ``parent``."""
+        found = self.sessions.by_id(session)
+        return found is not None and found.parent is parent
+
+    def of(self, session: str, *, now: float) -> ChildStart | None:
+        """What was announced of a session that asks to be admitted; None: nothing, or too long ago."""
+        start = self._waiting.get(session)
+        return None if start is None or start.until < now else start
+
+    def used(self, admitted: Admitted) -> None:
+        """The session is admitted: its announcement holds no more."""
+        self._waiting.pop(admitted.activation.session, None)
+
+
+def _count(parent: Session, agent: str, rules: tuple[str, ...]) -> None:
+    """Count a start, if the profile allows one more: what was announced counts, whatever becomes of it.
+
+    Raises:
+        StartsSpent: it does not.
+    """
+    grants = [rule for rule in parent.admitted.policy.policy.may_start if isinstance(rule, StartGrant)]
+    most = next((grant.at_most for grant in grants if grant.agent == agent), None)
+    if most is not None and parent.starts[agent] >= most:
+        raise StartsSpent(
+            "the session has started as many sessions of this agent as its profile lets it",
+            rules=rules,
+            expected=f"at most {most}",
+        )
+    parent.starts[agent] += 1
+
+
+def _read(body: bytes) -> tuple[str, str, str]:
+    match parse_object(body, limit=MAX_ANNOUNCED):
+        case {"session": str(session), "agent": str(agent), "policy": str(policy), **rest} if not rest:
+            if _SESSION.match(session) and _DIGEST.match(policy):
+                return session, agent, policy
+    raise RequestMalformed("not an announcement of a session", expected="session, agent and policy")

@@ -1,0 +1,1 @@
+"""The sessions that a session's agent starts."""
