@@ -32,6 +32,31 @@ WHOLE = json.dumps({"model": "affiant-dev-echo", "messages": [{"role": "user", "
 STREAM = json.dumps(
     {"model": "affiant-dev-echo", "stream": True, "messages": [{"role": "user", "content": "word " * 62}]}
 ).encode()
+_PARAMETERS = {
+    "type": "object",
+    "properties": {
+        name: {"type": "string", "description": "One of the tool's arguments, in a sentence of usual length."}
+        for name in ("path", "pattern", "replacement", "encoding")
+    },
+    "required": ["path"],
+}
+TOOLS = json.dumps(
+    {
+        "model": "affiant-dev-echo",
+        "messages": [{"role": "user", "content": "word " * 180}],
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": f"tool_{number}",
+                    "description": "Edits files.",
+                    "parameters": _PARAMETERS,
+                },
+            }
+            for number in range(20)
+        ],
+    }
+).encode()
 TARGET = "/v1/chat/completions"
 ROUNDS = 7
 COUNT = 60
@@ -84,6 +109,9 @@ def measure() -> list[Figure]:
             _latency("gateway: stream of 64 events", direct, through, STREAM),
         ]
         rows.append(_processor_time("gateway: processor time, whole", direct, through, WHOLE, echo, gateway))
+        rows.append(
+            _processor_time("gateway: processor time, 20 tools", direct, through, TOOLS, echo, gateway)
+        )
         rows.append(
             _processor_time("gateway: processor time, stream", direct, through, STREAM, echo, gateway)
         )

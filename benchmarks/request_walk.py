@@ -46,17 +46,21 @@ def measure() -> list[Figure]:
 
 
 def walked(gateway: InProcess, session: SessionClient) -> Mapping[str, int]:
-    """The functions that one request passes (``module:qualified name``), and how often; one request went before."""
-    with _served(gateway) as port:
-        _ask(session, port)
-        with _entered(gateway) as found:
-            _ask(session, port)
-    return found
+    """The functions that one request passes (``module:qualified name``), and how often; one request went before.
+
+    Both connections stay open until the count is taken: when the gateway sees their ends is chance.
+    """
+    with _served(gateway) as (port, until_idle), _asked(session, port):
+        until_idle()
+        with _entered(gateway) as found, _asked(session, port):
+            until_idle()
+            counted = Counter(found)
+    return counted
 
 
 @contextmanager
-def _served(gateway: InProcess) -> Iterator[int]:
-    """The gateway behind a socket, without TLS; its port."""
+def _served(gateway: InProcess) -> Iterator[tuple[int, Callable[[], None]]]:
+    """The gateway behind a socket, without TLS: its port, and what waits until it serves no request."""
     config = uvicorn.Config(
         gateway.app, port=0, loop="none", http=BoundedHTTP, ws="none", lifespan="off", log_config=None
     )
@@ -72,22 +76,28 @@ def _served(gateway: InProcess) -> Iterator[int]:
         server.should_exit = True
         await task
 
+    async def idle() -> None:
+        while server.server_state.tasks:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.005)
+
     task, port = gateway.run(begin())
     try:
-        yield port
+        yield port, lambda: gateway.run(idle())
     finally:
         gateway.run(end(task))
 
 
-def _ask(session: SessionClient, port: int) -> None:
+@contextmanager
+def _asked(session: SessionClient, port: int) -> Iterator[None]:
     proof = session.proof("POST", TARGET, BODY, content_type="application/json", counted=True)
     connection = http.client.HTTPConnection("127.0.0.1", port)
     connection.request("POST", TARGET, BODY, {"Content-Type": "application/json", PROOF_HEADER: proof})
     with connection.getresponse() as response:
         status, _ = response.status, response.read()
-    connection.close()
     if status != 200:
         raise RuntimeError(f"HTTP {status}")
+    yield
+    connection.close()
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from affiant.attestation.encoding.binary_text import b64u, b64u_sha256, from_b64
 from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.chain import ChainSigner
-from affiant.attestation.records.proof import PROOF_HEADER, Request, issue_proof
+from affiant.attestation.records.proof import FORWARDED_HEADERS, PROOF_HEADER, Request, issue_proof
 from affiant.attestation.records.receipt import Issued
 from affiant.attestation.records.sealed_disclosures import open_sealed, recipient, seal
 from affiant.attestation.release.boot import Image, boot_log
@@ -332,6 +332,7 @@ class SessionClient:
         *,
         content_type: str | None = None,
         nonce: str | None = None,
+        forwarded: Mapping[str, str] | None = None,
         counted: bool = False,
         cseq: int | None = None,
         key: Signer | None = None,
@@ -343,7 +344,7 @@ class SessionClient:
             cseq, self.cseq = self.cseq, self.cseq + 1
         return issue_proof(
             key or self.key,
-            Request.of(method, target, body, content_type=content_type, nonce=nonce),
+            Request.of(method, target, body, content_type=content_type, nonce=nonce, forwarded=forwarded),
             session=session or self.id,
             cseq=cseq,
             keyset_digest=ksd or self.ksd,
@@ -361,6 +362,7 @@ class SessionClient:
         **proof: object,
     ) -> Answer:
         given = dict(headers or {})
+        proof.setdefault("forwarded", {name: given[name] for name in FORWARDED_HEADERS if name in given})
         given[PROOF_HEADER] = self.proof(method, target, body, content_type=content_type, **proof)
         if content_type is not None:
             given["Content-Type"] = content_type
@@ -375,10 +377,21 @@ class SessionClient:
         headers: Mapping[str, str] | None = None,
         **proof: object,
     ) -> Answer:
+        return self.post("/v1/chat/completions", request, headers=headers, **proof)
+
+    def post(
+        self,
+        target: str,
+        request: Mapping[str, object] | bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **proof: object,
+    ) -> Answer:
+        """A request of any dialect."""
         body = request if isinstance(request, bytes) else json.dumps(request).encode()
         return self.ask(
             "POST",
-            "/v1/chat/completions",
+            target,
             body,
             content_type="application/json",
             headers=headers,

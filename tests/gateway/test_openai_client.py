@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import openai
 import pytest
@@ -51,8 +52,9 @@ class Forwarder(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
 
-@pytest.fixture
-def client(session: SessionClient) -> Iterator[openai.OpenAI]:
+@contextmanager
+def client_of(session: SessionClient) -> Iterator[openai.OpenAI]:
+    """The client of an agent in ``session``."""
     handler = type("OfSession", (Forwarder,), {"session": session})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -62,6 +64,12 @@ def client(session: SessionClient) -> Iterator[openai.OpenAI]:
             yield made
         server.shutdown()
         thread.join(5)
+
+
+@pytest.fixture
+def client(session: SessionClient) -> Iterator[openai.OpenAI]:
+    with client_of(session) as made:
+        yield made
 
 
 def ask(client: openai.OpenAI, text: str, **more: object) -> object:
@@ -85,7 +93,16 @@ def test_a_stream_with_an_inline_receipt_is_read_the_same(client: openai.OpenAI)
 
 
 def test_models(client: openai.OpenAI) -> None:
-    assert [model.id for model in client.models.list()] == ["affiant-dev-echo"]
+    (listed,) = client.models.list()
+    assert listed.id == "affiant-dev-echo" and client.models.retrieve(listed.id) == listed
+    with pytest.raises(openai.NotFoundError) as refused:
+        client.models.retrieve("other")
+    assert refused.value.code == "model.not_found"
+
+
+def test_what_is_not_served_is_an_error_of_the_clients_own_kind(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError, match="the gateway serves POST /v1/chat/completions"):
+        client.files.list()
 
 
 def test_a_forbidden_tool_is_an_error_of_the_clients_own_kind(client: openai.OpenAI) -> None:

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.gateway.inference.test_inference import receipt_of
 from tests.gateway.session_client import Answer, Gateway, SessionClient
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
@@ -65,6 +66,7 @@ def test_a_proof_in_order_is_accepted_once(session: SessionClient) -> None:
         {"content_type": "application/json; charset=utf-8"},
         {"content_type": None},
         {"nonce": b64u(bytes(32))},
+        {"forwarded": {"anthropic-version": "2023-06-01"}},
         {"session": b64u(bytes(16))},
         {"ksd": b64u(bytes(32))},
         {"counted": False},
@@ -99,6 +101,16 @@ def test_an_altered_header_is_noticed(session: SessionClient) -> None:
     good = proof(session, nonce=nonce)
     assert post(session, good, Affiant_Nonce=b64u(bytes(32))).code == "proof.mismatch"
     assert post(session, proof(session, nonce=nonce), Affiant_Nonce=nonce).status == 200
+
+
+def test_a_header_that_may_be_forwarded_is_covered(session: SessionClient) -> None:
+    for signed, sent in (({}, "2023-06-01"), ({"anthropic-version": "2023-06-01"}, "2023-06-02")):
+        good = proof(session, forwarded=signed)
+        assert post(session, good, anthropic_version=sent).code == "proof.mismatch"
+    good = proof(session, forwarded={"anthropic-version": "2023-06-01"})
+    answer = post(session, good, anthropic_version="2023-06-01")
+    record = receipt_of(session, answer.headers["affiant-receipt-id"])
+    assert answer.status == 200 and record.member("req", "hdr") is None, "chat completions forward none"
 
 
 def test_another_sessions_key_is_refused(

@@ -110,6 +110,12 @@ CASES = (
         "A terminal escape in the name of an answer's model.",
         put(mdl__ans="\x1b[2J"),
     ),
+    _members(
+        "request-header-in-capitals", "A forwarded header's name in capitals.", put(req__hdr={"A": "x"})
+    ),
+    _members(
+        "request-header-long", "A forwarded header of 1025 characters.", put(req__hdr={"a": "x" * 1025})
+    ),
     _members("fetched-in-clear", "An address that is fetched, not hidden.", put(fet={"tgt": list(FETCHED)})),
     _members(
         "fetched-without-digest", "What is fetched, without the digest that always stands there.", put(fet={})

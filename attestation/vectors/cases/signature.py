@@ -10,7 +10,7 @@ from vectors.making.documents import identifier
 from vectors.making.encoding import b64u, canonical
 from vectors.making.faults import put
 from vectors.making.keys import ORDER, jwk, p256_key, seeded, sign_der, thumbprint
-from vectors.making.stories import model_answers
+from vectors.making.stories import forwarded_headers, model_answers
 from vectors.making.story import Story
 
 __all__ = ["CASES"]
@@ -113,6 +113,14 @@ CASES = (
         _INVALID,
         base="valid/model-answered-other",
         script=model_answers("echo", "Echo", "echo-latest"),
+    ),
+    one(
+        "signature/request-header-changed",
+        "A forwarded header is replaced by another value; the signature is of the old one.",
+        {"sent:inference": jws_part(1, as_bytes(swap(b'"2023-06-01"', b'"2023-01-01"')))},
+        _INVALID,
+        base="valid/request-headers",
+        script=forwarded_headers,
     ),
     one(
         "signature/alg-none",

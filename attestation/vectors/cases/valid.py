@@ -26,7 +26,7 @@ from vectors.making.scripts import (
     session,
     start,
 )
-from vectors.making.stories import actions, epochs, model_answers, tool_gate, two_sessions
+from vectors.making.stories import actions, epochs, forwarded_headers, model_answers, tool_gate, two_sessions
 from vectors.making.story import Story
 
 __all__ = ["CASES", "lost", "lost_unheard"]
@@ -224,6 +224,13 @@ CASES = (
         "configuration has.",
         told(script=model_answers("echo", "Echo", "echo-latest")),
         warnings=("rfs.accepted", "model.answered"),
+        stored_from="valid/inference",
+    ),
+    Case(
+        "valid/request-headers",
+        "A request of which the gateway forwarded two headers, named with what was forwarded (`req.hdr`).",
+        told(script=forwarded_headers),
+        warnings=("rfs.accepted",),
         stored_from="valid/inference",
     ),
     Case(

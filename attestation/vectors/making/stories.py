@@ -162,6 +162,15 @@ def two_sessions(story: Story) -> None:
     finish(story, other)
 
 
+def forwarded_headers(story: Story) -> None:
+    """A session whose request had headers that the gateway forwarded."""
+    boot(story)
+    told = start(story)
+    headers = {"anthropic-beta": "pdfs-2024-09-25", "anthropic-version": "2023-06-01"}
+    inference(story, told, more={"req": {"m": "POST", "p": "/v1/messages", "hdr": headers}})
+    finish(story, told, cseq=0)
+
+
 def model_answers(*answers: str | None) -> Callable[[Story], None]:
     """A session in which the model ``echo`` is asked for, and answers under these names."""
 

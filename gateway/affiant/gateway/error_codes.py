@@ -149,6 +149,14 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "NotAllowedError",
         "The profile wants this model at an attested upstream, and none is.",
     ),
+    "upstream.overloaded": (
+        "QueueError",
+        "The upstream answered 503 with `Retry-After`, and is asked again only then.",
+    ),
+    "upstream.rate_limited": (
+        "QueueError",
+        "The upstream answered 429 with `Retry-After`, and is asked again only then.",
+    ),
     "upstream.timeout": ("UnreachableError", "An upstream did not answer in time."),
     "upstream.unauthorized": (
         "NotAuthenticError",
@@ -157,10 +165,6 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "upstream.unlisted": (
         "ToolNotAllowedError",
         "An answer holds an object that the gateway's lists do not have, where the profile restricts tools.",
-    ),
-    "upstream.unreachable": (
-        "UnreachableError",
-        "An upstream cannot be connected to, or its certificate does not hold.",
     ),
     "url.not_allowed": (
         "NotAllowedError",

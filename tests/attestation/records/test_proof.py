@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.raising import raises_code
 
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.proof import (
@@ -50,6 +51,29 @@ def check(text: str, **changes: object) -> VerifiedProof:
 
 def test_a_proof_holds_for_its_request() -> None:
     assert check(proof()) == VerifiedProof(SESSION, 0, int(NOW.timestamp()))
+
+
+FORWARDED = {"anthropic-beta": "pdfs-2024-09-25, new-9", "anthropic-version": "2023-06-01"}
+
+
+def test_a_proof_covers_the_headers_that_a_gateway_may_forward() -> None:
+    asked = replace(REQUEST, forwarded=FORWARDED)
+    assert check(proof(request=asked), request=asked).cseq == 0
+    others = [{}, {**FORWARDED, "anthropic-version": "2023-01-01"}, {"anthropic-version": "2023-06-01"}]
+    for other in others:
+        changed = replace(REQUEST, forwarded=other)
+        for text, request in ((proof(request=asked), changed), (proof(request=changed), asked)):
+            with pytest.raises(ProofMismatch) as refused:
+                check(text, request=request)
+            assert refused.value.where == "hdr"
+
+
+@pytest.mark.parametrize(
+    "forwarded", [{"anthropic-beta": "x" * 1025}, {"anthropic-beta": ""}, {"A": "x"}, {"a": "\n"}]
+)
+def test_a_header_that_no_proof_can_cover_is_none(forwarded: dict[str, str]) -> None:
+    with raises_code("fmt.profile"):
+        proof(request=replace(REQUEST, forwarded=forwarded))
 
 
 @pytest.mark.parametrize(

@@ -92,9 +92,10 @@ def test_a_second_name_of_a_key_is_met_while_copying(home, tmp_path, file):
     assert list((tmp_path / "copy").iterdir()) == []
 
 
-@pytest.mark.parametrize("private", ["work/st", "work/st/secrets", "work/store"])
+@pytest.mark.parametrize("private", ["work/st", "work/st/secrets", "work/st/inputs", "work/store"])
 def test_a_private_folder_under_another_path_is_met_while_copying(home, tmp_path, private):
     """Without a bind mount: the folder itself, read by a caller who did not compare paths."""
+    home.inputs.mkdir()
     found = private_inodes(home, request(tmp_path))
     for source in (tmp_path / private, (tmp_path / private).parent):
         with raises_code("session.input_private"):

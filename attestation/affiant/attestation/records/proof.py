@@ -9,6 +9,7 @@ A proof is a compact JWS of type ``affiant-proof+jwt`` by the session key over e
 | ``htu`` | origin-form target exactly as in the request line, query included |
 | ``bdg`` | 43 characters: SHA-256 of the body; of nothing if there is none |
 | ``cty`` | the raw ``Content-Type`` value; absent if there is none |
+| ``hdr`` | name in lower case -> raw value of each of :data:`FORWARDED_HEADERS` that is there; absent if none is |
 | ``non`` | the ``Affiant-Nonce`` value; absent if there is none |
 | ``ses`` | session id |
 | ``cseq`` | the supervisor's counter, from 0, over inference and tool-gate requests only; absent elsewhere |
@@ -21,7 +22,8 @@ A proof is a compact JWS of type ``affiant-proof+jwt`` by the session key over e
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -30,11 +32,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from affiant.attestation.encoding import jws
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.keys import Signer
-from affiant.attestation.schema.shapes import Int, Obj, Pattern, Text
+from affiant.attestation.schema.shapes import Int, MapOf, Obj, Pattern, Text
 from affiant.errors import NotAuthenticError, NotFreshError
 
 __all__ = [
     "CLOCK_TOLERANCE_S",
+    "FORWARDED_HEADERS",
+    "MAX_HEADER",
     "PROOF_HEADER",
     "PROOF_TYPE",
     "WINDOW",
@@ -55,6 +59,10 @@ PROOF_HEADER: Final = "Affiant-Proof"
 PROOF_TYPE: Final = "affiant-proof+jwt"
 WINDOW: Final = 64
 CLOCK_TOLERANCE_S: Final = 60
+FORWARDED_HEADERS: Final = ("anthropic-beta", "anthropic-version")
+"""Headers of an agent's request of which a gateway passes some values on to a model's server."""
+MAX_HEADER: Final = 1024
+"""Characters of the value of one of them."""
 
 _LINK: Final = Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url")
 _SHAPE: Final = Obj(
@@ -66,7 +74,7 @@ _SHAPE: Final = Obj(
         "iat": Int(),
         "ksd": _LINK,
     },
-    {"cty": Text(), "non": Text(88), "cseq": Int()},
+    {"cty": Text(), "hdr": MapOf("[a-z-]{1,64}", Text(MAX_HEADER), most=8), "non": Text(88), "cseq": Int()},
 )
 
 
@@ -96,6 +104,8 @@ class RequestHead:
     target: str
     content_type: str | None
     nonce: str | None
+    forwarded: Mapping[str, str] = field(default_factory=dict)
+    """The headers of :data:`FORWARDED_HEADERS` that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +117,7 @@ class Request:
     body_sha256: bytes
     content_type: str | None
     nonce: str | None
+    forwarded: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -117,14 +128,15 @@ class Request:
         *,
         content_type: str | None = None,
         nonce: str | None = None,
+        forwarded: Mapping[str, str] | None = None,
     ) -> Request:
         """A request whose body is at hand."""
-        return cls(method, target, hashlib.sha256(body).digest(), content_type, nonce)
+        return cls(method, target, hashlib.sha256(body).digest(), content_type, nonce, forwarded or {})
 
     @property
     def head(self) -> RequestHead:
         """All of it but the body."""
-        return RequestHead(self.method, self.target, self.content_type, self.nonce)
+        return RequestHead(self.method, self.target, self.content_type, self.nonce, self.forwarded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +184,12 @@ def issue_proof(
         "iat": int(now.timestamp()),
         "ksd": keyset_digest,
     }
-    present = {"cty": request.content_type, "non": request.nonce, "cseq": cseq}
+    present = {
+        "cty": request.content_type,
+        "hdr": dict(request.forwarded) or None,
+        "non": request.nonce,
+        "cseq": cseq,
+    }
     payload |= {name: value for name, value in present.items() if value is not None}
     _SHAPE.check(payload, "proof")
     return jws.sign(signer, payload, typ=PROOF_TYPE)
@@ -232,6 +249,7 @@ def verify_proof_of_head(
         "htm": head.method,
         "htu": head.target,
         "cty": head.content_type,
+        "hdr": head.forwarded or None,
         "non": head.nonce,
         "ses": session,
         "ksd": keyset_digest,

@@ -93,6 +93,7 @@ _POL: Final = Obj(
 )
 _REQ: Final = Obj(
     {"m": Pattern("[A-Z]{1,16}", "an HTTP method"), "p": Text(256)},
+    {"hdr": MapOf("[a-z][a-z0-9-]{0,63}", Text(1024), most=8)},  # what of its headers was forwarded, if any
     sd=3,
     hidden={"dig": _SHA256, "fwd": _SHA256, "len": Int()},
 )

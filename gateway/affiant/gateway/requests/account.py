@@ -15,9 +15,9 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.schema.trace_context import TraceContext
 from affiant.errors import AffiantError, NotAllowedError
 from affiant.gateway.approvals.queue import Approved
-from affiant.gateway.openai.chat import ChatRequest
-from affiant.gateway.openai.relay import Usage
-from affiant.gateway.openai.tool_filter import ToolCall
+from affiant.gateway.dialects.dialect import ModelRequest
+from affiant.gateway.dialects.judged_calls import ToolCall
+from affiant.gateway.dialects.usage import Usage
 from affiant.gateway.sessions.recorder import Recorded, Recorder, policy_members
 from affiant.gateway.sessions.session_limits import Reservation, spent
 from affiant.gateway.sessions.sessions import Session
@@ -109,6 +109,7 @@ class Account:
         answered: the status of the upstream's answer, 0: none.
         answered_model: the model that the answer names; None where it names none, or there is none.
         complete: the answer came to its end, and was passed on.
+        headers: what of its headers goes upstream.
         formed: what its record will say in any case, formed before anything goes upstream.
     """
 
@@ -125,7 +126,7 @@ class Account:
     size: int | None = None
     unread: bool = False
     decided: RequestDecision | None = None
-    request: ChatRequest | None = None
+    request: ModelRequest | None = None
     fetched: tuple[str, ...] = ()
     forwarded: str | None = None
     forwarding: bool = False
@@ -137,6 +138,7 @@ class Account:
     complete: bool = False
     recorded: Recorded | None = None
     formed: Formed | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
     opened: asyncio.Future[Place] | None = None
 
     def belongs_to(self, session: Session) -> None:
@@ -419,7 +421,8 @@ class Account:
         return recorded
 
     def _req(self) -> Mapping[str, object]:
-        return {"m": self.method, "p": self.path}
+        headers = {"hdr": dict(self.headers)} if self.headers else {}
+        return {"m": self.method, "p": self.path, **headers}
 
     def _hidden_req(self) -> Mapping[str, object]:
         values = {"dig": self.digest, "fwd": self.forwarded, "len": self.size}

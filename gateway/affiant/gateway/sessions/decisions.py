@@ -174,6 +174,11 @@ class GatewayDecisions:
 
         return sink
 
+    def writes(self, session: Session) -> bool:
+        """Whether decisions about the session become lines: in the gateway's log, or for the session."""
+        kept = self._kept.get(session)
+        return self._file is not None or (kept is not None and kept.followed)
+
     def denied(self, session: Session, kind: str, name: str, reason: str) -> None:
         """Count something else that was denied: no decision of the profile, and no line."""
         plain = kind != "tool" or SPELLINGS["tool"].match(name)

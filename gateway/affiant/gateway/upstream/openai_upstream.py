@@ -7,7 +7,7 @@ fairness, priority or credentials can be smuggled through; the one credential is
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.schema.trace_context import TRACEPARENT, TraceContext
 from affiant.attestation.statements.gateway_config import DEV_ECHO, UpstreamConfig, is_upstream_url
 from affiant.errors import ConfigurationError, MalformedError
-from affiant.gateway.openai.chat import parse_json
+from affiant.gateway.dialects.strict_json import parse_json
 from affiant.gateway.upstream.dev_echo import EchoConnector
 from affiant.gateway.upstream.http1 import Connector, HTTPClient, TCPConnector, Timeouts, request_head
 from affiant.gateway.upstream.http1_connection import HTTPResponse
@@ -31,6 +31,7 @@ from affiant.secrets.names.value import SecretValue
 
 __all__ = ["Credentials", "OpenAIUpstream", "make_upstream", "pinned_context", "read_whole"]
 
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 MAX_ANSWER: Final = 32 << 20
 """Bytes of a whole answer."""
 _NO_LIST: Final = (404, 405, 501)
@@ -81,6 +82,7 @@ class OpenAIUpstream:
         attempts: list[Attempt],
         accept: bytes,
         trace: TraceContext | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
     ) -> HTTPResponse:
         """As :meth:`~.upstream.Upstream.request`."""
 
@@ -88,10 +90,12 @@ class OpenAIUpstream:
             name = None if spki is None else f"sha256:{spki.hex()}"
             attempts.append(Attempt(self.id, self._authority, self.bind, result, name))
 
-        headers = self._headers(method, len(body), accept)
+        fields = self._headers(method, len(body), accept)
+        for name, value in headers.items():
+            fields.append((name.encode("ascii"), value.encode("ascii")))
         if trace is not None:
-            headers.append((TRACEPARENT, trace.header))
-        head = request_head(method, self._base + path, headers)
+            fields.append((TRACEPARENT, trace.header))
+        head = request_head(method, self._base + path, fields)
         return await self._client.request(head + body, tried=tried)
 
     async def models(self) -> Sequence[str]:

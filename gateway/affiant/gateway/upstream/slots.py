@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from affiant.gateway.openai.passable_responses import ResponseBound
+from affiant.gateway.dialects.response_bound import ResponseBound
 from affiant.gateway.sessions.sessions import Session
+from affiant.gateway.upstream.cooldown import Cooldown
 from affiant.gateway.upstream.fair_queue import FairQueue
 from affiant.gateway.upstream.priority_band import MOST_COST, Ticket
 from affiant.gateway.wire.errors import QueueError
@@ -38,6 +39,11 @@ class UpstreamSlot:
         return self._ticket.cost
 
     @property
+    def cooldown(self) -> Cooldown:
+        """Whether the upstream asked for a pause."""
+        return self._slots.cooldown
+
+    @property
     def has_come(self) -> bool:
         """Whether it may go upstream."""
         return self._ticket.served
@@ -47,6 +53,7 @@ class UpstreamSlot:
 
         Raises:
             ``queue.deadline``: it has waited for as long as any request may.
+            ``upstream.rate_limited``, ``upstream.overloaded``: the upstream asked for a pause meanwhile.
             AffiantError: the session wants it no more (:meth:`~.sessions.Session.end_waits`).
         """
         if not self.has_come:
@@ -67,14 +74,17 @@ class UpstreamSlots:
     def __init__(self, queue: FairQueue, *, seconds: Callable[[], float]) -> None:
         self._queue = queue
         self._seconds = seconds
+        self.cooldown = Cooldown(seconds)
+        """Whether the upstream asked for a pause."""
         self._asleep: dict[Ticket, asyncio.Future[None]] = {}
 
     def enter(self, session: Session, cost: int) -> UpstreamSlot:
         """A slot for a request of ``session``, under the profile that it has now.
 
         Raises:
-            ``queue.full``: too many wait.
+            ``queue.full``: too many wait. ``upstream.rate_limited``, ``upstream.overloaded``: it asked for a pause.
         """
+        self.cooldown.require_over()
         share = session.admitted.policy.share
         ticket = self._queue.enter(session.id, share, cost, now=self._seconds())
         self._wake()
@@ -102,6 +112,7 @@ class UpstreamSlots:
         finally:
             del self._asleep[ticket]
             session.waits_no_more(woken)
+        self.cooldown.require_over()
 
     def end(self, ticket: Ticket, *, cost: int) -> None:
         """As :meth:`UpstreamSlot.end`."""
@@ -122,7 +133,7 @@ def estimated_cost(answer: ResponseBound, *, size: int) -> int:
     because it may never let too much through (``session_limits``). Here too much would be as wrong as too little,
     and is made good when the request is over.
 
-    >>> from affiant.gateway.openai.passable_responses import ResponseBound
+    >>> from affiant.gateway.dialects.response_bound import ResponseBound
     >>> estimated_cost(ResponseBound(tokens=100, answers=2), size=4000)
     1200
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from affiant.attestation.schema.trace_context import TraceContext
 from affiant.gateway.upstream.response_checks import UpstreamKeyRedaction
 
 __all__ = ["Attempt", "Upstream", "UpstreamResponse"]
+
+
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,11 @@ class UpstreamResponse(Protocol):
     @property
     def status(self) -> int:
         """The HTTP status."""
+        ...
+
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]:
+        """All headers; names in lower case."""
         ...
 
     def header(self, name: bytes) -> bytes | None:
@@ -93,12 +101,13 @@ class Upstream(Protocol):
         attempts: list[Attempt],
         accept: bytes,
         trace: TraceContext | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
     ) -> UpstreamResponse:
         """Send ``body`` to ``path`` below the upstream's base, and wait for the head of the answer.
 
         Args:
             attempts: gets one entry for each attempt, whatever becomes of it.
-            trace: the caller's, passed on as it came.
+            trace: the caller's, passed on as it came. headers: more of them, names in lower case.
 
         Raises:
             UpstreamCut, ``upstream.unreachable``, ``upstream.timeout``, ``upstream.malformed``: as named.

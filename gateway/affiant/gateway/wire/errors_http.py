@@ -62,6 +62,8 @@ STATUS: Final[Mapping[str, int]] = {
     "upstream.answer": 502,
     "upstream.cut": 502,
     "upstream.malformed": 502,
+    "upstream.overloaded": 503,
+    "upstream.rate_limited": 429,
     "upstream.timeout": 504,
     "upstream.unauthorized": 502,
     "upstream.unreachable": 502,

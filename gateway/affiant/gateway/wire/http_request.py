@@ -5,10 +5,10 @@ Every response to a session names the keyset and, where there is one, the receip
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, Final
 
-from affiant.attestation.records.proof import RequestHead
+from affiant.attestation.records.proof import FORWARDED_HEADERS, RequestHead
 from affiant.errors import MalformedError
 from affiant.gateway.wire.errors import RequestMalformed
 
@@ -19,6 +19,7 @@ __all__ = [
     "Receive",
     "Scope",
     "Send",
+    "forwardable",
     "header",
     "header_values",
     "proof_head",
@@ -42,7 +43,11 @@ class ClientGone(Exception):
 def header_values(scope: Scope, name: bytes) -> list[bytes]:
     """Every value of the header ``name`` (lower case)."""
     headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
-    return [value for found, value in headers if found == name]
+    values = []
+    for found, value in headers:
+        if found == name:
+            values.append(value)
+    return values
 
 
 def header(scope: Scope, name: str) -> str | None:
@@ -75,7 +80,22 @@ def proof_head(scope: Scope) -> RequestHead:
         target=target_of(scope),
         content_type=header(scope, "Content-Type"),
         nonce=header(scope, NONCE_HEADER),
+        forwarded=forwardable(scope),
     )
+
+
+def forwardable(scope: Scope) -> Mapping[str, str]:
+    """The headers of a request that a gateway may forward: name in lower case -> value.
+
+    Raises:
+        RequestMalformed: as :func:`header`.
+    """
+    found = {}
+    for name in FORWARDED_HEADERS:
+        value = header(scope, name)
+        if value is not None:
+            found[name] = value
+    return found
 
 
 def require_media_type(scope: Scope, expected: str) -> None:

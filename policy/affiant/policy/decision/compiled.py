@@ -102,6 +102,11 @@ class CompiledPolicy:
         """Whether some tool would be denied: under default deny always, also where none is listed."""
         return self._tools.decide("", Origin()).effect is Effect.DENY
 
+    @property
+    def pins_tools(self) -> bool:
+        """Whether a decision about a tool can depend on the digest of its definition."""
+        return self._tools.pins_definitions
+
     def _settled(self, decision: Decision) -> Decision:
         if decision.effect is not _ASK or self.asks or self.policy.approval.approvers:
             return decision

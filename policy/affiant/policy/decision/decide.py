@@ -159,7 +159,7 @@ class ToolPlane:
     Every decision about a name is made when it is compiled, except where a rule names a server or a definition.
     """
 
-    __slots__ = ("_ask", "_decisions", "_rules")
+    __slots__ = ("_ask", "_decisions", "_rules", "pins_definitions")
 
     _NOT_LISTED: Final = Decision(Effect.DENY, "tool_not_listed")
 
@@ -179,6 +179,10 @@ class ToolPlane:
         }
         for name, ids in denials.items():
             self._decisions[name] = Decision(Effect.DENY, "tool_denied", tuple(ids))
+        self.pins_definitions = any(
+            rule.schema is not None for found in self._rules.values() for rule in found
+        )
+        """Whether a rule names the digest of a tool's definition."""
 
     def _granted(self, found: Sequence[_Allowed]) -> Decision:
         return granted(

@@ -126,7 +126,7 @@ create = click.Command(
       affiant session stop build
 
     \b
-    Exit codes: 0 created, 1 refused, 2 usage.
+    Exit codes: 0 created, 1 error, 2 usage.
     """,
 )
 
@@ -252,7 +252,7 @@ def logs(*, home: Path, follow: bool, name: str, number: int) -> None:
       affiant session logs -f build 3
 
     \b
-    Exit codes: 0 printed, 1 refused, 2 usage; with -f the command's own.
+    Exit codes: 0 printed, 1 error, 2 usage; with -f the command's own.
     """
     opened = open_home(home)
     try:
@@ -306,7 +306,7 @@ def stop(*, home: Path, name: str, as_json: bool) -> None:
       affiant session stop build
 
     \b
-    Exit codes: 0 closed, 1 refused, 2 usage.
+    Exit codes: 0 closed, 1 error, 2 usage.
     """
     session = DetachedSession.connect(name, home=home)
     bundle = asyncio.run(session.close())

@@ -75,7 +75,7 @@ for _command in (create, execute, shell, logs, copy, top, stop, prune, remove, s
 def list_(*, home: Path, as_json: bool) -> None:
     """List the sessions, the last one first. `ls` is the same.
 
-    State: running; closed; cut-off (its launcher was killed, its supervisor closed it); lost (ended without a
+    State: running; closed; interrupted (its launcher was killed, its supervisor closed it); lost (ended without a
     signed close; `affiant session recover ID` collects what was recorded).
 
     \b
@@ -161,7 +161,7 @@ def recover_(
       affiant session recover 0o2m0yYbVQkLhX4dJmQ3Ng --from session.json
 
     \b
-    Exit codes: 0 gathered, 1 refused, 2 usage.
+    Exit codes: 0 gathered, 1 error, 2 usage.
     """
     if bundle is not None and not os.access(bundle.absolute().parent, os.W_OK):
         raise OutputPlaceError("no file can be written there", where=str(bundle))

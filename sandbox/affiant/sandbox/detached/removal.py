@@ -9,8 +9,10 @@ from typing import Final
 from affiant.errors import StateError
 from affiant.sandbox.detached.kept_output import remove_output
 from affiant.sandbox.processes.home import Home, lock
+from affiant.sandbox.processes.launch_records import launch_record
 from affiant.sandbox.processes.session_note import SessionState
 from affiant.sandbox.session_state.session_listing import SessionEntry, find_session
+from affiant.sandbox.session_state.shared_input import release_input
 
 __all__ = ["remove_ended"]
 
@@ -30,18 +32,26 @@ def remove_ended(home: Home, name: str, require_copy: Callable[[SessionEntry], N
     with lock(home.path / "reap.lock"):
         entry = find_session(home, name)
         session = entry.note.session
-        _require_whole(entry)
+        _require_whole(home, entry)
         require_copy(entry)
+        release_input(home, session)
         freed = remove_output(home, session)
         shutil.rmtree(home.session(session))
     return session, freed
 
 
-def _require_whole(entry: SessionEntry) -> None:
+def _require_whole(home: Home, entry: SessionEntry) -> None:
     session = entry.note.session
     if entry.note.state is SessionState.RUNNING:
         raise StateError(
             "the session runs", found=session, hint=f"affiant session stop {session}", code="session.running"
+        )
+    if launch_record(home, session).exists():
+        raise StateError(
+            "the session's folder was not tidied up yet, and may hold the only copy of the agent's files",
+            found=session,
+            hint="This tries again and says what it found: affiant session list",
+            code="session.only_copy",
         )
     if entry.bundle is None or entry.note.state not in _IN_ORDER:
         raise StateError(

@@ -1,11 +1,11 @@
 """``gateway.affiant.internal``: how an agent without any credential reaches the inference gateway.
 
 The agent's own ``Authorization`` and every ``Affiant-`` header are dropped, but for its nonce and its wish for an
-inline receipt; the session's proof of possession takes their place. A nonce or wish of another form is refused: to
-drop it would let the agent believe that it was heeded. The body is read whole first, because the proof covers its
-digest; the answer goes back byte for byte as it comes. Reachable are inference, tools, the list of models, and
-this session's own receipts; everything else is refused, and recorded. Prompts and arguments may hold placeholders:
-they are nothing but that.
+inline receipt; the session's proof of possession takes their place, and covers the headers that the gateway may
+forward. A nonce or wish of another form is refused: to drop it would let the agent believe that it was heeded. The body
+is read whole first, because the proof covers its digest; the answer goes back byte for byte as it comes. Reachable are
+the routes of :mod:`~affiant.attestation.schema.agent_routes`; everything else is refused, and recorded. Prompts and
+arguments may hold placeholders: they are nothing but that.
 
 A request for inference, or for tools, takes the next counter. Each counter ends in one record of the gateway's or,
 where the gateway did not take the request or names no receipt in its answer, in one ``refusal`` of ours that carries
@@ -20,12 +20,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from affiant.attestation.records.proof import FORWARDED_HEADERS, MAX_HEADER
+from affiant.attestation.schema.agent_routes import route_of
 from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError, UnreachableError
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.forward import action_of, reason_phrase, refuse
 from affiant.sandbox.egress.http.agent_http import AgentHTTP, Answer, Memory
 from affiant.sandbox.egress.http.denial import denial_of
-from affiant.sandbox.egress.http.errors import EgressDenied, RecordsUnavailable, RequestTooLarge
+from affiant.sandbox.egress.http.errors import PathNotServed, RecordsUnavailable, RequestTooLarge
 from affiant.sandbox.egress.http.origin import Origin
 from affiant.sandbox.egress.http.request_head import HeaderField, RequestHead
 from affiant.sandbox.egress.record_budget import RecordBudget
@@ -50,10 +52,6 @@ _REFUSED: Final = 400
 
 _RECEIPT_ID: Final = re.compile(rb"[A-Za-z0-9_-]{22}\Z")
 
-_COUNTED: Final = frozenset({("POST", "/v1/chat/completions"), ("POST", "/mcp")})
-_READABLE: Final = re.compile(
-    r"/v1/models(?:/[A-Za-z0-9._:-]{1,128})?|/v1/receipts/[A-Za-z0-9_-]{22}(?:/bundle|/proof)?"
-)
 _HEEDED: Final = {
     b"affiant-nonce": (
         "Affiant-Nonce",
@@ -63,6 +61,7 @@ _HEEDED: Final = {
     b"affiant-receipt": ("Affiant-Receipt", re.compile(rb"inline\Z"), "inline"),
 }
 """The agent's own headers that the gateway heeds: field -> its name, its form, the form in words."""
+_FORWARDABLE: Final = re.compile(rb"[\x20-\x7e]{1,%d}\Z" % MAX_HEADER)
 _DROPPED: Final = frozenset(
     {
         b"accept-encoding", b"authorization", b"connection", b"content-length", b"cookie", b"expect", b"forwarded",
@@ -283,17 +282,20 @@ def _admitted(head: RequestHead, target: str) -> bool:
             raise MalformedError(
                 "not a value that the gateway heeds", expected=expected, where=name, code="egress.request"
             )
+    for name in FORWARDED_HEADERS:
+        value = head.value(name.encode("ascii"))
+        if value is not None and _FORWARDABLE.match(value) is None:
+            raise MalformedError(
+                "not a value that the gateway forwards",
+                expected=f"1 to {MAX_HEADER} printable ASCII characters",
+                where=name,
+                code="egress.request",
+            )
     path = target.partition("?")[0]
-    if (head.method, path) in _COUNTED:
-        return True
-    if head.method == "GET" and _READABLE.fullmatch(path) is not None:
-        return False
-    raise EgressDenied(
-        "the gateway's name serves only POST /v1/chat/completions, POST /mcp, GET /v1/models, "
-        "GET /v1/receipts/{id}, GET /v1/receipts/{id}/bundle and GET /v1/receipts/{id}/proof",
-        reason="gateway_path",
-        rules=(),
-    )
+    route = route_of(head.method, path)
+    if route is None:
+        raise PathNotServed(head.method, path)
+    return route.counted
 
 
 def _forwarded(head: RequestHead) -> tuple[HeaderField, ...]:

@@ -75,7 +75,7 @@ def _places(home: Home, request: SessionRequest) -> Iterator[tuple[Path, str]]:
 def _kept_apart(home: Home, request: SessionRequest) -> Iterator[Path]:
     for path, _ in _places(home, request):
         yield path
-    folders = (home.platform, home.gateway, home.sessions, home.launches, home.secrets)
+    folders = (home.platform, home.gateway, home.sessions, home.inputs, home.launches, home.secrets)
     yield from folders
     yield from _files(home.path)
     yield from _files(home.platform)

@@ -36,11 +36,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
-from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
+from affiant.attestation.bundle.bundle import Bundle
 from affiant.errors import AffiantError, ConfigurationError, StateError, UnreachableError
 from affiant.folders import default_home
 from affiant.policy.loading.policy_file import policy_owners
-from affiant.sandbox.base.errors import SessionBundleTooLarge
+from affiant.sandbox.base.errors import OutputPlaceError, SessionBundleTooLarge
 from affiant.sandbox.base.threads import abandonable
 from affiant.sandbox.base.user_files import write_user_file
 from affiant.sandbox.isolation.backends.backend import probe
@@ -524,7 +524,7 @@ class Session(SessionCalls):
 
         Raises:
             ``session.not_open``: the session is still open.
-            SessionBundleTooLarge: the receipts are an archive: ``PeriodBundle(session.bundle_path)``.
+            ``session.bundle_too_large``: the receipts are an archive: ``PeriodBundle(session.bundle_path)``.
         """
         if self._gathered is None:
             raise StateError(
@@ -533,7 +533,12 @@ class Session(SessionCalls):
                 code="session.not_open",
             )
         if self._gathered.bundle is None:
-            raise SessionBundleTooLarge(self.id, limit=MAX_BUNDLE)
+            raise StateError(
+                "the session's receipts are an archive, because a single bundle does not hold them",
+                where=str(self._gathered.path),
+                hint="Read it with PeriodBundle(session.bundle_path), or check it with affiant verify",
+                code=SessionBundleTooLarge.code,
+            )
         return self._gathered.bundle
 
     @asynccontextmanager
@@ -614,6 +619,10 @@ class Session(SessionCalls):
                 await asyncio.to_thread(take)
             except AffiantError as error:
                 wrong.append(error)
+            except OSError as error:
+                wrong.append(_unwritten(error))
+        if not self._kept:
+            self._opened.launch.taken = True
         first = because or (wrong[0] if wrong else None)
         await asyncio.to_thread(self._leave_note, None if first is None else first.code)
         if wrong:
@@ -668,7 +677,7 @@ class Session(SessionCalls):
         folder = opened.home.session(self.id)
         with self._left_behind() as (source, before, exclude):
             base: FolderBase | tuple[Path, str] = FolderBase(
-                stored_input(opened.home, folder) or folder / BASE, before
+                stored_input(opened.home, self.id) or folder / BASE, before
             )
             modules: frozenset[str] = frozenset()
             if request.input is not None and opened.copied is not None and opened.copied.commit is not None:
@@ -714,14 +723,35 @@ class Session(SessionCalls):
         try:
             yield source, before, frozenset(opened.plan.sandbox.carved_out(opened.plan.place))
         except AffiantError as error:
-            if source.exists():
-                kept = keep_files(opened.home, self.id)
-                self._kept = True
-                error.hint = (
-                    f"What the agent left is kept in {kept}, "
-                    f"take it with: affiant session recover {self.id} --output DIR"
-                )
+            error.hint = self._keep() or error.hint
             raise
+        except OSError as error:
+            unwritten = _unwritten(error)
+            unwritten.hint = self._keep()
+            raise unwritten from error
+
+    def _keep(self) -> str | None:
+        """Keep the agent's files; what to do with them."""
+        opened, self._kept = self._opened, True
+        opened.launch.ran = True  # also files that only the owner wrote
+        try:
+            kept = keep_files(opened.home, self.id)
+        except OSError as error:
+            return (
+                f"What the agent left stays in {opened.home.session(self.id)}, because it cannot be kept "
+                f"({error.strerror}). The next affiant command tries again"
+            )
+        opened.launch.taken = True
+        if kept is None:
+            self._kept = False
+            return None
+        return f"What the agent left is kept in {kept}, take it with: affiant session recover {self.id} --output DIR"
+
+
+def _unwritten(error: OSError) -> AffiantError:
+    return OutputPlaceError(
+        "what the session left cannot be copied", where=error.filename, found=error.strerror
+    )
 
 
 def _end(descriptor: int | None, capture: Capture | None) -> int:

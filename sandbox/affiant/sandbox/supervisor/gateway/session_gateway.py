@@ -14,7 +14,7 @@ from typing import Final
 
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
 from affiant.attestation.records.head import Head
-from affiant.attestation.records.proof import PROOF_HEADER, Request, issue_proof
+from affiant.attestation.records.proof import FORWARDED_HEADERS, PROOF_HEADER, Request, issue_proof
 from affiant.sandbox.base.errors import GatewayUnreachable, SessionBundleTooLarge
 from affiant.sandbox.egress.http.request_head import HeaderField
 from affiant.sandbox.supervisor.gateway.admission import (
@@ -89,6 +89,11 @@ class SessionGateway:
                 body,
                 content_type=_value(headers, b"content-type"),
                 nonce=_value(headers, b"affiant-nonce"),
+                forwarded={
+                    name: value
+                    for name in FORWARDED_HEADERS
+                    if (value := _value(headers, name.encode("ascii"))) is not None
+                },
             ),
             session=self._session,
             cseq=cseq,
