@@ -42,7 +42,7 @@ def unpacked(data: io.IOBase, folder: Path) -> None:
     """Unpack an archive into the empty ``folder``.
 
     Raises:
-        WorkspaceArchiveWriteError: it is none, or a member or a link leads out of it.
+        WorkspaceArchiveWriteError: the stream is not a tar archive, or a member or a link leads out of ``folder``.
     """
     try:
         with tarfile.open(fileobj=cast("IO[bytes]", data), mode="r:*") as tar:

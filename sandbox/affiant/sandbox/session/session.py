@@ -192,7 +192,7 @@ class Running:
         """
         if not (0 < rows <= MOST_CELLS and 0 < columns <= MOST_CELLS):
             raise ConfigurationError(
-                "not a terminal's size",
+                "the terminal's size is outside of its bounds",
                 expected=f"1 to {MOST_CELLS} rows and columns",
                 found=f"{rows} rows, {columns} columns",
                 code="session.terminal_size",

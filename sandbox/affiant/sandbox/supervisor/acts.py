@@ -67,7 +67,12 @@ def act_number(members: Mapping[str, object]) -> int:
     """
     number = members.get("id")
     if type(number) is not int or not 0 <= number < _MAX_NUMBER:
-        raise MalformedError("a request without a number", where="id", code="session.control")
+        raise MalformedError(
+            "the request's id has the wrong form",
+            expected=f"a number from 0 to {_MAX_NUMBER - 1}",
+            where="id",
+            code="session.control",
+        )
     return number
 
 

@@ -154,7 +154,12 @@ class Commands:
 
 
 def _not_a_command() -> MalformedError:
-    return MalformedError("not a command", expected="argv, env and cwd", where="run", code="session.control")
+    return MalformedError(
+        "the command request has members of another type",
+        expected="argv: a list of texts, env: texts by name",
+        where="run",
+        code="session.control",
+    )
 
 
 def _terminal(value: object) -> tuple[int, int] | None:
@@ -168,7 +173,12 @@ def _terminal(value: object) -> tuple[int, int] | None:
             return None
         case [int(rows), int(columns)] if 0 < rows <= MOST_CELLS and 0 < columns <= MOST_CELLS:
             return rows, columns
-    raise MalformedError("not a terminal's size", expected="rows and columns", code="session.control")
+    raise MalformedError(
+        "the terminal's size is outside of its bounds",
+        expected=f"1 to {MOST_CELLS} rows and columns",
+        where="terminal",
+        code="session.control",
+    )
 
 
 def _streams(message: Message) -> UserStreams:

@@ -56,7 +56,12 @@ class SessionFiles:
             call = _call(act.message.members)
             content = act.message.descriptors.get("content")
             if content is None and call.act is not FileAct.REMOVE:
-                raise MalformedError("a call on files comes with a file", where="fds", code="session.control")
+                raise MalformedError(
+                    "the call on files lacks the descriptor of its file",
+                    expected="content",
+                    where="fds",
+                    code="session.control",
+                )
             place_of(self._session.plan, call)
             async with self._turn:
                 with tempfile.TemporaryFile(dir=self._session.provision.session_dir) as stage:
@@ -103,7 +108,13 @@ class SessionFiles:
     async def _put(self, call: FileCall, stage: IO[bytes], content: int) -> Mapping[str, object]:
         summary = await stoppable(lambda proceed: _taken(content, stage, call, proceed))
         if call.single and [entry.kind for entry in summary.entries] != [Kind.FILE]:
-            raise MalformedError("a call for one file without one", where="content", code="session.control")
+            raise MalformedError(
+                "the content of a call for one file holds something else",
+                expected="one file",
+                found=f"{len(summary.entries)} entries",
+                where="content",
+                code="session.control",
+            )
         self._check_carved_out(call, summary)
         call = FileCall(call.act, call.path, single=call.single, length=summary.length)
         return await self._changed("in", call, summary, stage)
@@ -164,7 +175,13 @@ def _call(members: Mapping[str, object]) -> FileCall:
     try:
         call = call_from_json(members.get("call"))
     except MalformedError as error:
-        raise MalformedError("not a call on files", where="call", code="session.control") from error
+        raise MalformedError(
+            "the call on files is malformed",
+            expected="the members and types that this release sends",
+            found=str(error),
+            where="call",
+            code="session.control",
+        ) from error
     if call.length > _MOST_BYTES:
         raise TreeTooLarge("too many bytes for one call", expected=f"at most {_MOST_BYTES}")
     return call

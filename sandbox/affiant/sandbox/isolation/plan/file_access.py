@@ -110,14 +110,18 @@ def call_from_json(members: object) -> FileCall:
     """
     names = {"act", "path", "single", "recursive", "cut", "length"}
     if not isinstance(members, dict) or members.keys() != names:
-        raise FrameError("not a call on files", expected=", ".join(sorted(names)))
+        raise FrameError("the call on files has other members", expected=", ".join(sorted(names)))
     path, length = members["path"], members["length"]
     flags = (members["single"], members["recursive"], members["cut"])
     right = isinstance(path, str) and type(length) is int and 0 <= length <= _MOST
     if not right or not all(isinstance(flag, bool) for flag in flags):
-        raise FrameError("a call on files with members of another type")
+        raise FrameError("a member of the call on files has another type")
     try:
         act = FileAct(members["act"])
     except ValueError as error:
-        raise FrameError("not an act on files", found=ascii(str(members["act"])[:40])) from error
+        raise FrameError(
+            "the call on files names an unknown act",
+            expected=", ".join(each.value for each in FileAct),
+            found=ascii(str(members["act"])[:40]),
+        ) from error
     return FileCall(act, path, *flags, length)

@@ -105,7 +105,7 @@ _BEFORE: Final[Mapping[Event, Target]] = {
     Event.KILLED: Target(State.LOST),
 }
 TRANSITIONS: Final[Mapping[State, Mapping[Event, Target]]] = {
-    State.PENDING: {Event.TAKEN: Target(State.PROVISIONING), **_BEFORE},
+    State.PENDING: {Event.TAKEN: Target(State.PROVISIONING), Event.REJECTED: Target(State.FAILED)},
     State.PROVISIONING: {Event.CHECKED: Target(State.ATTESTING), **_BEFORE},
     State.ATTESTING: {Event.APPRAISED: Target(State.WARM), **_BEFORE},
     State.WARM: {Event.ACTIVATED: Target(State.ACTIVATING), **_BEFORE},
