@@ -176,6 +176,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.ttl": ("ConfigurationError", "A session was asked to live longer than the HTTP server allows."),
     "session.upstream": ("ConfigurationError", "An address given as a model server is not one."),
     "store.locked": ("StateError", "Another process holds this part of the state folder."),
+    "workspace.git": (
+        "ConfigurationError",
+        "An input, a diff or a branch needs git, which is not installed.",
+    ),
     "workspace.image": ("MalformedError", "An archive or OCI layout that is not what it claims to be."),
     "workspace.output": ("NotAllowedError", "A link or a file of the output is where a directory is needed."),
     "workspace.stream": (

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,6 +79,8 @@ class LaunchedSession:
     link: SupervisorLink
     facts: Mapping[str, object]
     """What the supervisor said when it was ready."""
+    working: ExitStack
+    """Removes the agent's working files when the session has ended; emptied where they must stay."""
 
 
 @asynccontextmanager
@@ -121,7 +123,8 @@ async def launched(
             },
         )
         progress("witnesses", {"text": _witnesses(services.gateway_config)})
-        stack.callback(remove_files, home, plan.session)
+        working = stack.enter_context(ExitStack())
+        working.callback(remove_files, home, plan.session)
         stack.push_async_exit(_settling(home, launch, progress))
         stack.callback(reap_isolation, home.sessions)  # a supervisor that was killed has not done it
         copied, lines = await stoppable(lambda proceed: _fill_folder(home, plan, proceed))
@@ -149,7 +152,7 @@ async def launched(
             await link.end_opening()
             raise
         progress("ready", facts)
-        yield LaunchedSession(home, plan, copied, launch, link, facts)
+        yield LaunchedSession(home, plan, copied, launch, link, facts, working)
 
 
 def _make_output(path: Path | None) -> None:

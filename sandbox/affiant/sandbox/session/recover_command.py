@@ -18,7 +18,7 @@ from typing import Final
 
 from affiant.attestation.bundle.bundle import MAX_BUNDLE
 from affiant.attestation.quote.providers.own_platform import PlatformName
-from affiant.errors import StateError
+from affiant.errors import StateError, UnreachableError
 from affiant.sandbox.base.errors import GatewayUnreachable, SessionBundleTooLarge
 from affiant.sandbox.base.user_files import copy_user_file
 from affiant.sandbox.processes.home import Home
@@ -27,7 +27,7 @@ from affiant.sandbox.processes.session_note import Asked, SessionState, write_no
 from affiant.sandbox.session.private_paths import refuse_private_output
 from affiant.sandbox.session_state.bundle_out import SealedBundle, parse_sealed_bundle
 from affiant.sandbox.session_state.recovery import Gathered, export_archive, fetch_sealed, gather
-from affiant.sandbox.session_state.session_folder import KEPT, remove_kept
+from affiant.sandbox.session_state.session_folder import KEPT, WORKING, keep_files, remove_files, remove_kept
 from affiant.sandbox.session_state.session_listing import SessionEntry
 from affiant.sandbox.workspace.copy_out import Taken, copy_out
 
@@ -103,8 +103,15 @@ def _noted(home: Home, entry: SessionEntry, gathered: Gathered) -> SessionEntry:
 
 
 def take_files(home: Home, entry: SessionEntry, output: Path) -> Taken:
-    """Copy the kept files to ``output`` by the rules of every output, then remove them."""
+    """Copy the kept files to ``output`` by the rules of every output, then remove them.
+
+    Raises:
+        ``workspace.unwritable``: they are where the agent had them, and still cannot be moved from there.
+        AffiantError: as :func:`copy_out` has it.
+    """
     asked = entry.note.asked
+    if entry.kept is not None and entry.kept.name == WORKING:
+        _keep(home, entry.note.session)
     taken = copy_out(
         _kept_place(home, entry.note.session, asked),
         output,
@@ -114,6 +121,20 @@ def take_files(home: Home, entry: SessionEntry, output: Path) -> Taken:
     remove_kept(home, entry.note.session)
     write_note(home, replace(entry.note, kept=False))
     return taken
+
+
+def _keep(home: Home, session: str) -> None:
+    """What the session's own launcher could not do, as its disk was full."""
+    try:
+        keep_files(home, session)
+    except OSError as error:
+        raise UnreachableError(
+            "the session's files cannot be moved from where the agent had them",
+            where=session,
+            found=error.strerror,
+            code="workspace.unwritable",
+        ) from error
+    remove_files(home, session)
 
 
 def _kept_place(home: Home, session: str, asked: Asked | None) -> Path:

@@ -40,6 +40,7 @@ from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
 from affiant.errors import AffiantError, ConfigurationError, StateError, UnreachableError
 from affiant.folders import default_home
 from affiant.policy.loading.policy_file import policy_owners
+from affiant.printable import one_line
 from affiant.sandbox.base.errors import SessionBundleTooLarge
 from affiant.sandbox.base.threads import abandonable
 from affiant.sandbox.base.user_files import write_user_file
@@ -601,26 +602,28 @@ class Session(SessionCalls):
         self._closed = True
         wrong: list[AffiantError] = []
         try:
-            await self._finish(why)
-        except AffiantError as error:
-            if error.code != SessionBundleTooLarge.code:  # closed in order: its receipts are exported below
-                wrong.append(error)
-        finally:
-            await self._opened.link.stop()
-        reclaim_folder(self._opened.home.session(self.id))
-        for take in (self._take_output, self._take_bundle, self._take_diff, self._take_branch):
             try:
-                await asyncio.to_thread(take)
-            except AffiantError as error:
-                wrong.append(error)
-        first = because or (wrong[0] if wrong else None)
-        await asyncio.to_thread(self._leave_note, None if first is None else first.code)
+                await self._finish(why)
+            except (AffiantError, OSError) as error:
+                failed = _coded(error)
+                if failed.code != SessionBundleTooLarge.code:  # it is closed: its receipts are exported below
+                    wrong.append(failed)
+            finally:
+                await self._opened.link.stop()
+            reclaim_folder(self._opened.home.session(self.id))
+            for take in (self._take_output, self._take_bundle, self._take_diff, self._take_branch):
+                try:
+                    await asyncio.to_thread(take)
+                except (AffiantError, OSError) as error:
+                    wrong.append(_coded(error))
+        finally:
+            first = because or (wrong[0] if wrong else None)
+            await asyncio.to_thread(self._leave_note, None if first is None else first.code)
         if wrong:
             raise wrong[0]
 
     def _leave_note(self, code: str | None) -> None:
         in_order, now = self._gathered is not None and self._gathered.in_order, datetime.now(UTC)
-        note_killed(self._opened.home.session(self.id), at=now)
         note = SessionNote(
             session=self.id,
             state=SessionState.CLOSED if in_order else SessionState.LOST,
@@ -631,6 +634,7 @@ class Session(SessionCalls):
             kept=self._kept,
         )
         with suppress(OSError):  # it is for a person's convenience; receipts are elsewhere
+            note_killed(self._opened.home.session(self.id), at=now)
             write_note(self._opened.home, note)
 
     async def _finish(self, why: Why) -> None:
@@ -712,15 +716,39 @@ class Session(SessionCalls):
         before = () if opened.copied is None else opened.copied.entries
         try:
             yield source, before, frozenset(opened.plan.sandbox.carved_out(opened.plan.place))
-        except AffiantError as error:
+        except Exception as error:  # noqa: BLE001 - raised again; a mistake of ours does not cost the agent's files
+            failed = _coded(error) if isinstance(error, OSError) else error
             if source.exists():
-                kept = keep_files(opened.home, self.id)
-                self._kept = True
-                error.hint = (
-                    f"What the agent left is kept in {kept}, "
-                    f"take it with: affiant session recover {self.id} --output DIR"
-                )
-            raise
+                kept, self._kept = self._keep_files(), True
+                if isinstance(failed, AffiantError):
+                    failed.hint = (
+                        f"What the agent left is kept in {kept}, "
+                        f"take it with: affiant session recover {self.id} --output DIR"
+                    )
+            raise failed from failed.__cause__
+
+    def _keep_files(self) -> Path:
+        """Keep what the agent left; where it is. What cannot be moved stays where it is, and recovering moves it."""
+        opened = self._opened
+        try:
+            return keep_files(opened.home, self.id)
+        except OSError:
+            opened.working.pop_all()
+            return opened.home.session(self.id)
+
+
+def _coded(error: AffiantError | OSError) -> AffiantError:
+    """``error``; one of the machine's with a code."""
+    if isinstance(error, AffiantError):
+        return error
+    failed = UnreachableError(
+        "the machine did not let the session's files be written",
+        where=None if error.filename is None else one_line(os.fsdecode(error.filename)),
+        found=error.strerror,
+        code="workspace.unwritable",
+    )
+    failed.__cause__ = error
+    return failed
 
 
 def _end(descriptor: int | None, capture: Capture | None) -> int:

@@ -37,6 +37,7 @@ from affiant.sandbox.processes.services import GatewayChoice
 from affiant.sandbox.runtimes.runtime_check import require_usable
 from affiant.sandbox.supervisor.launch.environment import session_sandbox
 from affiant.sandbox.workspace.git_changes import require_new_branch
+from affiant.sandbox.workspace.git_commit import require_git
 from affiant.secrets.store.local_store import StoreKey
 
 __all__ = [
@@ -203,6 +204,7 @@ def plan_session(
     folders = ((request.input, "input"), (request.runtime, "runtime"), (request.secret_store, "secret store"))
     for path, what in folders:
         _check_folder(path, what)
+    _check_git(request)
     _check_branch(request)
     rootfs, image = _rootfs(request.rootfs, folder)
     if request.runtime is not None and image is None:  # what an image shows is known once it is unpacked
@@ -307,6 +309,18 @@ def _check_folder(path: Path | None, what: str) -> None:
         ) from error
     if not stat.S_ISDIR(mode):
         raise ConfigurationError(f"the {what} is no folder", where=str(path), code="session.input")
+
+
+def _check_git(request: SessionRequest) -> None:
+    """Return if git is here, or not needed: what could not be written is not found out after the work is done."""
+    needed = (
+        (request.input_commit, "--input"),
+        (request.output_diff, "--output-diff"),
+        (request.output_branch, "--output-branch"),
+    )
+    for asked, option in needed:
+        if asked is not None:
+            require_git(option)
 
 
 def _check_branch(request: SessionRequest) -> None:

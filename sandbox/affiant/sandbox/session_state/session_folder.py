@@ -28,6 +28,7 @@ __all__ = [
     "RECORDS",
     "RESTRICTION_SOCKET",
     "SEALED",
+    "WORKING",
     "keep_files",
     "reclaim_folder",
     "remove_files",
@@ -48,6 +49,8 @@ HOST_SOCKET: Final = "session.sock"
 """Where a session host takes its session's commands."""
 BASE: Final = "base"
 """The input once more, for a diff; the agent never has it."""
+WORKING: Final = "files"
+"""The agent's files while the session runs."""
 KEPT: Final = "files.kept"
 """The agent's files, if they could not be copied out."""
 
@@ -62,7 +65,7 @@ def keep_files(home: Home, session: str) -> Path:
     """Keep what the agent left, because it could not be copied out; where it is now."""
     kept = home.session(session) / KEPT
     materialise(home, home.session(session))
-    (home.session(session) / "files").rename(kept)
+    (home.session(session) / WORKING).rename(kept)
     return kept
 
 
@@ -72,7 +75,7 @@ def remove_files(home: Home, session: str) -> None:
         reclaim_folder(home.session(session))
     folder = home.session(session)
     unmount_input(folder)
-    working = ("files", BASE, LAYER, "merged", "rootfs", RESTRICTION_SOCKET, HOST_SOCKET)
+    working = (WORKING, BASE, LAYER, "merged", "rootfs", RESTRICTION_SOCKET, HOST_SOCKET)
     _remove(*(folder / name for name in working))
     if not (folder / RECORDS).exists():
         _remove(folder / STATES)

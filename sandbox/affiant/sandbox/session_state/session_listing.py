@@ -16,7 +16,7 @@ from affiant.errors import ConfigurationError
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import Launch, live_launches
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, read_note
-from affiant.sandbox.session_state.session_folder import ARCHIVE, BUNDLE, KEPT, RECORDS
+from affiant.sandbox.session_state.session_folder import ARCHIVE, BUNDLE, KEPT, RECORDS, WORKING
 from affiant.sandbox.supervisor.launch.lifecycle import Step, read_steps
 
 __all__ = ["SessionEntry", "find_session", "is_session_id", "list_sessions"]
@@ -103,6 +103,8 @@ def _entry(home: Home, session: str, running: Mapping[str, Launch]) -> SessionEn
         return SessionEntry(note, bundle, records, kept, steps=steps)
     found = read_note(folder)
     if found is not None:
+        if found.kept and kept is None:  # they could not be moved, and stay where they were
+            kept = _existing(folder / WORKING)
         return SessionEntry(found, bundle, records, kept, steps=steps)
     if bundle is None and records is None:  # it never came to be
         return None

@@ -30,7 +30,9 @@ from affiant.sandbox.workspace.git_commit import (
     ENVIRONMENT,
     Repository,
     git_command,
+    machine_errors,
     open_repository,
+    require_git,
     submodules,
 )
 from affiant.sandbox.workspace.tree import Entry, Kind, Skipped, TreeTooLarge, TreeUnreadable, tree_digest
@@ -102,6 +104,7 @@ def _names_git(name: str) -> bool:
     return False
 
 
+@machine_errors()
 def make_diff(left: Left, source: Path, *, base: FolderBase | tuple[Path, str]) -> bytes:
     """The changes as a diff for ``git apply``, binary files too.
 
@@ -111,8 +114,10 @@ def make_diff(left: Left, source: Path, *, base: FolderBase | tuple[Path, str]) 
 
     Raises:
         TreeUnreadable: what is to be read has changed. TreeTooLarge: more than 256 MiB.
-        ``session.input_commit``: the repository cannot be read any more.
+        ``session.input_commit``: the repository cannot be read any more. ``workspace.git``: git is not installed.
+        ``workspace.unwritable``: the machine has no temporary folder for it, or a full disk.
     """
+    require_git("--output-diff")
     with tempfile.TemporaryDirectory(prefix="affiant-git-") as made:
         git = Path(made)
         _begin(git)
@@ -194,6 +199,7 @@ def branch_message(
     return "\n".join([f"Changes of agent {escaped(agent)} in session {session}", "", *trailers, ""])
 
 
+@machine_errors()
 def require_new_branch(repository: Path, branch: str) -> None:
     """Return if ``branch`` can be made in ``repository``.
 
@@ -251,6 +257,7 @@ def _asked(git: Path, *arguments: str) -> str | None:
     return done.stdout.decode("utf-8", "surrogateescape").strip() if done.returncode == 0 else None
 
 
+@machine_errors()
 def make_branch(
     left: Left, source: Path, *, repository: Path, commit: str, branch: str, message: str, now: int
 ) -> str:
@@ -297,6 +304,7 @@ def make_branch(
         return new
 
 
+@machine_errors()
 def submodules_of(repository: Path, commit: str) -> frozenset[str]:
     """The submodules of a commit.
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from affiant.errors import ConfigurationError
+from affiant.errors import ConfigurationError, UnreachableError
 from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.workspace.copy_in import Copied
 from affiant.sandbox.workspace.tree import (
@@ -39,7 +39,9 @@ __all__ = [
     "Repository",
     "copy_commit",
     "git_command",
+    "machine_errors",
     "open_repository",
+    "require_git",
     "resolve_commit",
     "submodules",
 ]
@@ -93,7 +95,7 @@ def copy_commit(
         what was copied, and the commit's name.
 
     Raises:
-        ``session.input_commit``: no such repository or commit, or git is not installed.
+        ``session.input_commit``: no such repository or commit. ``workspace.git``: git is not installed.
         FileNameError, TreeTooLarge: the commit holds what cannot be copied.
         TreeUnreadable: git or the machine did not let us.
     """
@@ -114,11 +116,42 @@ def copy_commit(
     return Copied(tuple(writer.entries), tree_digest(writer.entries), commit), commit
 
 
+@contextmanager
+def machine_errors() -> Iterator[None]:
+    """Give an error of the machine a code, for the length of a block or of a call.
+
+    Raises:
+        ``workspace.unwritable``: it has no temporary folder, or its disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UnreachableError(
+            "git cannot read or write its files on this machine",
+            where=None if error.filename is None else escaped(os.fsdecode(error.filename)),
+            found=error.strerror,
+            code="workspace.unwritable",
+        ) from error
+
+
+def require_git(where: str) -> None:
+    """Return if git is installed.
+
+    Raises:
+        ``workspace.git``: it is not; ``where`` needs it.
+    """
+    if shutil.which("git", path=ENVIRONMENT["PATH"]) is None:
+        raise ConfigurationError(
+            "git is not installed", where=where, expected=ENVIRONMENT["PATH"], code="workspace.git"
+        )
+
+
+@machine_errors()
 def resolve_commit(repository: Path, reference: str) -> tuple[str, str]:
     """The name of the commit, and one for the repository that it is in.
 
     Raises:
-        ``session.input_commit``: no such repository or commit.
+        ``session.input_commit``: no such repository or commit. ``workspace.unwritable``: the machine did not let us.
     """
     with open_repository(repository) as (git, folders):
         facts = folders.common.stat()
@@ -157,10 +190,9 @@ def open_repository(repository: Path) -> Iterator[tuple[Path, Repository]]:
     and where its own folders are.
 
     Raises:
-        ``session.input_commit``: it is no repository that can be read, or git is not installed.
+        ``session.input_commit``: it is no repository that can be read. ``workspace.git``: git is not installed.
     """
-    if shutil.which("git", path=ENVIRONMENT["PATH"]) is None:
-        raise ConfigurationError("git is not installed", where="--input", code="session.input_commit")
+    require_git("--input")
     own, common = _folders_of(repository)
     if (common / "reftable").exists() or not (common / "objects").is_dir():
         raise _no_repository(repository, "the repository lacks an objects folder, or uses reftable")
