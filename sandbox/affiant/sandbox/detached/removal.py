@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from typing import Final
 
 from affiant.errors import StateError
 from affiant.sandbox.detached.kept_output import remove_output
 from affiant.sandbox.processes.home import Home, lock
 from affiant.sandbox.processes.session_note import SessionState
+from affiant.sandbox.session_state.interrupted import reap_leftovers
 from affiant.sandbox.session_state.session_listing import SessionEntry, find_session
 
 __all__ = ["remove_ended"]
 
-_IN_ORDER: Final = frozenset({SessionState.CLOSED, SessionState.INTERRUPTED})
-
 
 def remove_ended(home: Home, name: str, require_copy: Callable[[SessionEntry], None]) -> tuple[str, int]:
-    """Remove the session; its id, and how many bytes its kept output was.
+    """Remove the session; its id, and how many bytes its kept output was. First, what killed launchers left is ended
+    and tidied up, which keeps files that are only there.
 
     Args:
         require_copy: returns once the session's receipts are elsewhere too, or raises.
@@ -27,26 +26,28 @@ def remove_ended(home: Home, name: str, require_copy: Callable[[SessionEntry], N
         ``session.running``: it has not ended. ``session.only_copy``: its records or files may be nowhere else.
         ``session.not_here``: there is none.
     """
+    reap_leftovers(home)
     with lock(home.path / "reap.lock"):
         entry = find_session(home, name)
         session = entry.note.session
-        _require_whole(entry)
+        _require_whole(home, entry)
         require_copy(entry)
         freed = remove_output(home, session)
         shutil.rmtree(home.session(session))
     return session, freed
 
 
-def _require_whole(entry: SessionEntry) -> None:
+def _require_whole(home: Home, entry: SessionEntry) -> None:
     session = entry.note.session
     if entry.note.state is SessionState.RUNNING:
         raise StateError(
             "the session runs", found=session, hint=f"affiant session stop {session}", code="session.running"
         )
-    if entry.bundle is None or entry.note.state not in _IN_ORDER:
+    untidied = (home.launches / f"{session}.json").exists() or not entry.noted
+    if entry.bundle is None or untidied or not entry.note.state.in_order:
         raise StateError(
             "the session's folder may hold the only copy of its records",
-            found=entry.note.state.value,
+            found="no note of how it ended" if untidied else entry.note.state.value,
             hint=f"Gather them first: affiant session recover {session} --bundle FILE",
             code="session.only_copy",
         )

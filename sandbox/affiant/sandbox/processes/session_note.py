@@ -37,6 +37,11 @@ class SessionState(enum.Enum):
     LOST = "lost"
     """Ended without a signed close."""
 
+    @property
+    def in_order(self) -> bool:
+        """Whether its supervisor closed it."""
+        return self in {SessionState.CLOSED, SessionState.INTERRUPTED}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:

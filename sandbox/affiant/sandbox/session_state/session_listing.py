@@ -101,10 +101,9 @@ def _entry(home: Home, session: str, running: Mapping[str, Launch]) -> SessionEn
     if session in running:
         note = SessionNote(session=session, state=SessionState.RUNNING, asked=running[session].asked)
         return SessionEntry(note, bundle, records, kept, steps=steps)
+    kept = kept or _existing(folder / WORKING)  # what could not be moved stays where the agent had it
     found = read_note(folder)
     if found is not None:
-        if found.kept and kept is None:  # they could not be moved, and stay where they were
-            kept = _existing(folder / WORKING)
         return SessionEntry(found, bundle, records, kept, steps=steps)
     if bundle is None and records is None:  # it never came to be
         return None
