@@ -38,6 +38,7 @@ class KeptPiece:
     Args:
         missing: bytes between the position that was asked for and this piece that are not kept any more.
         failed: why what came later is not kept; None: it is.
+        end: where each stream ended when this was read; None: the session has ended, and nothing follows.
     """
 
     stdout: bytes
@@ -47,6 +48,7 @@ class KeptPiece:
     exit_code: int | None
     missing: int = 0
     failed: str | None = None
+    end: tuple[int, int] | None = None
 
 
 class HostAct:
@@ -206,7 +208,9 @@ class DetachedSession(SessionCalls):
         asked = {"op": "logs", "number": number, "stdout": at[0], "stderr": at[1], "wait": wait}
         event = await self._asked(asked, "logs")
         code, missing, failed = (event.get(name) for name in ("code", "missing", "failed"))
-        (stdout, out_at), (stderr, err_at) = (_piece(event.get(name)) for name in ("stdout", "stderr"))
+        (stdout, out_at, out_end), (stderr, err_at, err_end) = (
+            _piece(event.get(name)) for name in ("stdout", "stderr")
+        )
         return KeptPiece(
             stdout=stdout,
             stderr=stderr,
@@ -215,6 +219,7 @@ class DetachedSession(SessionCalls):
             exit_code=code if isinstance(code, int) else None,
             missing=missing if isinstance(missing, int) else 0,
             failed=failed if isinstance(failed, str) else None,
+            end=(out_end, err_end),
         )
 
     async def kill(self, number: int, sent: int) -> None:
@@ -247,8 +252,8 @@ def _not_an_answer(expected: str) -> StateError:
     )
 
 
-def _piece(value: object) -> tuple[bytes, int]:
+def _piece(value: object) -> tuple[bytes, int, int]:
     match value:
-        case {"data": str(data), "at": int(at)}:
-            return from_b64u(data), at
+        case {"data": str(data), "at": int(at), "end": int(end)}:
+            return from_b64u(data), at, end
     raise _not_an_answer("a piece of output")

@@ -410,14 +410,17 @@ class HostServer:
         if wait:
             await output.more(at, within_s=_HELD_S)
         ended = output.ended
-        read = output.read(at, _PIECE)
+        ends, read = output.ends(), output.read(at, _PIECE)
         return {
             "event": "logs",
             "ended": ended,
             "code": self._known(number).exit_code,
             "failed": output.failed,
             "missing": output.missing(at),
-            **{name: {"at": position, "data": b64u(data)} for name, (position, data) in read.items()},
+            **{
+                name: {"at": position, "data": b64u(data), "end": ends[name]}
+                for name, (position, data) in read.items()
+            },
         }
 
 
