@@ -20,6 +20,7 @@ from affiant.sandbox.detached.host_socket import HostServer
 from affiant.sandbox.detached.kept_output import output_folder
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.session.session import Running
+from affiant.sandbox.session_acts.private_places import PrivatePlaces
 from affiant.sandbox.session_state.session_folder import HOST_SOCKET
 from affiant.sandbox.supervisor.launch.control import refusal_members, sent_error
 
@@ -43,8 +44,6 @@ class Act:
 class Held:
     """A session that rejects what is called ``rejected``, and runs the rest until the test ends it."""
 
-    private = frozenset({(1, 2)})
-
     def __init__(self) -> None:
         self.ends: dict[str, asyncio.Future[Mapping[str, object]]] = {}
 
@@ -54,6 +53,9 @@ class Held:
             raise ConfigurationError("a variable is set already", where="A", code="session.environment")
         end = self.ends.setdefault(argv[0], asyncio.get_running_loop().create_future())
         yield Running(Act(end), lambda step, detail: None)
+
+    async def private(self) -> PrivatePlaces:
+        return PrivatePlaces()
 
     def end(self, name: str, **more: object) -> None:
         self.ends.setdefault(name, asyncio.get_running_loop().create_future()).set_result({**ENDED, **more})

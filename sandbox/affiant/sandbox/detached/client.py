@@ -24,6 +24,7 @@ from affiant.sandbox.detached.names import running_session
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.session.session import Running, SessionCalls
 from affiant.sandbox.session.supervisor_link import run_message
+from affiant.sandbox.session_acts.private_places import PrivatePlaces
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.session_state.session_folder import ARCHIVE, BUNDLE, HOST_SOCKET
 from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
@@ -91,7 +92,6 @@ class DetachedSession(SessionCalls):
     def __init__(self, home: Home, session: str) -> None:
         self._folder = home.session(session)
         self._id = session
-        self._files: SandboxFiles | None = None
         self._facts: Mapping[str, object] = {}
 
     @classmethod
@@ -108,17 +108,14 @@ class DetachedSession(SessionCalls):
         return cls(place, running_session(place, name))
 
     async def opened(self) -> DetachedSession:
-        """This session, once its host has said what it is and which files may not be uploaded."""
+        """This session, once its host has said what it is."""
         facts = dict(await self._asked({"op": "open"}, "open"))
-        private = facts.pop("private")
-        if not isinstance(private, list):
-            raise _not_an_answer("open")
-        pairs = [str(each).partition(":") for each in private]
-        self._files = SandboxFiles(
-            self.ask, frozenset((int(device), int(inode)) for device, _, inode in pairs)
-        )
+        del facts["private"]
         self._facts = facts
         return self
+
+    async def _private(self) -> PrivatePlaces:
+        return PrivatePlaces.from_json((await self._asked({"op": "open"}, "open")).get("private"))
 
     @property
     def id(self) -> str:
@@ -133,9 +130,8 @@ class DetachedSession(SessionCalls):
 
     @property
     def files(self) -> SandboxFiles:
-        """The session's files: read, write, list, upload, download. The session is :meth:`opened`."""
-        assert self._files is not None
-        return self._files
+        """The session's files: read, write, list, upload, download."""
+        return SandboxFiles(self.ask, self._private)
 
     @contextmanager
     def act(self) -> Iterator[HostAct]:

@@ -238,8 +238,8 @@ class HostServer:
                 await self._known(number).signal(sent)
                 await channel.send({"event": "sent"})
             case {"op": "open", **rest} if not rest:
-                private = [f"{device}:{inode}" for device, inode in sorted(self._session.private)]
-                await channel.send({"event": "open", **self._facts, "private": private})
+                private = await self._session.private()
+                await channel.send({"event": "open", **self._facts, "private": private.to_json()})
             case {"op": "status", **rest} if not rest:
                 await channel.send(self._status())
             case {"op": "stop", **rest} if not rest:

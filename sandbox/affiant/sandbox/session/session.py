@@ -32,7 +32,6 @@ from contextlib import (
 )
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
@@ -50,11 +49,12 @@ from affiant.sandbox.processes.session_note import SessionNote, SessionState, wr
 from affiant.sandbox.session.attested_launch import LaunchedSession, launched
 from affiant.sandbox.session.binding import new_session_id
 from affiant.sandbox.session.limits_in_force import limits_and_mechanisms
-from affiant.sandbox.session.private_paths import private_inodes, refuse_private
+from affiant.sandbox.session.private_paths import private_places, refuse_private
 from affiant.sandbox.session.restriction_socket import InForce, RestrictionServer
 from affiant.sandbox.session.session_plan import SessionPlan, SessionRequest, plan_session
 from affiant.sandbox.session.supervisor_link import Act, Progress, run_message
 from affiant.sandbox.session_acts.captured import CAPTURE_LIMIT, Capture
+from affiant.sandbox.session_acts.private_places import PrivatePlaces
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.session_acts.sandbox_ports import Asked, OpenPort, open_port
 from affiant.sandbox.session_state.bundle_out import boundary_record
@@ -475,10 +475,9 @@ class Session(SessionCalls):
         """How its supervisor was started: ``template`` (forked by a template process) or ``interpreter``."""
         return "template" if self._opened.link.forked else "interpreter"
 
-    @cached_property
-    def private(self) -> frozenset[tuple[int, int]]:
-        """Device and inode of what may not be uploaded."""
-        return private_inodes(self._opened.home, self._opened.plan.request)
+    async def private(self) -> PrivatePlaces:
+        """What may not be uploaded or written over, as it is now."""
+        return await asyncio.to_thread(private_places, self._opened.home, self._opened.plan.request)
 
     @property
     def files(self) -> SandboxFiles:
