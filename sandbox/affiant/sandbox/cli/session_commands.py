@@ -34,6 +34,7 @@ _SHOWN = (
     *(
         "session",
         "name",
+        "owner",
         "state",
         "agent",
         "profile",

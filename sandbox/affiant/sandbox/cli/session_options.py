@@ -23,7 +23,7 @@ def _known(context: click.Context, _parameter: click.Parameter, incomplete: str)
     found: dict[str, str] = {}
     for entry in entries:
         asked, state = entry.note.asked, entry.note.state.value
-        if asked is not None and asked.name is not None:
+        if asked is not None and asked.name is not None and asked.owner is None:
             found.setdefault(asked.name, state)  # of several, the last
         found[entry.note.session] = state
     return [CompletionItem(name, help=state) for name, state in found.items() if name.startswith(incomplete)]

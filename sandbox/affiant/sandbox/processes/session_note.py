@@ -67,6 +67,10 @@ class Asked:
     key: str | None = None
     owner: str | None = None
 
+    def is_called(self, name: str, owner: str | None = None) -> bool:
+        """Whether the session has exactly this name among those of ``owner``: each owner has names of its own."""
+        return (self.name, self.owner) == (name, owner)
+
     def to_json(self) -> Mapping[str, object]:
         """Its members."""
         return {**asdict(self), "exclude": list(self.exclude)}
