@@ -127,7 +127,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.host": ("ConfigurationError", "A host-to-address entry is malformed."),
     "session.host_failed": (
         "StateError",
-        "The session host could not be started, or failed while it started.",
+        "The session host could not be started, or failed by a mistake of its own.",
     ),
     "session.input": ("ConfigurationError", "The input, its place or the output does not fit the profile."),
     "session.input_commit": ("ConfigurationError", "The input is no git repository, or has no such commit."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import pty
 import re
@@ -12,13 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.raising import raises_code
 from tests.sandbox.conftest import affiant
 
 from affiant.sandbox.cli import detached_commands
+from affiant.sandbox.detached import host_process
 from affiant.sandbox.detached.client import KeptPiece
+from affiant.sandbox.detached.host import StartingHost
 from affiant.sandbox.detached.kept_output import output_folder
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.session_note import Asked, SessionNote, SessionState, write_note
+from affiant.sandbox.session.run_report import Detail, RunReport
 
 SESSION = "A" * 22
 HOSTILE = b"\x1b]52;c;ZXZpbA==\x07\x1b[2J\nabc\raffiant: receipts verified\n"
@@ -118,3 +123,13 @@ def test_kept_output_is_printed_up_to_where_it_ended_at_the_call(monkeypatch: py
     assert session.asked == [(0, 0), (4, 4), (8, 4)]
     assert b"".join(out for out, _ in printed) == b"o" * 12
     assert b"".join(err for _, err in printed) == b"e" * 4
+
+
+def test_a_host_that_ends_early_is_one_error_on_the_command_line_and_in_python() -> None:
+    def ended() -> StartingHost:
+        return StartingHost(0, io.StringIO('{"event": "step", "step": "planned", "detail": {}}\n'))
+
+    with raises_code("session.host_failed"):
+        detached_commands._until_ready(ended(), RunReport(Detail.QUIET))
+    with raises_code("session.host_failed"):
+        host_process._session(ended())

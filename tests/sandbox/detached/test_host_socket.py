@@ -224,3 +224,35 @@ def test_a_client_hears_whether_to_try_again_as_the_supervisor_said_it(
             await server.finish({"event": "stopped"})
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (ValueError("secret"), "ValueError"),
+        (OSError(24, "Too many open files"), "OSError: Too many open files"),
+    ],
+)
+def test_a_mistake_of_the_hosts_is_answered_as_one_and_the_session_goes_on(
+    home: Home, error: Exception, found: str
+) -> None:
+    async def ask(*_: object) -> None:
+        raise error
+
+    @asynccontextmanager
+    async def begin(*_: object, **__: object) -> AsyncIterator[Running]:
+        raise error
+        yield
+
+    async def scenario(held: Any, session: DetachedSession) -> None:
+        held.ask, held.begin = ask, begin
+        for call in (session.metrics(), session.run(["true"])):
+            with raises_code("session.host_failed", match=found) as raised:
+                await call
+            assert "secret" not in str(raised.value)
+        piece = await until_ended(session, await session.detach(["true"]))
+        assert found.encode() in piece.stderr and b"[session.host_failed]" in piece.stderr
+        assert b"secret" not in piece.stderr
+        assert (await session.status())["session"] == "S"
+
+    served(home, scenario)

@@ -23,7 +23,7 @@ from affiant.sandbox.cli.commands import require_compatible, run, session_reques
 from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
 from affiant.sandbox.detached.client import DetachedSession, KeptPiece
-from affiant.sandbox.detached.host import StartingHost, start_host
+from affiant.sandbox.detached.host import StartingHost, ended_early, start_host
 from affiant.sandbox.detached.kept_output import Kept, incomplete, read_kept
 from affiant.sandbox.detached.names import require_name
 from affiant.sandbox.processes.home import open_home
@@ -91,7 +91,7 @@ def _until_ready(host: StartingHost, report: RunReport) -> Mapping[str, object]:
         host.interrupt()
         host.stream.read()  # until what was started is undone
         raise
-    raise sent_error({"message": "the session host ended while it started", "code": "session.not_open"})
+    raise ended_early()
 
 
 create = click.Command(

@@ -23,8 +23,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final, TextIO
 
-from affiant.errors import AffiantError, NotFreshError, StateError
-from affiant.sandbox.detached.host_socket import HostServer
+from affiant.errors import NotFreshError, StateError
+from affiant.sandbox.detached.host_socket import HostServer, host_failed
 from affiant.sandbox.detached.kept_output import output_folder
 from affiant.sandbox.detached.names import asked_launch, names_lock
 from affiant.sandbox.processes.home import Home, lock
@@ -34,7 +34,7 @@ from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_state.session_folder import HOST_SOCKET
 from affiant.sandbox.supervisor.launch.control import refusal_members
 
-__all__ = ["StartingHost", "fork_host", "start_host"]
+__all__ = ["StartingHost", "ended_early", "fork_host", "start_host"]
 
 _LEASE_BEYOND_TTL_S: Final = 120
 """The activation lasts so much longer than the session may live: its end must still be recorded."""
@@ -62,6 +62,11 @@ class StartingHost:
         """End it: a session that is being started is undone."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
+
+
+def ended_early() -> StateError:
+    """The error of a host that has ended and reported neither a session nor why there is none."""
+    return StateError("the session host ended while it started", code="session.host_failed")
 
 
 def start_host(home: Home, request: SessionRequest, *, ttl_s: int | None) -> StartingHost:
@@ -130,14 +135,10 @@ def _host(home: Home, request: SessionRequest, ttl_s: int | None, descriptor: in
             if written is None:
                 return 0
             asyncio.run(_hold(home, request, ttl_s, report, written))
-    except AffiantError as error:
-        report.say("refused", refusal_members(error))
-        return 1
     except (asyncio.CancelledError, KeyboardInterrupt):
         return 1
-    except Exception as error:  # noqa: BLE001 - a mistake of ours: nothing else would say why there is no session
-        failed = StateError("the session host failed", found=type(error).__name__, code="session.host_failed")
-        report.say("refused", refusal_members(failed))
+    except Exception as error:  # noqa: BLE001 - a mistake of ours, too: nothing else would say why there is no session
+        report.say("refused", refusal_members(host_failed(error)))
         return 1
     finally:
         report.close()
@@ -203,7 +204,7 @@ async def _hold(
     outcome: Mapping[str, object] = {
         "event": "refused",
         "code": "session.not_open",
-        "message": "",
+        "message": "the session host was ended",
         "hint": None,
     }
     try:
@@ -225,8 +226,8 @@ async def _hold(
                 report.close()
                 await _until_over(session, server, terminated, ttl_s)
         outcome = {"event": "stopped", "session": session.id, "bundle": str(session.bundle_path)}
-    except AffiantError as error:
-        outcome = {"event": "refused", **refusal_members(error)}
+    except Exception as error:
+        outcome = {"event": "refused", **refusal_members(host_failed(error))}
         raise
     finally:
         if server is not None:

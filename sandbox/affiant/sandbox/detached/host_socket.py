@@ -37,7 +37,7 @@ from affiant.sandbox.session.session import Running, Session
 from affiant.sandbox.supervisor.acts import MOST_ACTS
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
 
-__all__ = ["HostServer", "HostedCommand"]
+__all__ = ["HostServer", "HostedCommand", "host_failed"]
 
 _T = TypeVar("_T")
 
@@ -212,8 +212,8 @@ class HostServer:
                 with streams:
                     try:
                         await self._answer(channel, message, streams)
-                    except AffiantError as refusal:
-                        await channel.send({"event": "refused", **refusal_members(refusal)})
+                    except Exception as error:  # noqa: BLE001 - answered: a host says nothing anywhere else
+                        await channel.send({"event": "refused", **refusal_members(host_failed(error))})
         except (AffiantError, OSError, TimeoutError):
             return  # it speaks another protocol, or is gone: no answer would be read
         finally:
@@ -358,8 +358,9 @@ class HostServer:
             await self._run(
                 command, asked, streams, lambda running: running.wait(asked.timeout_s), ours.close
             )
-        except AffiantError as error:  # no client waits for it, so its kept output says why
-            output.say(f"{error} [{error.code}]")
+        except Exception as error:  # noqa: BLE001 - no client waits for it, so its kept output says why
+            failed = host_failed(error)
+            output.say(f"{failed} [{failed.code}]")
         finally:
             ours.close()
             self._kept.append(command)
@@ -422,6 +423,16 @@ class HostServer:
                 for name, (position, data) in read.items()
             },
         }
+
+
+def host_failed(error: Exception) -> AffiantError:
+    """``error``; one that is none of ours as a failure of the session host, by its type alone."""
+    if isinstance(error, AffiantError):
+        return error
+    found = type(error).__name__
+    if isinstance(error, OSError) and error.strerror is not None:
+        found = f"{found}: {error.strerror}"
+    return StateError("the session host failed", found=found, code="session.host_failed")
 
 
 def _listed(argv: Sequence[str]) -> list[str]:
