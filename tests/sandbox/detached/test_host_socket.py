@@ -14,6 +14,7 @@ import pytest
 from tests.raising import raises_code
 
 from affiant.errors import AffiantError, ConfigurationError, StateError, UnreachableError
+from affiant.sandbox.base.user_socket import connect_user_socket
 from affiant.sandbox.detached import host_socket, kept_output
 from affiant.sandbox.detached.client import DetachedSession
 from affiant.sandbox.detached.host_socket import HostServer
@@ -256,3 +257,34 @@ def test_a_mistake_of_the_hosts_is_answered_as_one_and_the_session_goes_on(
         assert (await session.status())["session"] == "S"
 
     served(home, scenario)
+
+
+def test_a_client_that_is_one_too_many_hears_so_and_can_still_close_the_session(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_socket, "_CONNECTIONS", 2)
+
+    async def scenario() -> None:
+        held, place = Held(), home.session("S") / HOST_SOCKET
+        server = HostServer(held, output_folder(home, "S"), lambda: 7, {"session": "S"})  # type: ignore[arg-type]
+        async with asyncio.timeout(30), server.listening(place):
+            session = await DetachedSession(home, "S").opened()
+            commands = [asyncio.create_task(session.run([name])) for name in ("one", "two")]
+            while len(held.ends) < 2:
+                await asyncio.sleep(0.01)
+            with raises_code("session.busy") as raised:
+                await session.run(["three"])
+            assert raised.value.retryable is True
+            idle = [await connect_user_socket(place) for _ in range(40)]  # most of them wait in the backlog
+            for each in idle:
+                each.close()
+            assert (await (await DetachedSession(home, "S").opened()).status())["session"] == "S"
+            closing = asyncio.create_task(session.close())
+            await server.stop_asked.wait()
+            await server.finish({"event": "stopped", "bundle": "b"})
+            assert await closing == Path("b")
+            for command in commands:
+                command.cancel()
+            await asyncio.gather(*commands, return_exceptions=True)
+
+    asyncio.run(scenario())

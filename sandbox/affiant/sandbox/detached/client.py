@@ -55,15 +55,27 @@ class KeptPiece:
 class HostAct:
     """An act of the supervisor's, by a connection of its own to the session host."""
 
-    def __init__(self, channel: ControlChannel) -> None:
-        self._channel = channel
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._channel: ControlChannel | None = None
         self._ended: AffiantError | None = None
 
     async def tell(self, message: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
-        """Send a message about this act; a host that is gone is noticed where its answer is awaited."""
-        if self._ended is None:  # after an error the host takes what comes for another request
-            with suppress(OSError):
-                await self._channel.send(message, descriptors)
+        """Send a message about this act; a host that is gone meanwhile is noticed where its answer is awaited.
+
+        Raises:
+            ``session.not_open``, SessionBusy: by the first message: the host cannot be reached.
+        """
+        if self._ended is not None:  # after an error the host takes what comes for another request
+            return
+        if self._channel is None:
+            try:
+                self._channel = ControlChannel(await connect_user_socket(self._place))
+            except AffiantError as error:
+                self._ended = error
+                raise
+        with suppress(OSError):
+            await self._channel.send(message, descriptors)
 
     async def next(self) -> Mapping[str, object]:
         """The next event.
@@ -73,6 +85,7 @@ class HostAct:
         """
         if self._ended is not None:
             raise self._ended
+        assert self._channel is not None  # something was told
         message = await self._channel.receive()
         if message is None:
             self._ended = StateError(
@@ -84,6 +97,12 @@ class HostAct:
             self._ended = sent_error(message.members)
             raise self._ended
         return message.members
+
+    def close(self) -> None:
+        """Leave the host; what it does for this act ends."""
+        if self._channel is not None:
+            with suppress(OSError):
+                self._channel.close()
 
 
 class DetachedSession(SessionCalls):
@@ -135,17 +154,12 @@ class DetachedSession(SessionCalls):
 
     @contextmanager
     def act(self) -> Iterator[HostAct]:
-        """An act of the supervisor's, for the length of the block.
-
-        Raises:
-            ``session.not_open``: the session has ended.
-        """
-        channel = ControlChannel(connect_user_socket(self._folder / HOST_SOCKET))
+        """An act of the supervisor's, for the length of the block; its first message reaches for the host."""
+        act = HostAct(self._folder / HOST_SOCKET)
         try:
-            yield HostAct(channel)
+            yield act
         finally:
-            with suppress(OSError):
-                channel.close()
+            act.close()
 
     @asynccontextmanager
     async def begin(

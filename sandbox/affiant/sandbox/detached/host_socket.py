@@ -31,6 +31,7 @@ from typing import Final, TypeVar
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import AffiantError, MalformedError, StateError
+from affiant.sandbox.base.errors import SessionBusy
 from affiant.sandbox.base.user_socket import Connections, listening_user_socket
 from affiant.sandbox.detached.kept_output import MOST_KEPT, CommandOutput, no_output
 from affiant.sandbox.session.session import Running, Session
@@ -44,6 +45,9 @@ _T = TypeVar("_T")
 _CONNECTIONS: Final = 2 * MOST_ACTS
 """As many acts as a session takes, and questions beside them."""
 _FIRST_S: Final = 20.0
+_BUSY_S: Final = 2.0
+_ALWAYS: Final = frozenset({"open", "status", "stop"})
+"""Requests that are answered for a client that is one too many, too: the session can always be closed."""
 _HELD_S: Final = 20.0
 _LAST_S: Final = 2.0
 _PIECE: Final = 128 * 1024
@@ -173,7 +177,7 @@ class HostServer:
         Raises:
             ``session.no_socket``: no socket can be made there.
         """
-        with listening_user_socket(path, backlog=_CONNECTIONS) as listener:
+        with listening_user_socket(path) as listener:
             if listener is None:
                 raise StateError(
                     "the session's socket cannot be made", where=str(path), code="session.no_socket"
@@ -199,11 +203,11 @@ class HostServer:
             if command.output is not None:
                 command.output.close()
 
-    async def _serve(self, connection: socket.socket) -> None:
+    async def _serve(self, connection: socket.socket, busy: bool) -> None:  # noqa: FBT001
         channel = ControlChannel(connection)
         try:
             while True:
-                async with asyncio.timeout(_FIRST_S):
+                async with asyncio.timeout(_BUSY_S if busy else _FIRST_S):
                     message = await channel.receive()
                 if message is None:
                     return
@@ -211,9 +215,17 @@ class HostServer:
                 streams.callback(message.close)
                 with streams:
                     try:
+                        if busy and message.members.get("op") not in _ALWAYS:
+                            raise SessionBusy(
+                                "the session has too many clients",
+                                expected=f"at most {_CONNECTIONS}",
+                                hint="Wait until one has left",
+                            )
                         await self._answer(channel, message, streams)
                     except Exception as error:  # noqa: BLE001 - answered: a host says nothing anywhere else
                         await channel.send({"event": "refused", **refusal_members(host_failed(error))})
+                if busy:
+                    return
         except (AffiantError, OSError, TimeoutError):
             return  # it speaks another protocol, or is gone: no answer would be read
         finally:

@@ -13,6 +13,7 @@ from affiant.errors import (
     StateError,
     UnreachableError,
 )
+from affiant.sandbox.base.errors import SessionBusy
 
 __all__ = [
     "CommandNotRun",
@@ -20,7 +21,6 @@ __all__ = [
     "LimitExceeded",
     "RunnerLost",
     "SandboxFailed",
-    "SessionBusy",
     "StepError",
     "error_from_json",
 ]
@@ -55,13 +55,6 @@ class LimitExceeded(StateError):
     """A limit of the plan ended the sandbox."""
 
     code = "isolation.limit"
-
-
-class SessionBusy(StateError):
-    """The session carries out as many acts as it may at once."""
-
-    code = "session.busy"
-    retryable = True
 
 
 class RunnerLost(UnreachableError):
