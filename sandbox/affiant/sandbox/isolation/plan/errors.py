@@ -21,6 +21,7 @@ __all__ = [
     "LimitExceeded",
     "RunnerLost",
     "SandboxFailed",
+    "SessionBusy",
     "StepError",
     "error_from_json",
 ]

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.sandbox.base.errors import SessionBusy
-from affiant.sandbox.isolation.plan.errors import FrameError, SandboxFailed
+from affiant.sandbox.isolation.plan.errors import FrameError, SandboxFailed, SessionBusy
 from affiant.sandbox.isolation.plan.file_access import FileAct, FileCall
 from affiant.sandbox.isolation.runner.file_child import FilePlace, be_file_child
 
