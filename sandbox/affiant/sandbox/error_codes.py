@@ -113,7 +113,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.control": ("MalformedError", "A control message that is not one of the protocol's."),
     "session.crowded": ("UnreachableError", "The HTTP server answers as many requests as it may at once."),
     "session.environment": ("ConfigurationError", "A name that is no variable, or one that is set already."),
-    "session.expired": ("NotFreshError", "The activation's time is over."),
+    "session.expired": (
+        "NotFreshError",
+        "The activation's time, or the session's time to live, is over.",
+    ),
     "session.extra_ca": (
         "ConfigurationError",
         "A file given as extra certificate authorities holds no certificates.",

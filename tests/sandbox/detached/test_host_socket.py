@@ -288,3 +288,26 @@ def test_a_client_that_is_one_too_many_hears_so_and_can_still_close_the_session(
             await asyncio.gather(*commands, return_exceptions=True)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"), [(("done",), "done"), (("killed", "done"), "killed"), (("done", "killed"), "killed")]
+)
+def test_a_client_says_how_the_session_is_to_be_closed(home: Home, asked: tuple[Any, ...], why: str) -> None:
+    async def scenario() -> None:
+        server = HostServer(Held(), output_folder(home, "S"), lambda: 7, {})  # type: ignore[arg-type]
+        async with asyncio.timeout(30), server.listening(home.session("S") / HOST_SOCKET):
+            session = DetachedSession(home, "S")
+            closing = []
+            for each in asked:
+                closing.append(asyncio.create_task(session.close(each)))
+                await server.stop_asked.wait()
+                await session.status()
+            await session.status()
+            assert server.stop_why == why
+            with raises_code("session.control"):
+                await session.ask({"op": "stop", "why": "lost"})
+            await server.finish({"event": "stopped", "bundle": "b"})
+            assert await asyncio.gather(*closing) == [Path("b")] * len(asked)
+
+    asyncio.run(scenario())

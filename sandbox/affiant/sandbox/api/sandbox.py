@@ -25,7 +25,6 @@ from contextlib import (
     AsyncExitStack,
     ExitStack,
     asynccontextmanager,
-    nullcontext,
     suppress,
 )
 from dataclasses import dataclass, replace
@@ -119,9 +118,9 @@ class Opening:
         self._sandbox = await self._make()
         return self._sandbox
 
-    async def __aexit__(self, *why: object) -> bool | None:
+    async def __aexit__(self, *why: object) -> None:
         assert self._sandbox is not None
-        return await self._sandbox.leave(*why)
+        await self._sandbox.leave(*why)
 
 
 class Sandbox:
@@ -238,21 +237,25 @@ class Sandbox:
 
     async def _expire(self, ttl: float) -> None:
         await asyncio.sleep(ttl)
-        await self.close()
+        if isinstance(self._held, Session) and self._closing is None:
+            self._held.note_expired()
+        await asyncio.wait(
+            {self._begin_closing()}
+        )  # what goes wrong is raised where the sandbox is left or closed
 
-    async def leave(self, *why: Any) -> bool | None:
-        """Close it, by an exception as ``killed``; :class:`Opening` calls this."""
+    async def leave(self, *why: Any) -> None:
+        """Close it, by an exception as ``killed``; :class:`Opening` calls this.
+
+        Raises:
+            AffiantError: as :meth:`close`, unless an exception of the block comes before it.
+        """
         if self._stays:
-            return None
-        if self._closing is not None:
-            await self.close()
-            return None
-        self._stop_expiring()
-        return await self._stack.__aexit__(*why)
-
-    def _stop_expiring(self) -> None:
-        if self._expiring is not None and self._expiring is not asyncio.current_task():
-            self._expiring.cancel()
+            return
+        try:
+            await asyncio.shield(self._begin_closing(*why))
+        except AffiantError:
+            if why[0] is None:
+                raise
 
     async def close(self) -> None:
         """Close the session in order: commands are ended, the bundle is written. Idempotent.
@@ -260,10 +263,18 @@ class Sandbox:
         Raises:
             AffiantError: what went wrong while it was closed.
         """
+        await asyncio.shield(self._begin_closing())
+
+    def _begin_closing(self, *why: Any) -> asyncio.Task[None]:
+        """The one task that closes the session; whoever is first says why."""
         if self._closing is None:
-            self._stop_expiring()
-            self._closing = asyncio.create_task(self._stack.aclose())
-        await asyncio.shield(self._closing)
+            if self._expiring is not None and self._expiring is not asyncio.current_task():
+                self._expiring.cancel()
+            self._closing = asyncio.create_task(self._unwound(*(why or (None, None, None))))
+        return self._closing
+
+    async def _unwound(self, *why: Any) -> None:
+        await self._stack.__aexit__(*why)
 
     @property
     def session(self) -> Session:
@@ -512,10 +523,7 @@ async def _connected(name: str, home: Path | None) -> Sandbox:
 
 def _of_host(held: DetachedSession, *, stays: bool = False) -> Sandbox:
     async def closed(kind: type[BaseException] | None, *_: object) -> None:
-        with (
-            nullcontext() if kind is None else suppress(AffiantError)
-        ):  # what happened first is what must be heard
-            await held.close()
+        await held.close("done" if kind is None else "killed")
 
     stack = AsyncExitStack()
     stack.push_async_exit(closed)

@@ -10,11 +10,14 @@ Each act is a connection of its own to the host, which passes it on to the super
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.errors import AffiantError, StateError
@@ -22,7 +25,9 @@ from affiant.folders import default_home
 from affiant.sandbox.base.user_socket import connect_user_socket
 from affiant.sandbox.detached.names import running_session
 from affiant.sandbox.processes.home import Home, open_home
-from affiant.sandbox.session.session import Running, SessionCalls
+from affiant.sandbox.processes.launch_records import live_launches
+from affiant.sandbox.processes.session_note import read_note
+from affiant.sandbox.session.session import Running, SessionCalls, Why
 from affiant.sandbox.session.supervisor_link import run_message
 from affiant.sandbox.session_acts.private_places import PrivatePlaces
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
@@ -30,6 +35,10 @@ from affiant.sandbox.session_state.session_folder import ARCHIVE, BUNDLE, HOST_S
 from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
 
 __all__ = ["DetachedSession", "HostAct", "KeptPiece"]
+
+_CLOSED_WITHIN_S: Final = 120.0
+"""Longer than closing a session takes."""
+_LOOKS_EVERY_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,7 @@ class DetachedSession(SessionCalls):
     """A session that a host holds; made by :meth:`connect` only."""
 
     def __init__(self, home: Home, session: str) -> None:
+        self._home = home
         self._folder = home.session(session)
         self._id = session
         self._facts: Mapping[str, object] = {}
@@ -236,13 +246,41 @@ class DetachedSession(SessionCalls):
         """Send the signal ``sent`` to command ``number``."""
         await self._asked({"op": "kill", "number": number, "signal": int(sent)}, "sent")
 
-    async def close(self) -> Path:
-        """Close the session, which ends its commands; where its bundle is.
+    async def close(self, why: Why = "done") -> Path:
+        """Close the session, which ends its commands; where its bundle is. One that has ended, or is just being closed,
+        is not closed again.
 
         Raises:
-            AffiantError: it could not be closed in order.
+            AffiantError: it could not be closed in order, or has ended by an error.
         """
-        return Path(str((await self._asked({"op": "stop"}, "stopped")).get("bundle")))
+        try:
+            return Path(str((await self._asked({"op": "stop", "why": why}, "stopped")).get("bundle")))
+        except AffiantError as error:
+            if error.code != "session.not_open" or not await self._has_ended():
+                raise
+            self._require_in_order(error)
+            return self.bundle_path
+
+    async def _has_ended(self) -> bool:
+        """Whether the session has ended; one that its host is closing is waited for."""
+        deadline = time.monotonic() + _CLOSED_WITHIN_S
+        while any(launch.session == self._id for launch in live_launches(self._home)):
+            if not self._facts or time.monotonic() > deadline:  # it may have no host that could close it
+                return False
+            await asyncio.sleep(_LOOKS_EVERY_S)
+        return True
+
+    def _require_in_order(self, missed: AffiantError) -> None:
+        note = read_note(self._folder)
+        if not self.bundle_path.exists() or (note is not None and not note.state.in_order):
+            raise missed
+        if note is not None and note.code is not None and note.code != "session.expired":
+            raise StateError(
+                "the session has ended by an error",
+                found=note.code,
+                hint=f"See: affiant session show {self._id}",
+                code=note.code,
+            ) from missed
 
     async def _asked(self, members: Mapping[str, object], event: str) -> Mapping[str, object]:
         """The host's answer, which is an ``event``."""

@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final, TextIO
 
-from affiant.errors import NotFreshError, StateError
+from affiant.errors import StateError
 from affiant.sandbox.detached.host_socket import HostServer, host_failed
 from affiant.sandbox.detached.kept_output import output_folder
 from affiant.sandbox.detached.names import asked_launch, names_lock
@@ -237,7 +237,8 @@ async def _hold(
 async def _until_over(
     session: Session, server: HostServer, terminated: asyncio.Event, ttl_s: float | None
 ) -> None:
-    """Return when the session is to be closed in order; its commands are ended by that.
+    """Return when the session is to be closed; its commands are ended by that. Its time to live ends it in order,
+    whatever runs; a client that leaves by an exception, or while commands run, ends it as ``killed``.
 
     Raises:
         AffiantError: why it ended, or has to.
@@ -254,10 +255,6 @@ async def _until_over(
     if ended in done:
         raise ended.result()
     if not done:
-        raise NotFreshError(
-            "the session's time to live (--ttl) has passed",
-            expected=f"at most {ttl_s} s",
-            code="session.expired",
-        )
-    if server.running:
+        session.note_expired()
+    elif server.running or server.stop_why == "killed":
         await session.kill()

@@ -9,8 +9,8 @@ A connection carries messages of the supervisor's control socket (``control``). 
 - ``detach``: run a command whose output is kept; only ``started`` follows, and the client may leave. ``kill`` sends
   it a signal.
 - ``logs``: kept output from a position on; held for a while where there is none yet.
-- ``open``: what does not change of the session. ``status``: its commands, too. ``stop``: close it; answered when that
-  is done.
+- ``open``: what does not change of the session. ``status``: its commands, too. ``stop``: close it, as ``done`` or
+  ``killed``; answered when that is done.
 
 An error is answered with ``refused``. Only processes of one user talk to each other here (``user_socket``).
 """
@@ -34,7 +34,7 @@ from affiant.errors import AffiantError, MalformedError, StateError
 from affiant.sandbox.base.errors import SessionBusy
 from affiant.sandbox.base.user_socket import Connections, listening_user_socket
 from affiant.sandbox.detached.kept_output import MOST_KEPT, CommandOutput, no_output
-from affiant.sandbox.session.session import Running, Session
+from affiant.sandbox.session.session import Running, Session, Why
 from affiant.sandbox.supervisor.acts import MOST_ACTS
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
 
@@ -163,6 +163,8 @@ class HostServer:
         self._outcome: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
         self.stop_asked = asyncio.Event()
         """Set when a client asks for the session to be closed."""
+        self.stop_why: Why = "done"
+        """How; ``killed``, if one of them says so."""
 
     @property
     def running(self) -> Sequence[HostedCommand]:
@@ -254,7 +256,8 @@ class HostServer:
                 await channel.send({"event": "open", **self._facts, "private": private.to_json()})
             case {"op": "status", **rest} if not rest:
                 await channel.send(self._status())
-            case {"op": "stop", **rest} if not rest:
+            case {"op": "stop", "why": "done" | "killed" as why, **rest} if not rest:
+                self.stop_why = why if self.stop_why == "done" else self.stop_why
                 self.stop_asked.set()
                 await channel.send(await asyncio.shield(self._outcome))
             case _:

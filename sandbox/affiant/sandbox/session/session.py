@@ -82,7 +82,7 @@ from affiant.sandbox.workspace.git_changes import (
 )
 from affiant.sandbox.workspace.tree import Changes, Entry
 
-__all__ = ["CommandResult", "Metrics", "Running", "Session", "SessionCalls", "Usage"]
+__all__ = ["CommandResult", "Metrics", "Running", "Session", "SessionCalls", "Usage", "Why"]
 
 _FINISHED_WITHIN_S: Final = 60.0
 _TERM_GRACE_S: Final = 5.0
@@ -91,6 +91,7 @@ EXIT_LOST: Final = 125
 """Exit code of a command whose end is not known."""
 
 Why = Literal["done", "killed"]
+"""How a session is closed, as its last record says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +387,7 @@ class Session(SessionCalls):
         self._opened = opened
         self._progress = progress
         self._closed = False
+        self._expired = False
         self._why: Why = "done"
         self._running: set[Running] = set()
         self._gathered: Gathered | None = None
@@ -589,6 +591,10 @@ class Session(SessionCalls):
         self._why = "killed"
         await self.signal(signal.SIGKILL)
 
+    def note_expired(self) -> None:
+        """Have the session's note say that its time to live was over; it is closed in order."""
+        self._expired = True
+
     async def _close(self, why: Why, *, because: AffiantError | None = None) -> None:
         """Close the session, take its changes and its bundle: each, whatever became of the others.
 
@@ -617,7 +623,8 @@ class Session(SessionCalls):
                     wrong.append(_coded(error))
         finally:
             first = because or (wrong[0] if wrong else None)
-            await asyncio.to_thread(self._leave_note, None if first is None else first.code)
+            expired = "session.expired" if self._expired else None
+            await asyncio.to_thread(self._leave_note, expired if first is None else first.code)
         if wrong:
             raise wrong[0]
 
