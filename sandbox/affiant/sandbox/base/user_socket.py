@@ -18,7 +18,7 @@ from affiant.sandbox.base.errors import SessionBusy
 from affiant.sandbox.base.template_order import peer_process
 from affiant.socket_address import reachable_address
 
-__all__ = ["Connections", "connect_user_socket", "listening_user_socket"]
+__all__ = ["Connections", "bind_for_user", "connect_user_socket", "listening_user_socket"]
 
 _CONNECTS_WITHIN_S: Final = 5.0
 """Where more wait than the other end lets wait."""
@@ -79,9 +79,8 @@ def listening_user_socket(path: Path) -> Iterator[socket.socket | None]:
     """A socket that only its owner can open, gone with the block; None: it cannot be made, as on a full disk."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         try:
-            os.fchmod(listener.fileno(), 0o600)
             with reachable_address(path) as address:
-                listener.bind(address)
+                bind_for_user(listener, address)
             listener.listen(_BACKLOG)
             listener.setblocking(False)  # noqa: FBT003 - the socket module's own signature
         except OSError:  # the session is not worth less for that
@@ -91,6 +90,16 @@ def listening_user_socket(path: Path) -> Iterator[socket.socket | None]:
             yield listener
         finally:
             path.unlink(missing_ok=True)
+
+
+def bind_for_user(listener: socket.socket, address: str) -> None:
+    """Bind a Unix socket that only its owner can open: with the mode of its inode, not the process's umask.
+
+    Raises:
+        OSError: it cannot be made there.
+    """
+    os.fchmod(listener.fileno(), 0o600)
+    listener.bind(address)
 
 
 async def connect_user_socket(path: Path) -> socket.socket:
