@@ -136,6 +136,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.input_commit": ("ConfigurationError", "The input is no git repository, or has no such commit."),
     "session.input_private": ("ConfigurationError", "A folder for the agent overlaps a private one."),
     "session.issuer": ("UnreachableError", "The keys of the OpenID issuer cannot be had."),
+    "session.key_taken": (
+        "StateError",
+        "The session of this idempotency key has another agent or profile.",
+    ),
     "session.mrconfigid_mismatch": ("NotAuthenticError", "MRCONFIGID is not the manifest's digest."),
     "session.name": ("ConfigurationError", "The name is not valid for a session."),
     "session.name_taken": ("StateError", "Another session that runs has this name."),

@@ -208,8 +208,8 @@ def test_leaving_the_block_of_create_closes_a_named_sandbox(given: dict[str, Any
 def test_create_names_each_thing_that_a_session_can_be_asked_for() -> None:
     given = inspect.signature(Sandbox.create).parameters
     named_otherwise = {"input_at", "input_commit", "lease_s", "key"}
-    of_http = {"owner"}
-    assert {*inspect.signature(SessionRequest).parameters} - given.keys() == named_otherwise | of_http
+    of_hosts = {"owner", "hosted"}
+    assert {*inspect.signature(SessionRequest).parameters} - given.keys() == named_otherwise | of_hosts
     assert all(each.kind is inspect.Parameter.KEYWORD_ONLY for each in given.values())
     assert inspect.signature(SandboxSync.create).parameters == given
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TextIO
 
 from affiant.errors import StateError
+from affiant.policy.loading.policy_file import policy_owners, read_policy_file
 from affiant.sandbox.detached.host_socket import HostServer, host_failed
 from affiant.sandbox.detached.kept_output import output_folder
 from affiant.sandbox.detached.names import asked_launch, names_lock
@@ -152,6 +153,7 @@ def _named(home: Home, request: SessionRequest, report: _Report) -> Iterator[Cal
 
     Raises:
         ``session.name_taken``: another session has the name, or the one that was asked for is not ready in time.
+        ``session.key_taken``: the session of the request's key has another agent or profile.
     """
     with ExitStack() as stack:
         deadline = time.monotonic() + _READY_WITHIN_S
@@ -178,8 +180,28 @@ def _named(home: Home, request: SessionRequest, report: _Report) -> Iterator[Cal
 
 
 def _require_same(running: Launch, request: SessionRequest) -> None:
+    """Return if ``running`` is the session of an earlier request that was the same: its key, agent and profile.
+
+    Raises:
+        ``session.name_taken``: it has only the name. ``session.key_taken``: it is another agent's, or by another
+        profile. AffiantError: the profile file cannot be read.
+    """
     asked = running.asked
-    if request.key is None or asked is None or asked.key != request.key:
+    if request.key is not None and asked is not None and asked.key == request.key:
+        owners = policy_owners(os.geteuid(), os.environ)
+        if asked.agent != request.agent or (
+            asked.file is not None
+            and asked.file
+            != read_policy_file(request.profile, owners=owners, floor=request.floor).profiles.source_digest
+        ):
+            raise StateError(
+                "the session of this idempotency key has another agent or profile",
+                expected=f"agent {asked.agent} of the profile file {asked.file}",
+                found=running.session,
+                hint="Use another key for another session",
+                code="session.key_taken",
+            )
+    else:
         raise StateError(
             "a running session already has this name",
             found=request.name,
@@ -208,7 +230,7 @@ async def _hold(
         "hint": None,
     }
     try:
-        async with Session.open(request, home=home.path, progress=step) as session:
+        async with Session.open(replace(request, hosted=True), home=home.path, progress=step) as session:
             loop.add_signal_handler(signal.SIGTERM, terminated.set)
             began = int(time.time())
             expires = began + (session.plan.lease_s if ttl_s is None else ttl_s)

@@ -95,6 +95,7 @@ class SessionRequest:
         task: what the session belongs to: ``workflow``, ``task``, ``attempt``, ``parent``. Receipts show it salted.
         name: what the session is called in its state folder. key: what makes a repeated request to create it the same.
         owner: the caller who created it over HTTP; None: this machine's user.
+        hosted: whether a session host holds it; the host itself says so.
     """
 
     profile: Path
@@ -124,6 +125,7 @@ class SessionRequest:
     name: str | None = None
     key: str | None = None
     owner: str | None = None
+    hosted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
