@@ -84,6 +84,27 @@ def test_one_file_is_downloaded_under_the_name_that_the_caller_gives(tmp_path: P
     assert os.listdir(tmp_path) == ["mine"]
 
 
+@pytest.mark.parametrize("place", [".", "sub", "sub/", "up/..", "linked"])
+def test_one_file_is_downloaded_into_a_folder_under_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "up").mkdir()
+    (tmp_path / "linked").symlink_to("sub")
+    monkeypatch.chdir(tmp_path)
+    files = SandboxFiles(Answering({"anything": b"x"}, kind="f"))
+    asyncio.run(files.download("/workspace/report.txt", place))
+    assert (Path(place) / "report.txt").read_bytes() == b"x"
+
+
+def test_one_file_replaces_no_folder_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "report.txt").mkdir()
+    (tmp_path / "report.txt" / "report.txt").mkdir()
+    with raises_code("workspace.output"):
+        files = SandboxFiles(Answering({"report.txt": b"x"}, kind="f"))
+        asyncio.run(files.download("/workspace/report.txt", tmp_path / "report.txt"))
+
+
 def test_affiants_own_files_are_not_uploaded(tmp_path: Path) -> None:
     (tmp_path / "up").mkdir()
     (tmp_path / "up/key").write_text("key")

@@ -35,7 +35,8 @@ def copy(*, home: Path, source: str, target: str, as_json: bool) -> None:
     """Copy a file or folder into a session that runs, or out of it: write the sandbox side as SESSION:PATH.
 
     The call acts as the agent, below the paths of its profile alone. A folder's content is copied to the target; files
-    there are replaced, nothing else is removed. The call has its receipt, with the digest that is printed.
+    there are replaced, nothing else is removed. A file that is copied out to a local folder keeps its name in it. The
+    call has its receipt, with the digest that is printed.
 
     \b
     Examples:

@@ -175,7 +175,7 @@ class SandboxFiles:
             return _moved(await self._call("put", path, content, single=single, length=at_most))
 
     async def download(self, path: str, local: Path | str, *, at_most: int = _TREE) -> Moved:
-        """Copy a file or folder of the sandbox to ``local``, in one call.
+        """Copy a file or folder of the sandbox to ``local``, in one call. A file goes into a folder under its own name.
 
         Files there are replaced, nothing else is removed, and no link there is followed. What cannot be copied is left
         out, and so are links that could lead out of the folder.
@@ -187,7 +187,10 @@ class SandboxFiles:
         with tempfile.TemporaryFile() as content:
             said = await self._call("get", path, content, length=at_most)
             single = said.get("kind") == Kind.FILE.value
-            left_out = await asyncio.to_thread(_unpacked, content, Path(local), single, at_most, private)
+            place = Path(local)
+            if single and place.is_dir():
+                place /= _name(path)
+            left_out = await asyncio.to_thread(_unpacked, content, place, single, at_most, private)
             moved = _moved(said)
             return Moved(moved.digest, moved.files, moved.length, (*moved.left_out, *left_out))
 
