@@ -33,15 +33,13 @@ from typing import Any, Final, Literal
 
 from affiant.attestation.quote.providers.own_platform import PlatformName
 from affiant.errors import AffiantError, StateError
-from affiant.folders import default_home
 from affiant.policy.model.profile import Resources
 from affiant.sandbox.detached.client import DetachedSession, KeptPiece
 from affiant.sandbox.detached.host_process import create_detached
 from affiant.sandbox.detached.names import require_name
 from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
-from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.services import GatewayChoice
-from affiant.sandbox.session.session import CommandResult, Metrics, Running, Session, SessionCalls
+from affiant.sandbox.session.session import CommandResult, Metrics, Running, Session, SessionCalls, user_home
 from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice, parse_input
 from affiant.sandbox.session_acts.captured import CAPTURE_LIMIT
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
@@ -510,7 +508,7 @@ async def _opened_by_a_host(
     request: SessionRequest, text: bytes | None, ttl: float | None, home: Path | None
 ) -> Sandbox:
     """A sandbox that a session host holds."""
-    place = open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
+    place = user_home(home)
     with ExitStack() as stack:  # the host has read the profile when it is ready
         request = _with_profile(request, text, stack)
         held = await create_detached(place, request, ttl_s=None if ttl is None else max(int(ttl), 1))

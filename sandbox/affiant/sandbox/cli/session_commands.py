@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from affiant.sandbox.cli.live_commands import copy, top
 from affiant.sandbox.cli.narrow_command import narrow
 from affiant.sandbox.cli.removing_commands import prune, remove
 from affiant.sandbox.cli.serve_command import serve
-from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
+from affiant.sandbox.cli.session_options import home_option, json_option, print_table, session_argument
 from affiant.sandbox.cli.shell_command import shell
 from affiant.sandbox.cli.template_command import template
 from affiant.sandbox.processes.home import open_home
@@ -95,7 +95,7 @@ def list_(*, home: Path, as_json: bool) -> None:
         rows = [_COLUMNS, *(_row(entry) for entry in entries)]
         names = ["NAME", *(_cell(entry.to_json()["name"]) for entry in entries)]
         named = any(name != "-" for name in names[1:])
-        _table([(name, *row) for name, row in zip(names, rows, strict=True)] if named else rows)
+        print_table([(name, *row) for name, row in zip(names, rows, strict=True)] if named else rows)
 
 
 session.add_command(list_, "ls")
@@ -123,7 +123,7 @@ def show(*, home: Path, name: str, as_json: bool) -> None:
         print_json(entry.to_json())
         return
     members = _shown(entry)
-    _table([(each, _cell(members[each])) for each in _SHOWN if members[each] is not None])
+    print_table([(each, _cell(members[each])) for each in _SHOWN if members[each] is not None])
 
 
 @session.command("recover")
@@ -234,10 +234,3 @@ def _time(seconds: object) -> str | None:
 
 def _cell(value: object) -> str:
     return "-" if value is None else printable(str(value))
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo(line.rstrip())

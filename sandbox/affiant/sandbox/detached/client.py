@@ -11,7 +11,6 @@ Each act is a connection of its own to the host, which passes it on to the super
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -21,13 +20,12 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.errors import AffiantError, StateError
-from affiant.folders import default_home
 from affiant.sandbox.base.user_socket import connect_user_socket
 from affiant.sandbox.detached.names import running_session
-from affiant.sandbox.processes.home import Home, open_home
+from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import live_launches
 from affiant.sandbox.processes.session_note import read_note
-from affiant.sandbox.session.session import Running, SessionCalls, Why
+from affiant.sandbox.session.session import Running, SessionCalls, Why, user_home
 from affiant.sandbox.session.supervisor_link import run_message
 from affiant.sandbox.session_acts.private_places import PrivatePlaces
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
@@ -133,7 +131,7 @@ class DetachedSession(SessionCalls):
         Raises:
             ``session.not_open``: there is none.
         """
-        place = open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
+        place = user_home(home)
         return cls(place, running_session(place, name))
 
     async def opened(self) -> DetachedSession:

@@ -44,7 +44,7 @@ from affiant.sandbox.base.errors import SessionBundleTooLarge
 from affiant.sandbox.base.threads import abandonable
 from affiant.sandbox.base.user_files import write_user_file
 from affiant.sandbox.isolation.backends.backend import probe
-from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
 from affiant.sandbox.session.attested_launch import LaunchedSession, launched
 from affiant.sandbox.session.binding import new_session_id
@@ -82,7 +82,7 @@ from affiant.sandbox.workspace.git_changes import (
 )
 from affiant.sandbox.workspace.tree import Changes, Entry
 
-__all__ = ["CommandResult", "Metrics", "Running", "Session", "SessionCalls", "Usage", "Why"]
+__all__ = ["CommandResult", "Metrics", "Running", "Session", "SessionCalls", "Usage", "Why", "user_home"]
 
 _FINISHED_WITHIN_S: Final = 60.0
 _TERM_GRACE_S: Final = 5.0
@@ -259,6 +259,15 @@ def _usage(members: object) -> Usage | None:
     return None
 
 
+def user_home(home: Path | None) -> Home:
+    """The state folder ``home``, opened; None: ``$AFFIANT_HOME``, else the XDG state folder.
+
+    Raises:
+        ``home.refused``: it is not this user's own.
+    """
+    return open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
+
+
 def _quiet(step: str, detail: Mapping[str, object]) -> None:
     """No progress is shown."""
 
@@ -422,7 +431,7 @@ class Session(SessionCalls):
         Raises:
             AffiantError: something is missing or wrong, before anything of the agent has run.
         """
-        place = open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
+        place = user_home(home)
         for reaped in await abandonable(lambda: reap_leftovers(place)):
             progress("reaped", {"session": reaped.session, "text": reaped.text})
         refuse_private(place, request)

@@ -186,11 +186,8 @@ class SandboxFiles:
         private = await self._private()
         with tempfile.TemporaryFile() as content:
             said = await self._call("get", path, content, length=at_most)
-            single = said.get("kind") == Kind.FILE.value
-            place = Path(local)
-            if single and place.is_dir():
-                place /= _name(path)
-            left_out = await asyncio.to_thread(_unpacked, content, place, single, at_most, private)
+            name = _name(path) if said.get("kind") == Kind.FILE.value else None
+            left_out = await asyncio.to_thread(_unpacked, content, Path(local), name, at_most, private)
             moved = _moved(said)
             return Moved(moved.digest, moved.files, moved.length, (*moved.left_out, *left_out))
 
@@ -323,21 +320,23 @@ def _packed(local: Path, content: IO[bytes], at_most: int, private: PrivatePlace
 
 
 def _unpacked(
-    content: IO[bytes],
-    local: Path,
-    single: bool,  # noqa: FBT001
-    at_most: int,
-    private: PrivatePlaces,
+    content: IO[bytes], local: Path, name: str | None, at_most: int, private: PrivatePlaces
 ) -> tuple[Skipped, ...]:
-    """Write a stream to ``local``; the links that were left out."""
+    """Write a stream to ``local``; the links that were left out.
+
+    Args:
+        name: of a single file, which goes into ``local`` under it, if that is a folder; None: a folder's content.
+    """
+    if name is not None and local.is_dir():
+        local /= name
     private.require_apart(local)
     content.seek(0)
     reader = TreeReader(content, limits=Limits(total_bytes=at_most))
-    folder = local.parent if single else local
+    folder = local if name is None else local.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open_directory(folder.resolve()) as base:
-            if single:
+            if name is not None:
                 for entry, chunks in reader:
                     write_file(base, local.name, entry, chunks)
                 return ()
