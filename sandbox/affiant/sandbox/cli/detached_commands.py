@@ -117,7 +117,7 @@ create = click.Command(
     ],
     help="""Create a session that runs until it is stopped, or its --ttl is over, and print its name.
 
-    It is held by a process of its own: the terminal may be closed. `affiant session exec NAME COMMAND` runs commands
+    A process of its own holds it: the terminal may be closed. `affiant session exec NAME COMMAND` runs commands
     in it, any number, also at once. Everything has its receipt, in one bundle, when the session is closed.
 
     \b
@@ -127,7 +127,7 @@ create = click.Command(
       affiant session stop build
 
     \b
-    Exit codes: 0 created, 1 refused, 2 usage.
+    Exit codes: 0 created, 1 error, 2 usage.
     """,
 )
 
@@ -168,7 +168,7 @@ def execute(
       affiant session exec build sh -c 'cat > notes.txt' < notes.txt
 
     \b
-    Exit codes: the command's own; 125 refused, 126 the command cannot be run, 127 it was not found, 128 + n signal n.
+    Exit codes: the command's own; 125 error, 126 the command cannot be run, 127 it was not found, 128 + n signal n.
     """
     command = words(command)
     open_standard_streams()
@@ -254,7 +254,7 @@ def logs(*, home: Path, follow: bool, raw: bool, name: str, number: int) -> None
       affiant session logs -f build 3
 
     \b
-    Exit codes: 0 printed, 1 refused, 2 usage; with -f the command's own.
+    Exit codes: 0 printed, 1 error, 2 usage; with -f the command's own.
     """
     opened = open_home(home)
     try:
@@ -324,7 +324,7 @@ def stop(*, home: Path, name: str, as_json: bool) -> None:
       affiant session stop build
 
     \b
-    Exit codes: 0 closed, 1 refused, 2 usage.
+    Exit codes: 0 closed, 1 error, 2 usage.
     """
     session = DetachedSession.connect(name, home=home)
     bundle = asyncio.run(session.close())

@@ -44,7 +44,7 @@ def copy(*, home: Path, source: str, target: str, as_json: bool) -> None:
       affiant session cp build:/workspace/report.txt report.txt
 
     \b
-    Exit codes: 0 copied, 1 refused, 2 usage.
+    Exit codes: 0 copied, 1 error, 2 usage.
     """
     to, into = _remote(target)
     of, out_of = _remote(source)
@@ -90,7 +90,7 @@ def top(*, home: Path, as_json: bool) -> None:
       affiant session top --json
 
     \b
-    Exit codes: 0 shown, 1 refused, 2 usage.
+    Exit codes: 0 shown, 1 error, 2 usage.
     """
     opened = open_home(home)
     tell_leftovers(opened)

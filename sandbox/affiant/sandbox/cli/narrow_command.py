@@ -3,7 +3,7 @@
 What changes is compared and shown here first, so that the user sees it in time; what counts is decided by the session's
 supervisor and by its gateway, each for itself.
 
-Exit codes: 0 restricted, or nothing to change, or --dry-run; 1 refused; 2 the command line is wrong.
+Exit codes: 0 restricted, or nothing to change, or --dry-run; 1 error; 2 the command line is wrong.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def narrow(
 ) -> None:
     """Replace the profile of a SESSION that runs by the narrower one in FILE.
 
-    What the agent may not do any more is shown first. A profile that is wider in anything is refused, and nothing is
+    What the agent may not do any more is shown first. A profile that is wider in anything is rejected, and nothing is
     sent; so is one with other files or another machine: a sandbox keeps what it was made with. Requests of the agent
     wait meanwhile; those under way get some seconds, and are then cut. The change is measured and appraised by the
     gateway, and it is in the receipts. There is no way back: a wider profile needs a new session. A restriction that
@@ -92,7 +92,7 @@ def narrow(
       affiant session narrow 0o2m0yYbVQkLhX4dJmQ3Ng narrower.yaml --agent code_implementer --json
 
     \b
-    Exit codes: 0 restricted or nothing to change, 1 refused, 2 usage.
+    Exit codes: 0 restricted or nothing to change, 1 error, 2 usage.
     """
     opened = open_home(home)
     name = _running(opened, name)

@@ -50,7 +50,7 @@ def remove(*, home: Path, name: str, bundle: Path, as_json: bool) -> None:
       affiant session rm build --bundle build.affiant.json
 
     \b
-    Exit codes: 0 removed, 1 refused, 2 usage.
+    Exit codes: 0 removed, 1 error, 2 usage.
     """
     opened = open_home(home)
     tell_leftovers(opened)
@@ -131,7 +131,7 @@ def prune(*, home: Path, older_than: int, dry_run: bool, as_json: bool) -> None:
       affiant session prune --older-than 0
 
     \b
-    Exit codes: 0 done, 1 refused, 2 usage.
+    Exit codes: 0 done, 1 error, 2 usage.
     """
     opened = open_home(home)
     tell_leftovers(opened)

@@ -170,6 +170,6 @@ serve = click.Command(
         --oidc-issuer https://id.example --oidc-audience affiant --oidc-subject alice
 
     \b
-    Exit codes: 0 stopped in order, 1 refused, 2 usage.
+    Exit codes: 0 stopped in order, 1 error, 2 usage.
     """,
 )

@@ -54,7 +54,8 @@ _COLUMNS = ("SESSION", "STATE", "STARTED", "AGENT", "EXIT", "BUNDLE")
 def session() -> None:
     """The sessions of a state folder, and what is left of those that were interrupted.
 
-    Each of these commands first ends what a launcher that was killed has left, as `affiant run` does.
+    `create`, `list`, `show`, `top`, `recover`, `rm`, `prune` and `serve` first end and tidy up what a killed launcher
+    has left, as `affiant run` does.
 
     \b
     Examples:
@@ -162,7 +163,7 @@ def recover_(
       affiant session recover 0o2m0yYbVQkLhX4dJmQ3Ng --from session.json
 
     \b
-    Exit codes: 0 gathered, 1 refused, 2 usage.
+    Exit codes: 0 gathered, 1 error, 2 usage.
     """
     if bundle is not None and not os.access(bundle.absolute().parent, os.W_OK):
         raise OutputPlaceError("no file can be written there", where=str(bundle))
@@ -186,14 +187,12 @@ def recover_(
     how = "has no close" if gathered.closed is None else f"was closed: {gathered.closed}"
     click.echo(f"receipts in {gathered.path if bundle is None else bundle}; the session {how}")
     if gathered.added:
-        click.echo(
-            f"{gathered.added} records of them only its own journal had: its gateway had not acknowledged them"
-        )
+        click.echo(f"records from its own journal, which the gateway had not acknowledged: {gathered.added}")
     if gathered.bundle is None:
         click.echo(f"affiant: {ARCHIVED}", err=True)
     if gathered.left_out:
-        why = "a close speaks for all that came before it" if gathered.in_order else "they stay in its folder"
-        click.echo(f"{gathered.left_out} records are not among them: {why}")
+        why = " (the signed close says which record was the last)" if gathered.in_order else ""
+        click.echo(f"records that stay in the session's folder, outside the bundle: {gathered.left_out}{why}")
     if done.taken is not None:
         click.echo(f"copied to {output}: {counted(done.taken.changes)}")
 

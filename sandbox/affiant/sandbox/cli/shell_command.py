@@ -53,7 +53,7 @@ def shell(*, home: Path, env: tuple[str, ...], cwd: str | None, name: str, comma
       affiant session shell --cwd /workspace/src build
 
     \b
-    Exit codes: the command's own; 125 refused, 126 the command cannot be run, 127 it was not found, 128 + n signal n.
+    Exit codes: the command's own; 125 error, 126 the command cannot be run, 127 it was not found, 128 + n signal n.
     """
     argv = words(command) if command else _SHELL
     open_standard_streams()
