@@ -9,23 +9,29 @@ services; that many are not started.
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterable
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.bare_tools import Tool
 from benchmarks.control_group import ControlGroup, control_group, counted, proportional_bytes
-from benchmarks.sessions import PLAIN, Place, isolations, place, served, templated
+from benchmarks.sessions import (
+    PLAIN,
+    Place,
+    isolations,
+    live,
+    place,
+    require_supervisors_started_by,
+    served,
+    templated,
+)
 from benchmarks.timing import Figure
 
 SESSIONS = 3
 MEMORY = 8 << 30
 _MIB = 1 << 20
-_IDLE = ("sh", "-c", "echo; exec cat")
-"""Ends when its standard input does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +48,13 @@ def measure(count: int = SESSIONS) -> list[Figure]:
         bare, plain = _kept(tool, count), _kept(PLAIN, count)
         figures = []
         with served(at, services):
-            for way, template in (
-                (backend.value, nullcontext()),
-                (f"{backend.value}, template", templated(at, services)),
+            for name, way, template in (
+                (backend.value, "interpreter", nullcontext()),
+                (f"{backend.value}, template", "template", templated(at, services)),
             ):
                 with template, control_group() as group:
-                    lived = _lived(at, group, services, count)
-                figures += _figures(way, tool, count, lived, bare, plain)
+                    lived = _lived(at, way, group, services, count)
+                figures += _figures(name, tool, count, lived, bare, plain)
     return figures
 
 
@@ -79,27 +85,16 @@ def _figures(
     ]
 
 
-def _lived(at: Place, group: ControlGroup, services: ControlGroup, count: int) -> tuple[Size, Size, Size]:
+def _lived(
+    at: Place, way: str, group: ControlGroup, services: ControlGroup, count: int
+) -> tuple[Size, Size, Size]:
     """Of ``count`` live sessions: our processes, all processes, and the services."""
     with ExitStack() as stack:
         for _ in range(count):
-            stack.enter_context(_live(at, group))
+            stack.enter_context(live(at, group))
+        require_supervisors_started_by(way, group)
         inside = group.processes()
         return _size(filter(_is_python, inside)), _size(inside), _size(services.processes())
-
-
-@contextmanager
-def _live(at: Place, group: ControlGroup) -> Iterator[None]:
-    """A session whose command has started, until the end of the block."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    process = at.affiant(*at.run_arguments(*_IDLE), preexec_fn=group.enter, **pipes)
-    try:
-        assert process.stdout is not None
-        if not process.stdout.readline():
-            raise RuntimeError("affiant run did not start its command")
-        yield
-    finally:
-        process.communicate(timeout=120)
 
 
 def _kept(tool: Tool, count: int) -> Size:

@@ -28,9 +28,12 @@ from benchmarks.sessions import (
     Place,
     isolations,
     limited_to,
+    live,
     opened,
     percentile,
     place,
+    require_started_by,
+    require_supervisors_started_by,
     served,
     templated,
 )
@@ -62,14 +65,16 @@ def measure(sequential: int = SEQUENTIAL, burst: int = BURST) -> list[Figure]:
         cold = [_command_line(at, f"nothing-{number}", group) for number in range(FROM_NOTHING)]
         with served(at, services):
             for backend, tool in found:
-                for name, template in _ways(at, services, backend):
+                for name, way, template in _ways(at, services, backend):
                     with template, limited_to(backend):
-                        rounds = asyncio.run(_sequential(at, tool, group, services, sequential))
-                        together = asyncio.run(_burst(at, burst)), _burst_of(tool, burst)
+                        rounds = asyncio.run(_sequential(at, way, tool, group, services, sequential))
+                        together = asyncio.run(_burst(at, way, burst)), _burst_of(tool, burst)
                     figures += _start_figures(name, tool, *rounds)
                     figures += _percentiles(f"{name}, burst of {burst}", *together, tool.name)
+            _require_runs_by("interpreter", at, group)
             warm = [_command_line(at, at.home.name, group) for _ in range(FROM_NOTHING)]
             with templated(at, services):
+                _require_runs_by("template", at, group)
                 forked = [_command_line(at, at.home.name, group) for _ in range(FROM_NOTHING)]
         bare = [_bare(strongest, group) for _ in range(FROM_NOTHING)]
     figures += _command_figures("services running", warm, bare, strongest.name)
@@ -77,44 +82,56 @@ def measure(sequential: int = SEQUENTIAL, burst: int = BURST) -> list[Figure]:
     return figures + _command_figures("from nothing", cold, bare, strongest.name)
 
 
+def _require_runs_by(way: str, at: Place, group: ControlGroup) -> None:
+    """An ``affiant run`` beside those that are measured is started in the way that they are named for."""
+    with live(at, group):
+        require_supervisors_started_by(way, group)
+
+
 def _ways(
     at: Place, services: ControlGroup, backend: BackendName
-) -> tuple[tuple[str, AbstractContextManager[None]], ...]:
-    """Both ways in which a session's programs are started: their names, and what must hold meanwhile."""
-    return ((backend.value, nullcontext()), (f"{backend.value}, template", templated(at, services)))
+) -> tuple[tuple[str, str, AbstractContextManager[None]], ...]:
+    """Both ways in which a session's programs are started: the row, the way, and what must hold meanwhile."""
+    return (
+        (backend.value, "interpreter", nullcontext()),
+        (f"{backend.value}, template", "template", templated(at, services)),
+    )
 
 
 async def _sequential(
-    at: Place, tool: Tool, group: ControlGroup, services: ControlGroup, count: int
+    at: Place, way: str, tool: Tool, group: ControlGroup, services: ControlGroup, count: int
 ) -> tuple[list[Taken], list[Taken], list[Taken]]:
     """Sessions, and beside each the bare tool and a plain process. The first round is left out."""
     ours, bare, plain = [], [], []
     for _ in range(count + 1):
-        ours.append(await _first_command(at, group, services))
+        ours.append(await _first_command(at, way, group, services))
         bare.append(_bare(tool, group))
         plain.append(_bare(PLAIN, group))
     return ours[1:], bare[1:], plain[1:]
 
 
-async def _first_command(at: Place, group: ControlGroup, services: ControlGroup) -> Taken:
+async def _first_command(at: Place, way: str, group: ControlGroup, services: ControlGroup) -> Taken:
     start, used, served_for = time.perf_counter(), group.processor_seconds(), services.processor_seconds()
     async with opened(at) as session:
         result = await session.run(COMMAND)
         wall, processor = time.perf_counter() - start, group.processor_seconds() - used
         for_us = services.processor_seconds() - served_for
+        require_started_by(session, way)
     if result.exit_code != 0:
         raise RuntimeError(f"the command exited with {result.exit_code}")
     return Taken(wall, processor, for_us, group.processor_seconds() - used)
 
 
-async def _burst(at: Place, count: int) -> list[float]:
+async def _burst(at: Place, way: str, count: int) -> list[float]:
     """Seconds of each of ``count`` sessions that are asked for at once."""
 
     async def one() -> float:
         start = time.perf_counter()
         async with opened(at) as session:
             await session.run(COMMAND)
-            return time.perf_counter() - start
+            taken = time.perf_counter() - start
+            require_started_by(session, way)
+            return taken
 
     return await asyncio.gather(*(one() for _ in range(count)))
 

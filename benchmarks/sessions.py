@@ -23,6 +23,9 @@ from benchmarks.control_group import ControlGroup
 
 PROFILE = b"agent_configs: {bench: {filesystem_access: 'read-write:/workspace'}}\n"
 AGENT = "bench"
+_IDLE = ("sh", "-c", "echo; exec cat")
+"""Ends when its standard input does."""
+_SUPERVISOR, _TEMPLATE = "affiant.sandbox.supervisor", "affiant.sandbox.processes.template"
 _TRIMMED = 0.05
 """So much of the measurements is left out at each end, as the sandbox benchmark does (computesdk/benchmarks)."""
 
@@ -117,6 +120,52 @@ def limited_to(backend: BackendName) -> Iterator[None]:
 
 def opened(at: Place) -> AbstractAsyncContextManager[Session]:
     return Session.open(at.request, home=at.home)
+
+
+@contextmanager
+def live(at: Place, group: ControlGroup) -> Iterator[None]:
+    """``affiant run`` whose command has started, in ``group``, until the end of the block."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = at.affiant(*at.run_arguments(*_IDLE), preexec_fn=group.enter, **pipes)
+    try:
+        assert process.stdout is not None
+        if not process.stdout.readline():
+            raise RuntimeError("affiant run did not start its command")
+        yield
+    finally:
+        process.communicate(timeout=120)
+
+
+def require_started_by(session: Session, way: str) -> None:
+    """Raise an error unless ``session`` was started in the way that is measured: a figure of the other would mislead.
+
+    Args:
+        way: ``template`` or ``interpreter``, as ``started_by`` says.
+    """
+    if session.started_by != way:
+        raise RuntimeError(f"a session was started by: {session.started_by}; measured is: {way}")
+
+
+def require_supervisors_started_by(way: str, group: ControlGroup) -> None:
+    """The same for each live session in ``group``, by its supervisor's parent."""
+    parents = [_words(_parent(each)) for each in group.processes() if _SUPERVISOR in _words(each)]
+    ways = {"template" if _TEMPLATE in words else "interpreter" for words in parents}
+    if ways != {way}:
+        raise RuntimeError(
+            f"sessions were started by: {', '.join(sorted(ways)) or 'nothing'}; measured is: {way}"
+        )
+
+
+def _words(process: int) -> list[str]:
+    """The command line of ``process``; nothing where it has ended."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
+def _parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def isolations(folder: Path) -> list[tuple[BackendName, Tool]]:

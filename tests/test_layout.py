@@ -108,7 +108,9 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         "",
         *(
             "wire",
-            "openai",
+            "dialects",
+            "dialects.chat",
+            "dialects.plain",
             "store",
             "log",
             "sessions",
@@ -135,18 +137,26 @@ class Bound(NamedTuple):
 
 
 CLOSURES: Mapping[str, Bound] = {
-    "gateway": Bound(("affiant.gateway.process.server",), files=319, goal=300),
+    # above the goal: closed lists for each dialect, approvals that hold calls in responses, interrupted answers; what
+    # dialects share: 8 files; their routes: 2; those without tools: 3; stream ends: 1
+    "gateway": Bound(("affiant.gateway.process.server",), files=333, goal=300),
+    # above the goal: many commands in one sandbox, its files and ports from outside, acts with numbers, the template
     "session": Bound(
         (
             "affiant.sandbox.supervisor.__main__",
             "affiant.secrets.broker.process",
             "affiant.sandbox.isolation.runner.runner",
         ),
-        files=334,
+        files=335,  # the table of agents' routes
         goal=320,
     ),
-    "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_703, goal=12_000),
-    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=30_796, goal=15_000),
+    # above the goal: words for every check; outcome, platform and open sessions as facts; records of restrictions and
+    # acts; 17 lines are the table of agents' routes; 3 name the reason of a check that is beyond the verifier
+    "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=12_723, goal=12_000),
+    # above the goal: the same, and what a report says first; a long session's records on disk; 19 lines bound its
+    # length
+    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=30_835, goal=15_000),
+    # above the goal: a part of a secret in an answer is found
     "broker": Bound(("affiant.secrets.broker.process",), lines=9_093, goal=9_000),
 }
 """The closures of the programs that others must read, or trust: imports inside functions count."""

@@ -119,7 +119,7 @@ TOOLS_OFFERED = Sabotage(
     (
         Patch(
             "gateway/affiant/gateway/inference/inference.py",
-            "without_tools(body, allowed) if redacted else body",
+            "self._dialect.without_tools(body, allowed) if redacted else body",
             "body",
         ),
     ),
@@ -129,7 +129,7 @@ TOOLS_CALLED = Sabotage(
     "tool filter, answers",
     (
         Patch(
-            "gateway/affiant/gateway/openai/tool_filter.py",
+            "gateway/affiant/gateway/dialects/judged_calls.py",
             "if call.nameless or denied is not None:",
             "if False:",
         ),

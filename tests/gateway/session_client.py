@@ -375,10 +375,21 @@ class SessionClient:
         headers: Mapping[str, str] | None = None,
         **proof: object,
     ) -> Answer:
+        return self.post("/v1/chat/completions", request, headers=headers, **proof)
+
+    def post(
+        self,
+        target: str,
+        request: Mapping[str, object] | bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **proof: object,
+    ) -> Answer:
+        """A request of any dialect."""
         body = request if isinstance(request, bytes) else json.dumps(request).encode()
         return self.ask(
             "POST",
-            "/v1/chat/completions",
+            target,
             body,
             content_type="application/json",
             headers=headers,

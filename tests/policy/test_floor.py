@@ -216,7 +216,10 @@ def test_a_floor_under_which_nothing_is_read_is_a_wrong_command_line(
 ) -> None:
     command = [each.format_map(files) for each in command]
     done = CliRunner().invoke(policy, [*command, "--floor", str(floor)])
-    assert done.exit_code == 2 and "the command reads no profile" in " ".join(done.output.split())
+    said = " ".join(done.output.split())
+    assert (
+        done.exit_code == 2 and "`--floor` has no effect here, because the command reads no profile" in said
+    )
     inherited = CliRunner().invoke(policy, command, env={"AFFIANT_FLOOR": str(floor)})
     assert inherited.exit_code != 2 and "reads no profile" not in inherited.output
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
+from tests.gateway.upstream.test_http1 import certificate
+from tests.sandbox.conftest import affiant
 
 ASK = """
 import json, os, urllib.request
@@ -19,6 +23,7 @@ request = urllib.request.Request(
 )
 print(json.load(urllib.request.urlopen(request, timeout=20))["choices"][0]["message"]["content"])
 """
+KEYED, KEY = "/keyed", "sk-Vq7xT2mZ9pLr4KwB8nHc3JdYf6Gs"
 
 
 class Upstream(BaseHTTPRequestHandler):
@@ -26,6 +31,9 @@ class Upstream(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
+        if KEYED in self.path and self.headers["Authorization"] != f"Bearer {KEY}":
+            self.send_error(401)
+            return
         message = {"role": "assistant", "content": "pong from upstream"}
         body = json.dumps(
             {
@@ -45,12 +53,17 @@ class Upstream(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def upstream() -> Iterator[str]:
+def upstream(chain: Path | None = None) -> Iterator[str]:
     server = HTTPServer(("127.0.0.1", 0), Upstream)
+    if chain is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(chain)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
+        host = "http://127.0.0.1" if chain is None else "https://localhost"
+        yield f"{host}:{server.server_port}{KEYED if chain else ''}/v1"
     finally:
         server.shutdown()
         thread.join()
@@ -117,6 +130,32 @@ def test_an_upstream_of_the_users_own_answers_and_its_configuration_stands_in_th
     machine.verdict(
         machine.bundle(), code=20
     )  # this configuration is not in the simulated platform's trust file
+
+
+@pytest.mark.slow
+def test_an_upstream_gets_its_key_from_the_secret_store_over_tls_that_one_certificate_vouches_for(
+    machine, tmp_path
+):
+    chain, _ = certificate(tmp_path, "localhost")
+    assert affiant("secret", "set", "LLM_KEY", home=machine.home, stdin=KEY.encode()).returncode == 0
+    with upstream(chain) as url:
+        options = ("--upstream", url, "--upstream-key-ref", "local:LLM_KEY", "--upstream-ca", str(chain))
+        done = machine.run("python3", "-c", ASK, options=options)
+        assert (done.returncode, done.stdout) == (0, b"pong from upstream\n"), done.stderr
+        assert KEY.encode() not in done.stdout + done.stderr + machine.bundle().read_bytes()
+        untrusted = machine.run("python3", "-c", ASK, options=options[:4])
+        assert untrusted.returncode == 1, "a certificate that no system authority signed"
+
+
+def test_prompts_do_not_leave_over_plain_http_unless_the_user_says_so(warm):
+    options = ("--upstream", "http://model.example")
+    done = warm.run("true", options=options)
+    assert done.returncode == 125
+    assert b"[session.upstream]" in done.stderr
+    assert b"--upstream-plain-http" in done.stderr
+    assert b"below /v1" in done.stderr
+    allowed = warm.run("true", options=(*options, "--upstream-plain-http"))
+    assert b"[services.other_configuration]" in allowed.stderr, "it got as far as the running gateway"
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_what_a_killed_launcher_left_closes_its_session_and_the_next_command_say
     assert f"session {session} (agent writer) was interrupted" in told
     assert f"receipts in {machine.bundle()}" in told
     (entry,) = json.loads(done.stdout)["sessions"]
-    assert (entry["state"], entry["bundle"], entry["kept"]) == ("cut-off", str(machine.bundle()), None)
+    assert (entry["state"], entry["bundle"], entry["kept"]) == ("interrupted", str(machine.bundle()), None)
     assert not (machine.home / "sessions" / session / "files").exists()
     assert affiant(machine, "list").stderr == b"", "it is said once"
     assert_nothing_left(machine)

@@ -52,6 +52,17 @@ def test_an_agent_on_a_terminal_may_use_colours_and_nothing_else(warm: Machine) 
 
 
 @pytest.mark.slow
+def test_two_streams_of_an_agent_on_one_terminal_forge_no_line_either(warm: Machine) -> None:
+    """They may be shown in pieces of each, in any order."""
+    seen = on_a_terminal(warm, written=EVIL)
+    assert seen.replace(b"\x1b[31m", b"").replace(b"\x1b[0m", b"").count(b"\x1b") == 0
+    lines = seen.splitlines()
+    assert b"nothing was denied" in seen
+    assert not [line for line in lines if line.startswith(b"affiant: nothing was denied")]
+    assert any(line.startswith(b"affiant: receipts in ") for line in lines), "after a line end of ours"
+
+
+@pytest.mark.slow
 def test_raw_passes_all_of_it_on(warm: Machine) -> None:
     seen = on_a_terminal(warm, "--raw")
     assert b"\x1b]52;c;ZXZpbA==\x07\x1b[2J\x1b[Hgone\n" in seen

@@ -61,7 +61,6 @@ def assert_closed_in_order(machine: Machine, process: subprocess.Popen[bytes]) -
     assert "1 closed, 0 lost, 0 open" in " ".join(text.split()), text
 
 
-@pytest.mark.slow
 def test_a_drain_closes_a_session_that_does_not_end_and_it_has_its_bundle(serving: Machine) -> None:
     process = serving.start("sh", "-c", "echo started; sleep 600")
     until_started(process)

@@ -37,6 +37,8 @@ const CHAT_MEMBER = {
     "(?:request|message|part|function|response|choice|response_message|response_part|annotation|reasoning)" +
     "\\.[\\x21-\\x7e]{1,64}",
 };
+const MEMBER = { pattern: "[a-z][a-z_]{0,39}( [a-z][a-z_]{0,39}){0,3}\\.[\\x21-\\x7e]{1,64}" };
+const DIALECTS = "completions|embeddings|messages|moderations|rerank|responses";
 const CONFIG = {
   object: {
     typ: { const: "affiant-gateway-config/1" },
@@ -53,6 +55,7 @@ const CONFIG = {
     mcp_servers: { array: MCP_SERVER, least: 1, most: 16 },
     model_aliases: { map: { array: MODEL, least: 1, most: 16 }, name: MODEL.pattern, most: 64 },
     chat_members: { array: CHAT_MEMBER, least: 1, most: 64 },
+    members: { map: { array: MEMBER, least: 1, most: 64 }, name: DIALECTS, most: 6 },
     witnesses: { array: { text: 4096 }, least: 1, most: 256 },
     erasure_authorities: { array: JWK, least: 1, most: 16 },
     profile_signers: { any: true },

@@ -158,10 +158,6 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "ToolNotAllowedError",
         "An answer holds an object that the gateway's lists do not have, where the profile restricts tools.",
     ),
-    "upstream.unreachable": (
-        "UnreachableError",
-        "An upstream cannot be connected to, or its certificate does not hold.",
-    ),
     "url.not_allowed": (
         "NotAllowedError",
         "A request names a URL that the upstream would fetch, and the profile's egress rules do not allow it.",

@@ -384,6 +384,33 @@ def test_members_of_chat_completions_are_read_alike(probe: Probe) -> None:
     assert [("ok" in answer) for answer in answers] == [True] * len(good) + [False] * len(bad)
 
 
+def test_members_of_other_dialects_are_read_alike(probe: Probe) -> None:
+    plain = make_gateway_config(
+        iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]
+    )
+    members = json.loads(plain.raw)
+    good = [
+        {"messages": ["request.a"], "responses": ["input item.a.b", "response_part.\u0021"]},
+        {"rerank": [f"request.{'a' * 64}"] * 64},
+        {},
+    ]
+    bad = [
+        *(
+            {"chat": ["request.a"]},
+            {"smtp": ["request.a"]},
+            {"messages": []},
+            {"messages": ["request.a"] * 65},
+        ),
+        *({"messages": [name]} for name in ("request", "request.", "Request.a", " request.a", "request.a b")),
+        *({"messages": [f"request.{'a' * 65}"]}, {"messages": "request.a"}, [], None, 5),
+    ]
+    files = [canonical({**members, "members": each}) for each in (*good, *bad)]
+    answers = probe([question("config", data) for data in files])
+    for data, answer in zip(files, answers, strict=True):
+        assert answer == answered(lambda data=data: parse_gateway_config(data).digest), data
+    assert [("ok" in answer) for answer in answers] == [True] * len(good) + [False] * len(bad)
+
+
 def test_turns_at_upstreams_are_read_alike(probe: Probe) -> None:
     plain = make_gateway_config(
         iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]

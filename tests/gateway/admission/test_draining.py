@@ -22,10 +22,15 @@ from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.evidence import Admission, wrap_admission
 from affiant.errors import AffiantError, StateError
 from affiant.gateway.admission import draining
+from affiant.gateway.admission.closing import Closing
 from affiant.gateway.admission.draining import TRANSITIONS, DrainState
 from affiant.gateway.bundles.bundles import Bundles
+from affiant.gateway.cli import drain_command
 from affiant.gateway.service.control_plane import operator_plane
-from affiant.gateway.sessions.sessions import SessionState
+from affiant.gateway.sessions.sessions import Session, SessionState
+from affiant.gateway.wire.errors import JournalUnavailable
+from affiant.sandbox.supervisor import closing, supervise
+from affiant.sandbox.supervisor.gateway import gateway_watch
 
 
 @pytest.fixture
@@ -37,10 +42,10 @@ def inside(platform: PlatformClient, tmp_path: Path) -> Iterator[InProcess]:
 class Asked:
     """A supervisor's question whether its session is to be closed, held by the gateway."""
 
-    def __init__(self, inside: InProcess, session: SessionClient) -> None:
+    def __init__(self, inside: InProcess, session: SessionClient, gone: asyncio.Event | None = None) -> None:
         target = f"/v1/sessions/{session.id}/draining"
         headers = {PROOF_HEADER: session.proof("GET", target)}
-        asking = asgi(inside.app, "GET", target, b"", headers)
+        asking = asgi(inside.app, "GET", target, b"", headers, gone=gone)
         self._answer: Future[Answer] = asyncio.run_coroutine_threadsafe(asking, inside.loop)
         self._drain = inside.service.drain
         until = time.monotonic() + 10
@@ -289,6 +294,58 @@ def test_a_session_whose_supervisor_asked_once_and_left_is_not_waited_for(
     begin(inside, within=0, closing=600)
     assert drained(inside)["lost"] == [session.id]
     assert time.monotonic() - began < 60
+
+
+def test_a_session_whose_close_is_not_recorded_is_named_and_the_drain_does_not_succeed(
+    inside: InProcess,
+    platform: PlatformClient,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stuck, done = (SessionClient.start(inside, platform) for _ in range(2))
+    done.close("done")
+
+    async def unrecorded(_: Closing, session: Session, why: str) -> dict:
+        session.move(SessionState.CLOSING)
+        session.closed_why = why
+        raise JournalUnavailable("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Closing, "close", unrecorded)
+        begin(inside, within=0, closing=0.2)
+        report = drained(inside)
+    assert (report["closed"], report["lost"], report["unclosed"]) == (0, [], [stuck.id])
+    answer = json.dumps(report).encode()
+    assert drain_command.drained(Path(), 0, lambda *_, **__: answer, as_json=False) == 3
+    shown = capsys.readouterr().out
+    assert "0 lost, 1 not closed" in shown
+    assert f"not closed: {stuck.id}" in shown
+
+
+def test_a_session_whose_supervisor_was_killed_is_not_waited_for(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    """Its connection has ended; what it asked there is answered to nobody, and was no sign of life."""
+    session, gone = SessionClient.start(inside, platform), asyncio.Event()
+    Asked(inside, session, gone)
+    inside.loop.call_soon_threadsafe(gone.set)
+    until = time.monotonic() + 10
+    while inside.service.drain._held:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    began = time.monotonic()
+    begin(inside, within=0, closing=600)
+    assert drained(inside)["lost"] == [session.id]
+    assert time.monotonic() - began < 60
+
+
+def test_a_stopped_gateway_waits_for_a_close_and_within_five_seconds_gives_a_killed_supervisor_up() -> None:
+    """By the bounds of both sides: a supervisor may need five seconds, and a killed session is gone in five."""
+    orphan_s = closing._AGENT_S + supervise._ORPHANED_CHAIN_S + supervise._ORPHANED_BUNDLE_S
+    killed_by_the_container_s = 10
+    assert orphan_s == 5
+    assert orphan_s + 1 < draining.STOPPED_WITHIN_S < killed_by_the_container_s
+    assert 2 * gateway_watch._ASKED_AGAIN_S <= draining._ASKED_AGAIN_S <= orphan_s / 2
 
 
 def test_a_new_bound_holds_for_supervisors_that_are_closing_too(

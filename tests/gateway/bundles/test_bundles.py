@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.gateway.session_client import SessionClient, opened
 from tests.raising import raises_code
 
 from affiant.__main__ import cli
+from affiant.attestation.bundle.bundle import Bundle
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
 from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.records.receipt import parse_receipt, receipt_hash
@@ -26,6 +28,7 @@ from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway.bundles.bundles import Bundles
 from affiant.gateway.bundles.export import Asked, export_period
 from affiant.gateway.bundles.period_store import open_store
+from affiant.gateway.store.index import Extent, Index
 
 
 def with_openings(answer: dict, key: X25519PrivateKey) -> dict:
@@ -121,6 +124,10 @@ def test_a_session_whose_gateway_died_is_lost_and_not_open(platform: PlatformCli
         assert verdict.population.kinds.get("gap", 0) == lost
 
 
+async def nothing(*_: object) -> Extent:
+    return Extent(0, 0)
+
+
 def test_nothing_is_read_of_a_bundle_that_would_be_too_large_and_its_session_can_be_exported(
     platform: PlatformClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,13 +138,71 @@ def test_nothing_is_read_of_a_bundle_that_would_be_too_large_and_its_session_can
         session.submit(session.end_record())
         session.close()
         bundles = inside.service.bundles
-        assert json.loads(inside.run(bundles.of_session(session.id)))["openings"] == {}
+        whole = inside.run(bundles.of_session(session.id))
         with monkeypatch.context() as patched:
             patched.setattr(Bundles, "_records", None)
             patched.setattr(Bundles, "_peers", None)
+            patched.setattr(Index, "chain", None)
+            patched.setattr(Index, "peers", None)
             with raises_code("session.bundle_too_large"):
-                inside.run(replace(bundles, most=1000).of_session(session.id))
+                inside.run(replace(bundles, most=len(whole) - 1).of_session(session.id))
+        with monkeypatch.context() as patched:
+            patched.setattr(Index, "extent", nothing)
+            with raises_code("session.bundle_too_large"):
+                inside.run(replace(bundles, most=len(whole) - 1).of_session(session.id))
+            assert inside.run(replace(bundles, most=len(whole)).of_session(session.id)) == whole
         export_period(open_store(store), Asked(None, None, (session.id,)), place, exporter="test")
     with PeriodBundle(place) as archive:
         found = [parse_object(parse_receipt(text).split.payload)["kind"] for text in archive.receipts()]
     assert "session-close" in found and found.count("session-start") == 1
+
+
+def test_other_sessions_records_meanwhile_and_the_proofs_count_too(
+    platform: PlatformClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with in_process(platform, tmp_path / "store") as inside:
+        session = SessionClient.start(inside, platform)
+        index = inside.service.bundles.index
+        inside.run(index.caught_up())
+        (start,) = inside.run(index.session_ends(session.id))
+
+        def extent() -> Extent:
+            return inside.run(index.extent(start.boot, session.id, start.seq - 1, 1 << 53))
+
+        before = extent()
+        other = SessionClient.start(inside, platform)
+        other.say("hi")
+        inside.run(index.caught_up())
+        between = extent()
+        assert between.records > before.records
+        assert between.size > before.size
+        session.submit(session.end_record())
+        inside.run(index.caught_up())
+        counted = extent()
+        assert counted.records == between.records + 1
+        with monkeypatch.context() as patched:
+            patched.setattr(Bundles, "_records", None)
+            most = counted.size + 300 * counted.records  # without the proofs it would fit
+            with raises_code("session.bundle_too_large"):
+                inside.run(replace(inside.service.bundles, most=most).of_session(session.id))
+
+
+def test_a_large_bundle_is_encoded_beside_the_event_loop(
+    platform: PlatformClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded_in: list[int] = []
+    to_bytes = Bundle.to_bytes
+
+    def noted(bundle: Bundle) -> bytes:
+        encoded_in.append(threading.get_ident())
+        return to_bytes(bundle)
+
+    async def loop_thread() -> int:
+        return threading.get_ident()
+
+    monkeypatch.setattr(Bundle, "to_bytes", noted)
+    with in_process(platform, tmp_path / "store") as inside:
+        session = SessionClient.start(inside, platform)
+        session.bundle()
+        assert encoded_in
+        assert inside.run(loop_thread()) not in encoded_in

@@ -360,6 +360,7 @@ def test_a_label_that_no_start_record_commits_to_is_not_shown(told: Told, tmp_pa
     asked = ["bundle", "export", "--store", str(told.store), "--label", str(label), "-o"]
     done = CliRunner().invoke(cli, [*asked, str(tmp_path / "one.affiant.zip")])
     assert done.exit_code == 0, done.output
+    assert (tmp_path / "one.affiant.zip").stat().st_mode & 0o777 == 0o600, "a label is a disclosure"
     with PeriodBundle(tmp_path / "one.affiant.zip") as archive:
         assert {text.count("~") for text in archive.receipts()} == {1}
 
@@ -371,4 +372,4 @@ def test_what_is_no_label_is_refused(told: Told, tmp_path: Path, text: str) -> N
     asked = ["bundle", "export", "--store", str(told.store), "--label", str(label), "-o", str(place)]
     done = CliRunner().invoke(cli, asked)
     assert (done.exit_code, place.exists()) == (2, False)
-    assert "task.json" in done.output
+    assert f"{label} is not a task label. Use `task.json` from the session's folder." in done.output

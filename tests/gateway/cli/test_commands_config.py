@@ -14,7 +14,7 @@ from affiant.attestation.statements.gateway_config import parse_gateway_config
 from affiant.attestation.tlog.note_keys import CosignerKey, LogKey
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.gateway.cli.commands import gateway
-from affiant.gateway.openai.chat_members import EXTENSIBLE
+from affiant.gateway.dialects.chat.chat_members import CHAT_LISTS
 
 URL = "http://127.0.0.1:8000/v1"
 PROFILE = "sha384:" + "1" * 96
@@ -68,14 +68,20 @@ def test_how_many_requests_an_upstream_is_asked_at_once_is_bound(tmp_path):
 def test_added_members_are_part_of_the_configuration_and_none_leave_it_as_it_is(tmp_path):
     command = ["config", "--home", str(tmp_path / "home")]
     plain = invoke(gateway, *command).output.splitlines()
-    added = [f"{place}.x" for place in (*EXTENSIBLE, "request")]
+    added = [f"{place}.x" for place in (*CHAT_LISTS.request.extensible, *CHAT_LISTS.response.extensible)]
     options = [option for name in added for option in ("--chat-member", name)]
     digest, raw = invoke(gateway, *command, *options).output.splitlines()
     assert digest != plain[0] and "chat_members" not in plain[1]
-    assert list(parse_gateway_config(raw.encode()).chat_members) == sorted(set(added))
+    assert list(parse_gateway_config(raw.encode()).allowed_members["chat"]) == sorted(set(added))
+    same = [option for name in added for option in ("--allow-member", f"chat:{name}")]
+    assert invoke(gateway, *command, *same).output.splitlines() == [digest, raw]
     for wrong in ("thinking", "tool.x", "request.", "request.a b"):
         result = invoke(gateway, *command, "--chat-member", wrong)
         assert result.exit_code == 1 and "config.chat_members" in result.output
+    for wrong in ("request.x", "chat:", ":request.x"):
+        assert invoke(gateway, *command, "--allow-member", wrong).exit_code == 2
+    unserved = invoke(gateway, *command, "--allow-member", "smtp:request.x")
+    assert unserved.exit_code == 1 and "no such dialect" in unserved.output
 
 
 def test_an_upstream_that_is_none_is_refused(tmp_path):

@@ -79,7 +79,7 @@ def test_upstreams_are_named_after_their_hosts_and_each_once() -> None:
         "http://127.0.0.1:8000/v1",
         "https://api.example.com/v2",
     ]
-    configs = upstream_configs([UpstreamChoice(url) for url in urls])
+    configs = upstream_configs([UpstreamChoice(url, plain_http=True) for url in urls])
     assert [c.id for c in configs] == [
         "api-example-com",
         "api-example-com-80",
@@ -88,6 +88,11 @@ def test_upstreams_are_named_after_their_hosts_and_each_once() -> None:
     ]
     assert [c.bind for c in configs] == ["tls", "none", "none", "tls"]
     assert upstream_configs([]) == (DEV_ECHO,) == upstream_configs([UpstreamChoice(DEV_ECHO.url)])
+
+
+def test_prompts_leave_this_machine_over_tls_unless_the_operator_allows_plain_http() -> None:
+    with raises_code("gateway.settings"):
+        upstream_configs([UpstreamChoice("http://api.example.com/v1")])
 
 
 @pytest.mark.parametrize("url", NOT_AN_UPSTREAM)

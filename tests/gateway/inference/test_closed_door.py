@@ -122,8 +122,8 @@ def test_what_the_operator_lists_passes_and_nothing_else(
     options = [
         "--upstream",
         upstream[0].url,
-        "--chat-member",
-        "request.thinking",
+        "--allow-member",
+        "chat:request.thinking",
         "--chat-member",
         "response.found",
     ]

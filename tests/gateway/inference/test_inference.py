@@ -232,9 +232,14 @@ def test_no_member_but_model_says_which_model_answers_where_a_profile_lists_some
 def test_listed_models_are_those_the_profile_allows(
     session: SessionClient, running: Running, platform: PlatformClient
 ) -> None:
-    assert [entry["id"] for entry in session.ask("GET", "/v1/models").json()["data"]] == ["affiant-dev-echo"]
+    (listed,) = session.ask("GET", "/v1/models").json()["data"]
+    assert listed["id"] == "affiant-dev-echo"
+    assert session.ask("GET", "/v1/models/affiant-dev-echo").json() == listed
+    missing = session.ask("GET", "/v1/models/org/other")
+    assert (missing.status, missing.code) == (404, "model.not_found")
     other = SessionClient.start(running.gateway, platform, profile=MODELS)
     assert other.ask("GET", "/v1/models").json()["data"] == []
+    assert other.ask("GET", "/v1/models/affiant-dev-echo").code == "model.not_found"
 
 
 # -- tools -----------------------------------------------------------------------------------------------------------
@@ -763,11 +768,42 @@ def test_a_broken_upstream_ends_in_an_error_and_a_record(
     assert record.disclosed.get("res.dig") == sha(answer.body)
 
 
+FINISH = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+
+
+@pytest.mark.parametrize("framed", ["chunked", "length"])
+def test_a_framed_body_is_complete_once_its_choice_is_finished(
+    told: tuple[SessionClient, ScriptedUpstream, Script], framed: str
+) -> None:
+    """`transformers serve` sends no `[DONE]`."""
+    session, _, script = told
+    body = event("one") + FINISH
+    length = STREAM_HEAD.replace(b"transfer-encoding: chunked", f"content-length: {len(body)}".encode())
+    script.answer = streamed(event("one"), FINISH) if framed == "chunked" else [length + body]
+    for headers in ({}, {"Affiant-Receipt": "inline"}):
+        answer = session.chat({"model": "m", "messages": [], "stream": True}, headers=headers)
+        comment = answer.body.removeprefix(body)
+        assert answer.status == 200 and answer.body.startswith(body)
+        assert comment.startswith(b": affiant-receipt ") is bool(headers) and bool(comment) is bool(headers)
+        record = record_of(session, answer)
+        assert record.member("res", "end") == "complete"
+        assert record.disclosed.get("res.dig") == sha(body) and record.disclosed.get("res.evs") == 2
+
+
 CUTS: dict[str, tuple[Sequence[Step], str]] = {
     "after an event": ([STREAM_HEAD, chunk(event("one"))], "upstream.cut"),
     "amid an event": ([STREAM_HEAD, chunk(event("one")), chunk(b"data: {")], "upstream.cut"),
     "amid the terminal event": ([STREAM_HEAD, chunk(event("one")), chunk(DONE[:-1])], "upstream.cut"),
-    "ended without the terminal event": (streamed(event("one")), "upstream.cut"),
+    "ended without the terminal event, unfinished": (streamed(event("one")), "upstream.cut"),
+    "finished, and not framed": (
+        [STREAM_HEAD.replace(b"transfer-encoding: chunked", b"connection: close"), event("one") + FINISH],
+        "upstream.cut",
+    ),
+    "finished, amid the chunks": ([STREAM_HEAD, chunk(event("one") + FINISH)], "upstream.cut"),
+    "finished, and shorter than its length": (
+        [STREAM_HEAD.replace(b"transfer-encoding: chunked", b"content-length: 4096"), event("one") + FINISH],
+        "upstream.cut",
+    ),
     "nonsense after an event": ([STREAM_HEAD, chunk(event("one")), b"zz\r\n"], "upstream.malformed"),
 }
 
@@ -780,7 +816,7 @@ def test_a_cut_stream_ends_in_an_error_event_that_the_record_covers(
     script.answer, code = CUTS[name]
     answer = session.chat({"model": "m", "messages": [], "stream": True})
     assert answer.status == 200 and answer.body.startswith(event("one")) and b"[DONE]" not in answer.body
-    last = json.loads(answer.body.removeprefix(event("one")).removeprefix(b"data: "))
+    last = json.loads(answer.body.removeprefix(event("one")).removeprefix(FINISH).removeprefix(b"data: "))
     assert last["error"]["code"] == code
     record = record_of(session, answer)
     assert record.member("res", "end") == "upstream_abort"

@@ -19,7 +19,7 @@ def test_one_request_passes_few_functions(platform: PlatformClient, tmp_path: Pa
         calls = walked(gateway, SessionClient.start(gateway, platform))
     print(f"functions of one request: {len(calls)}")
     assert len(calls) <= MOST
-    assert calls["gateway/openai/chat.py:parse_json"] == 2, "the request and the answer, each once"
-    assert calls["gateway/openai/tool_filter.py:read_answer"] == 1
+    assert calls["gateway/dialects/strict_json.py:parse_json"] == 2, "the request and the answer, each once"
+    assert calls["gateway/dialects/strict_json.py:read_response"] == 1
     assert calls["gateway/requests/account.py:Account._form"] == 1
     assert calls["gateway/sessions/recorder.py:Recorder.session_record"] == 1

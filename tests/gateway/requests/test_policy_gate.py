@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.gateway.openai.answers import judged
+from tests.gateway.dialects.answers import judged
 
-from affiant.gateway.openai.chat import Offered, parse_chat, without_tools
-from affiant.gateway.openai.tool_filter import CallText, StreamFilter
+from affiant.gateway.dialects.chat.chat import Chat
+from affiant.gateway.dialects.dialect import Offered
+from affiant.gateway.dialects.judged_calls import CallText
 from affiant.gateway.requests.policy_gate import judge_of, may_offer
 from affiant.gateway.wire.errors import ToolNotAllowedError
 from affiant.policy.canonical.tool_origin import Origin, tool_digest
@@ -17,6 +18,10 @@ from affiant.policy.loading.load import load_profiles
 
 APPLY = "{name: apply, args: {namespace: {one_of: [staging]}}}"
 POLICY = f"agent_configs: {{dev: {{tools: [read_file, {APPLY}, {{deny: rm}}]}}}}".encode()
+
+
+def ignored(_: object) -> None:
+    """Nothing is done with an event's value."""
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +90,7 @@ def test_arguments_are_judged_as_a_stream_joins_them(policy: CompiledPolicy) -> 
         event(arguments='space": "pr'),
         event(arguments='od"}'),
     ]
-    judge = StreamFilter(judge_of(policy))
+    judge = Chat().stream_filter(judge_of(policy), ignored)
     assert [judge.feed(piece).events for piece in pieces] == [(), (), ()]
     with pytest.raises(ToolNotAllowedError):
         judge.feed(FINISHED)
@@ -93,7 +98,7 @@ def test_arguments_are_judged_as_a_stream_joins_them(policy: CompiledPolicy) -> 
 
 def test_two_texts_that_are_each_allowed_are_no_call_together(policy: CompiledPolicy) -> None:
     good = '{"namespace": "staging"}'
-    judge = StreamFilter(judge_of(policy))
+    judge = Chat().stream_filter(judge_of(policy), ignored)
     judge.feed(event(name="apply", arguments=good))
     judge.feed(event(arguments=good))
     with pytest.raises(ToolNotAllowedError):
@@ -150,12 +155,12 @@ def test_a_pinned_tool_is_offered_word_by_word_or_not_at_all(pinned: CompiledPol
         offered("Does.", {**SCHEMA, "big": 2**60}),
     ]
     body = asked(*changed, offered("Does."))
-    kept = json.loads(without_tools(body, may_offer(pinned)))["tools"]
+    kept = json.loads(Chat().without_tools(body, may_offer(pinned)))["tools"]
     assert kept == [offered("Does.")]
 
 
 def test_a_pinned_tool_is_called_only_as_it_was_offered(pinned: CompiledPolicy) -> None:
-    good, bad = (parse_chat(asked(offered(text))).tools for text in ("Does.", "Does more."))
+    good, bad = (Chat().read_request(asked(offered(text))).tools for text in ("Does.", "Does more."))
     assert judge_of(pinned, good)("pinned", "{}").rules == ("tools/0",)
     assert judge_of(pinned, bad)("pinned", "{}").reason == "tool_schema_changed"
     assert judge_of(pinned, (*bad, *good))("pinned", "{}").rules == ("tools/0",)  # the bad one was taken out
@@ -163,7 +168,7 @@ def test_a_pinned_tool_is_called_only_as_it_was_offered(pinned: CompiledPolicy) 
 
 
 def test_what_an_agent_offers_by_itself_is_no_servers_tool(pinned: CompiledPolicy) -> None:
-    tools = parse_chat(asked(offered("", name="served"))).tools
+    tools = Chat().read_request(asked(offered("", name="served"))).tools
     assert not may_offer(pinned)(tools[0])
     assert judge_of(pinned, tools)("served", "{}").reason == "tool_other_server"
     assert judge_of(pinned, tools, lambda _: Origin("k8s"))("served", "{}").rules == ("tools/1",)

@@ -13,6 +13,7 @@ from tests.gateway.session_client import Gateway, SessionClient, WrongKey
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u, sha256_name
 from affiant.attestation.release.boot import Image
+from affiant.attestation.schema.agent_routes import AGENT_ROUTES, AgentRoute
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.evidence import parse_evidence
 from affiant.attestation.statements.gateway_config import parse_gateway_config
@@ -105,6 +106,21 @@ def test_other_paths_have_errors_of_the_same_form(
     if method == "HEAD":
         return
     assert set(answer.json()["error"]) == {"message", "type", "code", "param"}
+
+
+@pytest.mark.parametrize(
+    "route", [each for each in AGENT_ROUTES if each.template != "/mcp"], ids=lambda route: route.name
+)
+def test_every_route_that_a_supervisor_lets_through_is_served(gateway: Gateway, route: AgentRoute) -> None:
+    path = route.template.replace("{model}", "org/m").replace("{receipt}", "A" * 22)
+    assert gateway.ask(route.method, path).status == 401, "only the proof is missing"
+
+
+def test_what_is_not_served_is_an_error_of_its_api_and_says_what_is(gateway: Gateway) -> None:
+    answer = gateway.ask("POST", "/v1/messages/batches")
+    assert (answer.status, answer.json()["type"]) == (404, "error")
+    assert "POST /v1/chat/completions" in answer.json()["error"]["message"]
+    assert gateway.ask("POST", "/v1/nothing").code == "not_found"
 
 
 def test_health(gateway: Gateway) -> None:

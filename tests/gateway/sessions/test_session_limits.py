@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
 
-from affiant.gateway.openai.passable_responses import ResponseBound, response_bound
-from affiant.gateway.openai.relay import Usage
+from affiant.gateway.dialects.response_bound import ResponseBound, response_bound
+from affiant.gateway.dialects.usage import Usage
 from affiant.gateway.sessions.session_limits import Reservation, SessionLimits
 from affiant.policy.decision.limit_errors import (
     LimitReached,
@@ -27,6 +27,11 @@ from affiant.policy.loading.load import load_profiles
 
 SECOND = NANOSECONDS
 TEN = ResponseBound(10)
+
+
+def bound_of(request: dict[str, object]) -> ResponseBound:
+    """As a chat completion says it."""
+    return response_bound(request, bounds=("max_completion_tokens", "max_tokens"), answers="n")
 
 
 def limits_of(sections: str) -> SessionLimits:
@@ -265,13 +270,13 @@ def test_of_several_rates_the_one_that_has_room_first_says_when() -> None:
     ],
 )
 def test_the_larger_of_two_bounds_counts(request_members: dict[str, object], expected: ResponseBound) -> None:
-    assert response_bound(request_members) == expected
+    assert bound_of(request_members) == expected
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "n"])
 @pytest.mark.parametrize("value", [0, -1, 1.0, 1e9, "5", True, [5], {}, 2**31])
 def test_what_two_readers_could_take_for_two_numbers_is_none(name: str, value: object) -> None:
-    bound = response_bound({"max_tokens": 5, name: value})
+    bound = bound_of({"max_tokens": 5, name: value})
     assert bound.tokens is None
     assert repr(name) in bound.why
 
@@ -290,7 +295,7 @@ def test_what_two_readers_could_take_for_two_numbers_is_none(name: str, value: o
     ],
 )
 def test_another_bound_that_some_server_takes_is_none(name: str) -> None:
-    assert response_bound({"max_tokens": 5, name: 5}).tokens is None
+    assert bound_of({"max_tokens": 5, name: 5}).tokens is None
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -103,13 +105,30 @@ async def test_a_kept_connection_that_was_closed_is_replaced_and_both_attempts_a
 
 async def test_however_many_kept_connections_are_dead_one_attempt_replaces_them() -> None:
     with scripted_upstream(lambda _: [0.1, *whole(b"x")]) as upstream:
+        upstream.keep = False
         client = client_of(upstream)
         await asyncio.gather(*(fetch(client) for _ in range(4)))
-        upstream.script, upstream.keep = lambda _: [], False
+        upstream.script = lambda _: []
         tried: list = []
         with pytest.raises(UpstreamCut):
             await fetch(client, tried)
-        assert [code for code, _ in tried] == ["upstream.cut", "upstream.cut"]
+        assert [code for code, _ in tried] in (["upstream.cut", "upstream.cut"], ["upstream.cut"])
+        await client.close()
+
+
+async def test_a_request_that_a_kept_connection_took_is_not_sent_again() -> None:
+    def script(_: Received) -> list[Step]:
+        upstream.keep = len(upstream.received) == 1  # it reads the second request, and closes
+        return whole(b"x") if upstream.keep else []
+
+    with scripted_upstream(script) as upstream:
+        client = client_of(upstream)
+        await fetch(client)
+        tried: list = []
+        with pytest.raises(UpstreamCut):
+            await fetch(client, tried)
+        assert [code for code, _ in tried] == ["upstream.cut"]
+        assert upstream.connections == 1
         await client.close()
 
 
@@ -267,3 +286,29 @@ async def test_the_prompt_leaves_only_after_the_certificate_held(
             assert upstream.received == []
         await client.close()
         await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_request_that_no_peer_received_is_sent_again(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """The peer closes its side amid two requests; the client's loop has no turn to see that."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(1 << 16)
+                peer.sendall(b"".join(part for part in whole(b"x") if isinstance(part, bytes)))
+
+        async def twice() -> list:
+            tried: list = []
+            client = HTTPClient(TCPConnector("127.0.0.1", server.getsockname()[1], None), timeouts=PATIENT)
+            for _ in range(2):
+                serving = threading.Thread(target=serve)
+                serving.start()
+                assert await fetch(client, tried) == (200, b"x")
+                serving.join()  # closed, and no await until the next request is written
+            await client.close()
+            return [code for code, _ in tried]
+
+        with asyncio.Runner(loop_factory=loop) as runner:
+            assert runner.run(twice()) == ["ok", "upstream.cut", "ok"]

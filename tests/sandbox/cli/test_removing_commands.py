@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from tests.sandbox.conftest import affiant
+from tests.sandbox.processes.test_launch_records import own_name
 
-from affiant.sandbox.processes.home import Home, open_home
+from affiant.__main__ import cli
+from affiant.sandbox.processes.home import Home, lock, open_home
+from affiant.sandbox.processes.launch_records import Launch
 from affiant.sandbox.processes.session_note import Asked, SessionNote, SessionState, write_note
 from affiant.sandbox.session_state.session_folder import BUNDLE
 
@@ -75,3 +80,31 @@ def test_what_is_no_file_is_an_error_and_not_waited_for(home: Home, tmp_path: Pa
     )
     assert piped.returncode == 1 and b"[session.only_copy]" in piped.stderr
     assert home.session(SESSION).is_dir()
+
+
+def test_a_session_that_was_not_tidied_up_stays(home: Home, tmp_path: Path) -> None:
+    """Its agent's files could not be kept, and are where the agent left them."""
+    launch = Launch(
+        SESSION, own_name(), asked=Asked(agent="a", profile="p", started=1, output="/out"), ran=True
+    )
+    launch.abandon(home)
+    (home.session(SESSION) / "files").mkdir()
+    (home.session(SESSION) / "files.kept" / "older").mkdir(parents=True)
+    done = remove(home, tmp_path / "copy.json")
+    assert done.returncode == 1 and b"[session.only_copy]" in done.stderr
+    assert b"affiant session list" in done.stderr
+    assert b"cannot be tidied up" in affiant("session", "list", "--home", str(home.path)).stderr
+    assert (home.session(SESSION) / "files").is_dir()
+
+
+def test_prune_waits_for_no_process_that_holds_the_stored_inputs(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("affiant.sandbox.workspace.input_store._LOCKED_FOR_S", 0.1)
+    (home.path / "inputs").mkdir()
+    with open(home.path / "inputs" / "lock", "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        done = CliRunner().invoke(cli, ["session", "prune", "--home", str(home.path)])
+    assert done.exit_code == 1 and "[store.locked]" in done.stderr
+    with lock(home.path / "reap.lock", wait=False):
+        pass

@@ -39,6 +39,21 @@ def test_a_template_process_that_dies_ends_the_command_with_an_error(tmp_path: P
         assert process.stdout is not None
         os.kill(int(process.stdout.readline().split()[2]), signal.SIGKILL)
         assert process.wait(20) == 1
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert b"the template process has ended; found exit status -9" in said
+    assert b"[service.failed]" in said
+
+
+def test_a_template_process_that_cannot_be_started_is_an_error_in_words(
+    tmp_path: Path, release: None
+) -> None:
+    home = open_home(tmp_path / "home")
+    (home.path / "template").write_text("in the way")
+    done = affiant("session", "template", "--home", str(home.path))
+    assert done.returncode == 1
+    assert b"template: cannot start the template process; found File exists" in done.stderr
+    assert b"[service.failed]" in done.stderr
 
 
 def test_a_killed_command_takes_the_template_process_with_it(tmp_path: Path, release: None) -> None:

@@ -268,7 +268,7 @@ def test_a_killed_host_leaves_nothing_and_the_next_command_says_so(place: Machin
     done = affiant(place, "ls", "--json")
     assert f"session {session.id}".encode() in done.stderr
     found = entry(place, "killed")
-    assert (found["state"], found["steps"][-1]["state"]) == ("cut-off", "terminated"), (
+    assert (found["state"], found["steps"][-1]["state"]) == ("interrupted", "terminated"), (
         "its supervisor closed it"
     )
     assert place.quiet_within(10)

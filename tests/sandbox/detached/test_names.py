@@ -84,3 +84,14 @@ def test_names_and_keys_are_each_owner_s_own(home: Home) -> None:
     runs(home, IDS[1], "build")
     assert running_session(home, "build") == IDS[1]
     assert running_session(home, IDS[0]) == IDS[0], "the machine's own user reaches all by their ids"
+
+
+def test_a_key_has_one_session_under_whatever_name_it_is_asked_for(home: Home) -> None:
+    runs(home, IDS[0], "build", key="k")
+    runs(home, IDS[1], "test", key="l")
+    for name in ("build", "other", "test", None):
+        found = asked_launch(home, name, "k")
+        assert found is not None and found.session == IDS[0]
+    by_name = asked_launch(home, "test", "new")
+    assert by_name is not None and by_name.session == IDS[1], "the name is taken"
+    assert asked_launch(home, "new", "new") is asked_launch(home, None, None) is None

@@ -13,11 +13,11 @@ from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.launch_records import Launch, read_launches
 from affiant.sandbox.processes.session_note import Asked, SessionNote, SessionState, write_note
-from affiant.sandbox.session_state.session_folder import BUNDLE, KEPT, RECORDS, WORKING
+from affiant.sandbox.session_state.session_folder import BUNDLE, KEPT, RECORDS
 from affiant.sandbox.session_state.session_listing import SessionEntry, find_session
 
 SESSION = "A" * 22
-ASKED = Asked(agent="a", profile="p", started=1, output="/out", source=f"{WORKING}/0", name="build")
+ASKED = Asked(agent="a", profile="p", started=1, output="/out", source="files/0", name="build")
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def copied(entry: SessionEntry) -> None:
 
 
 def work(home: Home) -> None:
-    folder = home.session(SESSION) / WORKING / "0"
+    folder = home.session(SESSION) / "files" / "0"
     folder.mkdir(parents=True)
     (folder / "work.txt").write_text("the only copy")
 
@@ -55,13 +55,11 @@ def test_what_a_killed_launcher_left_is_tidied_up_first(home: Home) -> None:
     assert (home.session(SESSION) / KEPT / "0" / "work.txt").read_text() == "the only copy"
 
 
-@pytest.mark.parametrize("left", ["no note", "working files", "a record of a launch"])
+@pytest.mark.parametrize("left", ["no note", "a record of a launch"])
 def test_what_may_be_the_only_copy_stays(home: Home, left: str) -> None:
     if left != "no note":
         note = SessionNote(session=SESSION, state=SessionState.CLOSED, asked=ASKED, ended=2)
         write_note(home, note)
-    if left == "working files":
-        work(home)
     if left == "a record of a launch":  # one of a launcher that cannot be read is not ended by this command
         (home.launches / f"{SESSION}.json").write_bytes(b"{}")
     with raises_code("session.only_copy"):

@@ -166,6 +166,8 @@ class Sandbox:
     """What an agent can do: speak to its proxy."""
 
     address: tuple[str, int]
+    gateway: tuple[str, int]
+    """Where the gateway's name leads."""
     authority: SessionCA
     table: PlaceholderTable
     proxy: EgressProxy
@@ -177,9 +179,9 @@ class Sandbox:
         assert binding is not None
         return binding.placeholder.encode()
 
-    async def plain(self, data: bytes) -> Reply:
+    async def plain(self, data: bytes, *, to: tuple[str, int] | None = None) -> Reply:
         """Send bytes to the proxy, read one answer."""
-        reader, writer = await asyncio.open_connection(*self.address)
+        reader, writer = await asyncio.open_connection(*(to or self.address))
         try:
             return await asked(reader, writer, data)
         finally:
@@ -358,9 +360,12 @@ class World:
                 limits=self.limits,
             )
             listener = socket.create_server(("127.0.0.1", 0))
-            await proxy.start(listener)
+            gateway = socket.create_server(("127.0.0.1", 0))
+            await proxy.start(listener, gateway=gateway)
             try:
-                yield Sandbox(listener.getsockname(), authority, table, proxy, budget, process)
+                yield Sandbox(
+                    listener.getsockname(), gateway.getsockname(), authority, table, proxy, budget, process
+                )
             finally:
                 await proxy.stop()
 

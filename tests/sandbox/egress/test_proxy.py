@@ -17,6 +17,7 @@ import pytest
 from tests.sandbox.egress.conftest import HOST, VALUE, World, answered, asked, closed
 from tests.secrets.upstream_server import answer, chunked
 
+from affiant.attestation.schema.agent_routes import AGENT_ROUTES
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision_log.file import DecisionsUnavailable
 from affiant.sandbox.base.errors import GatewayUnreachable
@@ -698,6 +699,37 @@ def test_the_gateways_name_reaches_the_gateway_with_a_counter(world: World, form
     assert world.chain.records == []
 
 
+def test_a_client_that_knows_no_proxy_reaches_the_gateway_by_its_name(world: World) -> None:
+    reply = world.run("network_egress: denied", lambda box: box.plain(chat(form=""), to=box.gateway))
+    assert (reply.status, reply.body) == (200, b"data: one\n\ndata: [DONE]\n\n")
+    ((_, target, _, _, cseq),) = world.gateway.seen
+    assert (target, cseq) == ("/v1/chat/completions", 0)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        f"CONNECT {HOST}:443 HTTP/1.1\r\nHost: {HOST}:443\r\n\r\n".encode(),
+        f"CONNECT {GATEWAY}:443 HTTP/1.1\r\nHost: {GATEWAY}:443\r\n\r\n".encode(),
+        get(f"http://{HOST}/", host=HOST),
+        get("/", host=HOST),
+        get("/v1/models", host="10.189.0.4"),
+        get(f"http://{HOST}/v1/models", host=GATEWAY),
+        chat(form=f"http://{GATEWAY}"),
+    ],
+    ids=["tunnel", "tunnel to it", "absolute form", "host", "address", "two hosts", "absolute form of it"],
+)
+def test_where_the_gateways_name_leads_nothing_but_the_gateway_is_served(
+    world: World, request_: bytes
+) -> None:
+    """Even with a profile that allows the host."""
+    reply = world.run(f"network_egress: [{{host: {HOST}}}]", lambda box: box.plain(request_, to=box.gateway))
+    assert reply.status in (400, 403)
+    assert world.gateway.seen == []
+    (record,) = world.chain.records
+    assert record.kind == "refusal"
+
+
 TRACE, SPAN = b"4bf92f3577b34da6a3ce929d0e0e4736", b"00f067aa0ba902b7"
 TRACEPARENT = b"traceparent: 00-" + TRACE + b"-" + SPAN + b"-01"
 
@@ -749,14 +781,15 @@ def test_a_header_that_the_gateway_would_not_heed_is_refused_and_not_dropped(
 def test_reads_take_no_counter(world: World) -> None:
     async def scenario(box):
         models = await box.plain(get(f"http://{GATEWAY}/v1/models", host=GATEWAY))
+        model = await box.plain(get(f"http://{GATEWAY}/v1/models/org/model-1:free", host=GATEWAY))
         receipts = [
             await box.plain(get(f"http://{GATEWAY}/v1/receipts/{'r' * 22}{part}", host=GATEWAY))
             for part in ("", "/bundle", "/proof")
         ]
-        return [models.status, *(receipt.status for receipt in receipts)]
+        return [models.status, model.status, *(receipt.status for receipt in receipts)]
 
-    assert world.run("network_egress: denied", scenario) == [200] * 4
-    assert [cseq for *_, cseq in world.gateway.seen] == [None] * 4
+    assert world.run("network_egress: denied", scenario) == [200] * 5
+    assert [cseq for *_, cseq in world.gateway.seen] == [None] * 5
 
 
 @pytest.mark.parametrize(
@@ -770,9 +803,22 @@ def test_reads_take_no_counter(world: World) -> None:
 def test_nothing_else_of_the_gateway_is_reachable(world: World, method: str, path: str) -> None:
     request = get(f"http://{GATEWAY}{path}", b"Content-Length: 0", host=GATEWAY, method=method)
     reply = world.run("network_egress: denied", lambda box: box.plain(request))
-    assert (reply.status, code(reply)) == (403, "gateway_path")
-    assert b"/v1/receipts/{id}/bundle and GET /v1/receipts/{id}/proof" in reply.body
+    assert (reply.status, code(reply)) == (404, "gateway_path")
+    error = json.loads(reply.body)
+    assert error["error"]["type"] == "not_found_error"
+    assert all(route.name in error["error"]["message"] for route in AGENT_ROUTES)
+    assert isinstance(error["record"], str) and "how_to_ask" not in error
     assert world.gateway.seen == []
+    assert world.chain.kinds == ["refusal.gateway_path"]
+
+
+@pytest.mark.parametrize("path", ["/v1/messages/batches", "/v1/complete", "/v1/messages/m/x"])
+def test_what_is_not_served_of_anthropics_api_is_said_in_its_form(world: World, path: str) -> None:
+    request = get(f"http://{GATEWAY}{path}", b"Content-Length: 0", host=GATEWAY, method="POST")
+    reply = world.run("network_egress: denied", lambda box: box.plain(request))
+    error = json.loads(reply.body)
+    assert (reply.status, error["type"], error["error"]["type"]) == (404, "error", "not_found_error")
+    assert "POST /v1/chat/completions" in error["error"]["message"]
     assert world.chain.kinds == ["refusal.gateway_path"]
 
 

@@ -102,7 +102,8 @@ async def sandbox(session_dir: Path, backend: BackendName, plan: SandboxPlan, **
     finally:
         client.close()
         if proxy is not None:
-            proxy.listener.close()
+            proxy.listeners.proxy.close()
+            proxy.listeners.gateway.close()
         process.wait(10)
 
 
@@ -215,7 +216,7 @@ def run(
 
     async def go() -> Run:
         async with sandbox(session_dir, backend, plan, **more) as (client, proxy, _):
-            with greeting(proxy.listener) as greeted:
+            with greeting(proxy.listeners.proxy) as greeted, greeting(proxy.listeners.gateway):
                 ended, output = await communicate(client, Command(argv, env, cwd), stdin)
                 await client.cleanup()
                 return Run(ended, output, greeted[0], session_dir)

@@ -41,9 +41,14 @@ request = json.loads(sys.stdin.readline())
 proxy = (request["host"], request["port"])
 inet, inet6 = socket.AF_INET, socket.AF_INET6
 echo = b"\x08\x00\xf7\xfe\x00\x01\x00\x00"
+GATEWAY = "gateway.affiant.internal"
 ports = [1, 22, 53, 80, 111, 443, 2375, 3127, 3129, 5432, 6443, 8080, 8200, 65535, *request["machine_ports"]]
 answer = {
     "proxy": attempt(lambda: hello(proxy)),
+    "gateway": attempt(lambda: hello((GATEWAY, 80))),
+    "gateway_ports": {
+        port: attempt(lambda port=port: connect(inet, (GATEWAY, port))) for port in ports if port != 80
+    },
     "other_ports": {port: attempt(lambda port=port: connect(inet, (proxy[0], port))) for port in ports},
     "elsewhere": {
         f"{host}:{port}": attempt(lambda host=host, port=port: connect(inet, (host, port)))

@@ -42,7 +42,7 @@ async def go():
                     out.seek(0)
                     reader = TreeReader(out, contents=False)
                     said.append([[entry.path for entry, _ in reader], reader.result.get("error", {}).get("code")])
-        proxy.listener.close()
+        proxy.listeners.proxy.close()
         await runner.cleanup()
     process.wait()
     print(json.dumps(said))

@@ -90,6 +90,11 @@ def test_no_name_is_resolved(inside):
     assert inside.facts["names"] == "no name"
 
 
+def test_the_gateways_name_is_an_address_where_the_proxy_listens_too(inside):
+    assert inside.facts["gateway"] == "hello from the proxy\n"
+    assert set(inside.facts["gateway_ports"].values()) == {"ECONNREFUSED"}
+
+
 @pytest.mark.parametrize("kind", ["raw", "packet", "vsock"])
 def test_no_socket_that_goes_around_the_network_namespace(inside, kind):
     assert inside.facts[kind] != "ok"

@@ -46,7 +46,7 @@ async def go():
         command = plan.Command(("/bin/sh", "-c", inside), {{"PATH": "/usr/bin"}})
         number = await runner.start(command, stdin=0, stdout=1, stderr=1)
         ended = (await runner.wait(number)).code
-        proxy.listener.close()
+        proxy.listeners.proxy.close()
         await runner.cleanup()
     process.wait()
     print(json.dumps([ended, sorted(os.listdir(sys.argv[1] + "/files/0") + os.listdir(sys.argv[1] + "/files/1"))]))

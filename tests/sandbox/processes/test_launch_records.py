@@ -145,3 +145,31 @@ def test_process_one_is_never_named(home: Home):
     launch.write(home)
     (found,) = read_launches(home)
     assert found.children == []
+
+
+def test_what_its_launcher_abandons_is_the_next_commands_and_not_removed(home: Home):
+    launch = Launch("session", own_name())
+    launch.write(home)
+    launch.abandon(home)
+    launch.remove(home)
+    assert live_launches(home) == ()
+    assert [each.session for each in end_leftovers(home)] == ["session"]
+    (again,) = read_launches(home)
+    again.remove(home)
+    assert read_launches(home) == ()
+
+
+@pytest.mark.parametrize(
+    ("ran", "taken", "output", "only"),
+    [
+        (True, False, "/out", True),
+        (True, True, "/out", False),
+        (False, False, "/out", False),
+        (True, False, None, False),
+    ],
+)
+def test_files_are_the_only_copy_until_everything_was_taken(
+    ran: bool, taken: bool, output: str | None, only: bool
+):
+    asked = Asked(agent="a", profile="p", started=1, output=output)
+    assert Launch("session", own_name(), asked=asked, ran=ran, taken=taken).only_copy is only

@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def start(home: Home) -> ServiceProcess:
-    return start_service(service_supervisor_spec(home, platform=True, gateway=False, upstreams=()))
+    return start_service(service_supervisor_spec(home, platform=True, gateway=False))
 
 
 def answers(home: Home) -> bool:
@@ -111,3 +111,22 @@ def test_a_service_that_does_not_start_is_refused_with_its_reason(home: Home):
     refused = json.loads(asyncio.run(run()))["refused"]
     assert refused["code"] == "service.failed"
     assert "fmt.json" in refused["found"]
+
+
+def test_a_template_that_cannot_be_started_takes_no_service_down(home: Home):
+    (home.path / "template").write_text("in the way")
+
+    async def run() -> str:
+        membership = await _join(home)
+        spec = service_supervisor_spec(home, platform=True, gateway=False, template=True)
+        supervisor = start_service(spec)
+        facts = json.loads(await supervisor.ready())
+        assert set(facts) == {"platform"}
+        assert answers(home)
+        os.close(membership)
+        assert await asyncio.wait_for(supervisor.wait(), 5) == 0
+        return supervisor.last_words
+
+    said = asyncio.run(run())
+    assert "cannot start the template process" in said
+    assert "Traceback" not in said

@@ -86,7 +86,7 @@ LONG = tuple(f"request.member_{number}_of_many" for number in range(30))
 def test_what_decides_is_told_first_however_much_else_differs(
     upstreams: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = local_gateway_config(REFERENCE, upstreams=(OTHER,), chat_members=LONG)
+    config = local_gateway_config(REFERENCE, upstreams=(OTHER,), allowed_members={"chat": LONG})
     with raises_code("services.other_configuration") as refused:
         gateway_of_this_home(config, upstreams, tmp_path, monkeypatch)
     asked = upstreams[0] if upstreams else DEV_ECHO.url
@@ -99,7 +99,7 @@ def test_other_reference_values_are_told_first_too(tmp_path: Path, monkeypatch: 
     elsewhere = parse_reference_values(
         reference_values(release_of([("affiant/a.py", "22" * 32)]), b"a root key")
     )
-    config = local_gateway_config(elsewhere, chat_members=LONG)
+    config = local_gateway_config(elsewhere, allowed_members={"chat": LONG})
     with raises_code("services.other_configuration") as refused:
         gateway_of_this_home(config, (), tmp_path, monkeypatch)
     assert str(refused.value.found).startswith(f"reference: {config.reference}")

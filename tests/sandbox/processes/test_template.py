@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import hashlib
 import json
 import os
@@ -12,16 +13,19 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.running_image import image_digest
 from affiant.attestation.release.start import MeasuredImage, NotMeasured
+from affiant.sandbox.base import template_order
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import BROKER_USER
 from affiant.sandbox.base.template_order import (
@@ -36,7 +40,7 @@ from affiant.sandbox.base.template_order import (
 from affiant.sandbox.processes import service_process
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.service_process import READY_FD, ServiceProcess, ServiceSpec, start_service
-from affiant.sandbox.processes.template import keep_code
+from affiant.sandbox.processes.template import Forking, keep_code
 from affiant.sandbox.processes.template_service import start_template, template_socket
 
 BROKER = "affiant.secrets.broker.process"
@@ -257,20 +261,38 @@ def test_what_is_not_an_order_of_the_list_starts_nothing(home: Home, changed: di
     assert set(answer) == {"refused"}
 
 
-@pytest.mark.parametrize("data", [b"\xff", b"[]", b"null", b"{" * 60_000, b"1" * 200_000])
-def test_garbage_starts_nothing(home: Home, data: bytes) -> None:
-    answer = sent(home, data, ())
-    assert set(answer) in ({"refused"}, set())
-    with broker(home):
-        pass
+def test_the_template_says_why_it_refused(home: Home, template: ServiceProcess) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert ordered(home, broker_order(theirs.fileno(), image="sha256:x"), theirs.fileno()) is None
+    until(lambda: "found sha256:x" in template.last_words)
+    assert "affiant: the template refused an order: the template loaded another image" in template.last_words
+
+
+DEEP = 10_000
+"""More arrays or objects within each other than a parser follows."""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff",
+        b"[]",
+        b"null",
+        b"{" * 60_000,
+        b"[" * DEEP + b"]" * DEEP,
+        b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+        b"1" * 100_000,
+    ],
+)
+def test_garbage_is_refused(home: Home, template: ServiceProcess, data: bytes) -> None:
+    assert set(sent(home, data, ())) == {"refused"}
+    assert "Traceback" not in template.last_words
 
 
 def sent(home: Home, data: bytes, descriptors: tuple[int, ...]) -> dict[str, object]:
     with connected(home) as connection:
-        try:
-            socket.send_fds(connection, [data], descriptors)
-        except OSError:  # longer than a packet may be
-            return {}
+        socket.send_fds(connection, [data], descriptors)
         answer, received = receive_packet(connection)
         assert not received
         return dict(answer)
@@ -291,7 +313,7 @@ def test_a_program_whose_caller_does_not_say_go_never_runs(home: Home) -> None:
             order = dataclasses.asdict(broker_order(theirs.fileno()))
             send_packet(connection, order, (2, theirs.fileno()))
             answer, (pidfd,) = receive_packet(connection)
-        assert set(answer) == {"started"}
+        assert set(answer) == {"accepted"}
         send_packet(connection, {"go": False})
         assert receive_packet(connection)[0] == {"ended": 0}
         os.close(pidfd)
@@ -352,10 +374,16 @@ def test_a_caller_that_is_confined_further_than_the_template_is_refused(
 @pytest.mark.root
 @needs_root
 def test_a_forked_program_has_the_limits_and_the_priority_of_its_caller(home: Home) -> None:
-    limits = "prlimit --nofile=200:200 --nproc=1000:1000 nice -n 5 choom -n 300 --".split()
+    limits = "prlimit --nofile=200:200 --nproc=1000:1000 nice -n 5 ionice -c 3 choom -n 300 --".split()
     found = json.loads(asked_by(*limits, home=home))
     del found["held"]
-    assert found == {"nofile": "200 200", "nproc": "1000 1000", "nice": 5, "oom": "300"}
+    assert found == {
+        "nofile": "200 200",
+        "nproc": "1000 1000",
+        "nice": 5,
+        "io": IDLE_CLASS,
+        "oom": "300",
+    }
 
 
 @pytest.mark.root
@@ -364,6 +392,33 @@ def test_a_forked_program_has_the_limits_and_the_priority_of_its_caller(home: Ho
 def test_a_descriptor_comes_under_any_number_that_the_caller_may_use(home: Home, number: int) -> None:
     found = json.loads(asked_by("prlimit", "--nofile=200:200", "--", home=home, number=number))
     assert found["held"] == f"socket {number}"
+
+
+@pytest.mark.root
+@needs_root
+def test_a_caller_with_more_descriptors_than_the_template_may_have_keeps_its_limit_or_is_refused(
+    tmp_path: Path, release: None
+) -> None:
+    home, own = open_home(tmp_path / "home"), resource.getrlimit(resource.RLIMIT_NOFILE)
+    with served(home) as template:
+        resource.prlimit(template.pid, resource.RLIMIT_NOFILE, (64, own[1]))
+        found = json.loads(asked_by("prlimit", "--nofile=200:200", "--", home=home, number=199))
+        assert (found["held"], found["nofile"]) == ("socket 199", "200 200"), "it raises its soft limit"
+        resource.prlimit(template.pid, resource.RLIMIT_NOFILE, (64, 64))
+        answer = asked_by("prlimit", "--nofile=200:200", "--", home=home, number=199)
+        may_raise = (
+            int(text_of(os.getpid(), "status").split("CapEff:")[1].split()[0], 16) >> CAP_SYS_RESOURCE & 1
+        )
+        if may_raise:
+            assert json.loads(answer)["nofile"] == "200 200"
+        else:
+            assert answer == "None", "the caller starts an interpreter"
+        assert not template.ended
+
+
+CAP_SYS_RESOURCE = 24
+IDLE_CLASS = 3
+"""Of I/O priorities: the number in the bits from 13 on (ioprio_get(2))."""
 
 
 def asked_by(*before: str, home: Home, number: int = 0) -> str:
@@ -380,6 +435,7 @@ CALLER = """
 import json, os, socket, sys
 from pathlib import Path
 from affiant.sandbox.base.template_order import Order, forked, open_template
+from affiant.sandbox.isolation.plan.linux import io_priority
 ours, theirs = socket.socketpair()
 number = int(sys.argv[3]) or theirs.fileno()
 order = Order(program="affiant.secrets.broker.process", arguments=("--control-fd", str(number)),
@@ -395,7 +451,7 @@ else:
               for line in Path(f"/proc/{program.pid}/limits").read_text().splitlines()}
     name = os.readlink(f"/proc/{program.pid}/fd/{number}").partition(":")[0]
     print(json.dumps({"held": f"{name} {number}", "nofile": limits["Max open files"], "nproc": limits["Max processes"],
-        "nice": os.getpriority(os.PRIO_PROCESS, program.pid),
+        "io": io_priority(program.pid) >> 13, "nice": os.getpriority(os.PRIO_PROCESS, program.pid),
         "oom": Path(f"/proc/{program.pid}/oom_score_adj").read_text().strip()}))
     ours.close()
     program.wait(10)
@@ -507,7 +563,7 @@ def test_a_killed_template_leaves_its_programs_running_and_serves_no_more(
 def test_a_template_that_stops_answering_costs_time_and_starts_nothing(
     tmp_path: Path, release: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("affiant.sandbox.base.template_order._ANSWERS_WITHIN_S", 0.2)
+    monkeypatch.setattr("affiant.sandbox.base.template_order._ACCEPTS_WITHIN_S", 0.2)
     home = open_home(tmp_path / "home")
     with served(home) as template:
         os.kill(template.pid, signal.SIGSTOP)
@@ -518,6 +574,202 @@ def test_a_template_that_stops_answering_costs_time_and_starts_nothing(
             os.kill(template.pid, signal.SIGCONT)
             ours.settimeout(20)
             assert ours.recv(1) == b"", "the late fork ends without its go"
+
+
+def td_order(control: int, td: int) -> Order:
+    return Order(
+        program="affiant.sandbox.supervisor",
+        arguments=("--control-fd", str(control), "--td-fd", str(td)),
+        environment={},
+        descriptors=(2, control, td),
+        td=td,
+    )
+
+
+def test_a_late_fork_asks_nothing_of_a_td_that_another_program_uses_by_then(
+    tmp_path: Path, release: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("affiant.sandbox.base.template_order._ACCEPTS_WITHIN_S", 0.2)
+    home = open_home(tmp_path / "home")
+    platform, td = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with served(home) as template, platform, td:
+        os.kill(template.pid, signal.SIGSTOP)
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                order = td_order(theirs.fileno(), td.fileno())
+                assert ordered(home, order, theirs.fileno(), td.fileno()) is None
+            os.kill(template.pid, signal.SIGCONT)
+            ours.settimeout(20)
+            assert ours.recv(1) == b"", "it has ended"
+        platform.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            platform.recv(1)
+
+
+def test_a_program_whose_td_does_not_answer_has_ended_before_its_caller_starts_another(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("affiant.sandbox.base.template_order._STARTS_WITHIN_S", 0.2)
+    platform, td = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair()
+    with ours, platform, td:
+        with theirs:
+            order = td_order(theirs.fileno(), td.fileno())
+            assert ordered(home, order, theirs.fileno(), td.fileno()) is None
+        assert platform.recv(1 << 16), "it was asked"
+        ours.setblocking(False)
+        assert ours.recv(1) == b""
+
+
+@pytest.fixture
+def forking(tmp_path: Path) -> Iterator[tuple[Forking, Callable[[], socket.socket]]]:
+    """What accepts orders, and a way to connect to it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen(8)
+
+        def connect() -> socket.socket:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            connection.settimeout(20)
+            connection.connect(str(tmp_path / "socket"))
+            return connection
+
+        yield Forking(NO_TEMPLATE, listener), connect
+
+
+NO_TEMPLATE: Any = None
+
+
+def test_a_program_that_cannot_read_what_it_needs_says_so_as_a_started_one_does(home: Home) -> None:
+    plan = {"death_signal": None, "must_read": ["/nowhere"], "parent": 1, "steps": [], "user": None}
+    ours, theirs = socket.socketpair()
+    reading, writing = os.pipe()
+    stage = os.memfd_create("plan")
+    os.write(stage, json.dumps(plan).encode())
+    os.lseek(stage, 0, os.SEEK_SET)
+    with ours, theirs, open(reading, "rb") as said:
+        order = broker_order(theirs.fileno(), descriptors=(2, theirs.fileno(), stage), stage=stage)
+        template = open_template(template_socket(home))
+        assert template is not None
+        program = forked(template, order, (writing, theirs.fileno(), stage))
+        for descriptor in (template, stage, writing):
+            os.close(descriptor)
+        assert program is not None
+        assert program.wait(20) == 1
+        [line] = said.read().decode().splitlines()
+    assert line.startswith("affiant: refused: /nowhere: ")
+    assert line.endswith("[service.unreadable]")
+
+
+@contextmanager
+def sleeping(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Programs that a template could have forked; whatever happens to them, none is left."""
+    programs = [subprocess.Popen(["sleep", "60"]) for _ in range(count)]
+    try:
+        yield programs
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
+def test_a_template_without_descriptors_left_ends_the_fork_and_goes_on(
+    forking: tuple[Forking, Callable[[], socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template, connect = forking
+    with sleeping(2) as (first, second):
+        forks = iter([first.pid, second.pid])
+        monkeypatch.setattr("affiant.sandbox.processes.template.os.fork", lambda: next(forks))
+        with connect() as connection, monkeypatch.context() as patched:
+            patched.setattr("affiant.sandbox.processes.template.os.pidfd_open", no_descriptor)
+            assert template.step() is None
+            assert connection.recv(1) == b"", "its caller starts an interpreter"
+            assert not Path(f"/proc/{first.pid}").exists()
+        with connect() as connection:
+            assert template.step() is None
+            os.kill(second.pid, signal.SIGKILL)
+            assert template.step() is None
+            assert receive_packet(connection)[0] == {"ended": -signal.SIGKILL}
+
+
+def test_the_end_of_a_fork_ends_what_that_fork_ordered_and_nothing_else(
+    forking: tuple[Forking, Callable[[], socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a fork has the process id that the caller of another had: numbers are used again."""
+    template, connect = forking
+    caller = os.getpid()
+    with sleeping(3) as (elder, fork, ordered_by_it):
+        forks = iter([elder.pid, fork.pid, ordered_by_it.pid])
+        monkeypatch.setattr("affiant.sandbox.processes.template.os.fork", lambda: next(forks))
+        monkeypatch.setattr(
+            "affiant.sandbox.processes.template.peer_process", lambda _: (caller, os.geteuid())
+        )
+        caller = fork.pid
+        with connect() as first, connect() as second, connect() as third:
+            assert template.step() is None, "the order of another process with that number, before"
+            caller = os.getpid()
+            assert template.step() is None
+            caller = fork.pid
+            assert template.step() is None
+            os.kill(fork.pid, signal.SIGKILL)
+            assert template.step() is None
+            assert receive_packet(second)[0] == {"ended": -signal.SIGKILL}
+            assert template.step() is None
+            assert receive_packet(third)[0] == {"ended": -signal.SIGTERM}
+            assert elder.poll() is None
+            os.kill(elder.pid, signal.SIGKILL)
+            assert template.step() is None
+            assert receive_packet(first)[0] == {"ended": -signal.SIGKILL}
+
+
+def no_descriptor(_: int) -> int:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_stopped_template_holds_up_neither_the_end_of_a_service_nor_its_event_loop(
+    tmp_path: Path, release: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop_ran = threading.Event()
+
+    def readable(end: socket.socket | int, within_s: float | None) -> bool:
+        if isinstance(end, socket.socket):
+            assert loop_ran.wait(20), "it was asked on the loop's thread"
+            assert within_s == 1
+            return False
+        return real(end, within_s)
+
+    real = template_order._readable
+    monkeypatch.setattr(template_order, "_readable", readable)
+
+    async def end_of(program: ForkedProgram, control: socket.socket) -> int:
+        reading, writing = os.pipe()
+        os.close(writing)
+        service = ServiceProcess(
+            "broker", program, open(reading, "rb"), os.dup(reading), own_user=False, echo=False, forked=True
+        )
+        control.close()
+        waiting = [asyncio.create_task(service.wait()) for _ in range(2)]
+        while not service.ended:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        loop_ran.set()
+        async with asyncio.timeout(20):
+            one, other = await asyncio.gather(*waiting)
+        assert one == other
+        return one
+
+    home = open_home(tmp_path / "home")
+    with served(home) as template:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            program = ordered(home, broker_order(theirs.fileno()), theirs.fileno())
+        assert program is not None
+        os.kill(template.pid, signal.SIGSTOP)
+        try:
+            assert asyncio.run(end_of(program, ours)) == STATUS_UNKNOWN
+        finally:
+            os.kill(template.pid, signal.SIGCONT)
 
 
 WITHOUT_ROOT = """

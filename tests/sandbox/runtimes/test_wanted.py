@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -202,6 +203,23 @@ dependencies = ["openai>=2"]
 web = ["httpx"]
 all = ["my-agent[web]", "rich"]
 """
+
+
+@pytest.mark.parametrize("line", ["{}", "mine @ file://{}", "{}#sha256=00", "{} ; python_version > '3'"])
+@pytest.mark.parametrize("file", ["requirements.txt", "constraints"])
+def test_another_wheel_at_the_same_path_changes_what_is_wanted(tmp_path, line, file):
+    wheel = tmp_path / "with space" / WHEEL
+    wheel.parent.mkdir()
+    wheel.write_bytes(b"one")
+    named = line.format(str(wheel).replace(" ", "%20") if "://" in line else wheel)
+    (tmp_path / "requirements.txt").write_text(
+        f"{named}\n" if file == "requirements.txt" else "-c constraints\nalpha\n"
+    )
+    (tmp_path / "constraints").write_text(f"{named}\n")
+    first = read_wanted([tmp_path / "requirements.txt"]).digests
+    assert first[WHEEL] == f"sha256:{hashlib.sha256(b'one').hexdigest()}"
+    wheel.write_bytes(b"two")
+    assert read_wanted([tmp_path / "requirements.txt"]).digests != first
 
 
 def test_the_dependencies_of_a_project_and_its_extras_are_wanted_and_not_the_project(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -13,8 +14,8 @@ import pytest
 
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.processes.home import Home, open_home
-from affiant.sandbox.processes.launch_records import Launch
-from affiant.sandbox.processes.session_note import SessionState, read_note
+from affiant.sandbox.processes.launch_records import Launch, read_launches
+from affiant.sandbox.processes.session_note import Asked, SessionState, read_note
 from affiant.sandbox.session import attested_launch
 from affiant.sandbox.session_state.session_folder import RECORDS, SEALED
 
@@ -99,3 +100,42 @@ def test_what_the_supervisor_left_is_gathered_however_long_that_takes(
     gathered = SimpleNamespace(in_order=True, path=home.session(ID) / "b")
     slow = lambda *_: (time.sleep(0.3), gathered)[1]  # noqa: E731 - one line
     assert settled(home, monkeypatch, slow, interrupted=True)[0] == ["bundled"]
+
+
+def settled_files(home: Home, launch: Launch) -> list[str]:
+    said: list[str] = []
+    attested_launch._settle_files(home, launch, lambda _, detail: said.append(str(detail["text"])))
+    launch.remove(home)
+    return said
+
+
+def ran(home: Home, *, taken: bool = False) -> Launch:
+    """A session that ran a command, and whose output was asked for."""
+    (home.session(ID) / "files" / "0").mkdir(parents=True)
+    (home.session(ID) / "files" / "0" / "made").touch()
+    launcher = ProcessName.of(os.getpid())
+    assert launcher is not None
+    asked = Asked(agent="a", profile="p", started=1, output="/out")
+    launch = Launch(ID, launcher, asked=asked, ran=True, taken=taken)
+    launch.write(home)
+    return launch
+
+
+def test_files_whose_copying_was_interrupted_are_kept_and_it_is_said(home: Home) -> None:
+    (said,) = settled_files(home, ran(home))
+    assert f"affiant session recover {ID} --output DIR" in said
+    assert (home.session(ID) / "files.kept" / "0" / "made").exists()
+    assert read_launches(home) == ()
+
+
+def test_files_that_were_taken_are_removed(home: Home) -> None:
+    assert settled_files(home, ran(home, taken=True)) == []
+    assert {path.name for path in home.session(ID).iterdir()} == {RECORDS}
+
+
+def test_files_that_cannot_be_kept_stay_and_so_does_the_record_for_the_next_command(home: Home) -> None:
+    (home.session(ID) / "files.kept" / "in-the-way").mkdir(parents=True)
+    (said,) = settled_files(home, ran(home))
+    assert "cannot be kept (Directory not empty), and were not removed" in said
+    assert (home.session(ID) / "files" / "0" / "made").exists()
+    assert [launch.alive for launch in read_launches(home)] == [False]

@@ -20,7 +20,7 @@ from affiant.sandbox.session.session import Session
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_state.bundle_out import boundary_record
 from affiant.sandbox.session_state.session_listing import find_session
-from affiant.sandbox.workspace import git_commit
+from affiant.sandbox.workspace import git_commit, git_process
 
 GIT = {
     "PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1",
@@ -184,7 +184,8 @@ def without_a_temporary_folder(monkeypatch, folder: Path) -> None:
 
 
 def without_git(monkeypatch, folder: Path) -> None:
-    monkeypatch.setitem(git_commit.ENVIRONMENT, "PATH", str(folder))
+    monkeypatch.setitem(git_process._ENVIRONMENT, "PATH", str(folder))
+    monkeypatch.setattr(git_commit, "SEARCHED", str(folder))
 
 
 @pytest.mark.parametrize("broken", [without_a_temporary_folder, without_git])
@@ -205,7 +206,7 @@ def test_what_the_machine_cannot_write_as_a_diff_or_branch_is_kept_and_noted(
             assert done.exit_code == 0, done.stderr
             broken(monkeypatch, tmp_path)
 
-    with raises_code("workspace.unwritable", "workspace.git") as caught:
+    with raises_code("session.output_path", "workspace.unwritable", "workspace.git") as caught:
         asyncio.run(run())
     monkeypatch.undo()
     assert f"affiant session recover {opened[0].id} --output DIR" in str(caught.value.hint)
@@ -222,28 +223,6 @@ def taken(warm, session: str, folder: Path, *, code: str) -> None:
     assert (folder / "out" / "new.txt").read_text() == "work\n"
     entry = find_session(home, session)
     assert (entry.note.kept, entry.kept) == (False, None)
-    assert not (home.session(session) / "files").exists()
-
-
-def test_files_that_cannot_be_kept_stay_where_they_are_until_they_are_recovered(warm, tmp_path, monkeypatch):
-    opened: list[Session] = []
-
-    def full(*_: object) -> Path:
-        raise OSError(28, "No space left on device")
-
-    async def run() -> None:
-        asked = request(warm, input=warm.folder / "in", output=tmp_path / "place")
-        async with Session.open(asked, home=warm.home) as session:
-            opened.append(session)
-            await session.run(["sh", "-c", "echo work > new.txt"])
-            (tmp_path / "place").rmdir()
-            (tmp_path / "place").write_text("no folder any more")
-            monkeypatch.setattr(session_module, "keep_files", full)
-
-    with raises_code("workspace.unwritable") as caught:
-        asyncio.run(run())
-    assert f"affiant session recover {opened[0].id} --output DIR" in str(caught.value.hint)
-    taken(warm, opened[0].id, tmp_path, code="workspace.unwritable")
 
 
 @pytest.mark.parametrize("members", [{"output_diff": "x.diff"}, {"output_branch": "x"}, {}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import subprocess
@@ -10,10 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from affiant.errors import AffiantError
 from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
 from affiant.sandbox.isolation.plan.linux import mount_table
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.session.recover_command import take_files
 from affiant.sandbox.session.session import Session
 from affiant.sandbox.session.session_plan import SessionRequest
+from affiant.sandbox.session_state.interrupted import reap_leftovers
+from affiant.sandbox.session_state.session_listing import find_session
+from affiant.sandbox.session_state.shared_input import stored_input
 from affiant.sandbox.workspace.walk import read_tree
 
 _ATTACK = """
@@ -44,8 +51,9 @@ def request(warm, **members) -> SessionRequest:
 
 
 def stored(warm, session: Session) -> Path:
-    name = (warm.home / "sessions" / session.id / "layer" / "of").read_text().removeprefix("sha256:")
-    return warm.home / "inputs" / name / "tree"
+    tree = stored_input(open_home(warm.home), session.id)
+    assert tree is not None
+    return tree
 
 
 def written(tree: Path) -> tuple[int, ...]:
@@ -74,7 +82,7 @@ def test_two_sessions_of_one_folder_share_one_tree_and_nothing_that_they_write(w
             async with Session.open(request(warm, input=source), home=warm.home) as two:
                 assert stored(warm, two) == tree
                 assert written(tree) == facts, "it was not written again"
-                upper = warm.home / "sessions" / two.id / "layer" / "upper"
+                upper = warm.home / "inputs" / "sessions" / two.id / "upper"
                 assert list(upper.iterdir()) == [], "nothing was copied"
                 seen = await two.run(["sh", "-c", "cat file.txt deep/a deep/b; ls"])
                 assert seen.stdout == f"content of {tmp_path}\nabdeep\nfile.txt\n"
@@ -126,3 +134,71 @@ def test_a_state_folder_without_its_store_fills_it_again(warm, source):
     first = asyncio.run(seen())
     shutil.rmtree(warm.home / "inputs")
     assert asyncio.run(seen()) == first == "a"
+
+
+_NEST = """
+import os
+open("result.txt", "w").write("the work")
+below = os.open(".", os.O_RDONLY)
+for _ in range(70):
+    os.mkdir("x" * 200, dir_fd=below)
+    below = os.open("x" * 200, os.O_RDONLY, dir_fd=below)
+"""
+
+
+def test_an_agent_that_nests_folders_beyond_every_path_loses_no_file(warm, source, tmp_path):
+    async def run() -> str:
+        opening = Session.open(request(warm, input=source, output=tmp_path / "out"), home=warm.home)
+        async with opening as session:
+            assert (await session.run(["python3", "-c", _NEST])).exit_code == 0
+        raise AssertionError("it is nested too deep to be copied")
+
+    with pytest.raises(AffiantError, match="nested too deep") as caught:
+        asyncio.run(run())
+    kept = Path(str(caught.value.hint).split("kept in ")[1].split(",")[0])
+    assert (kept / "result.txt").read_text() == "the work"
+    assert mounts(warm) == []
+
+
+def test_files_that_can_be_neither_copied_nor_kept_are_not_removed(warm, source, tmp_path):
+    """Something is in the way at both places; the next command keeps them once it is gone."""
+    home, ids = open_home(warm.home), list[str]()
+
+    async def run() -> None:
+        opening = Session.open(request(warm, input=source, output=tmp_path / "out"), home=warm.home)
+        async with opening as session:
+            ids.append(session.id)
+            await session.run(["sh", "-c", "echo work > result.txt"])
+            (home.session(session.id) / "files.kept" / "in-the-way").mkdir(parents=True)
+            (tmp_path / "out").rmdir()
+            (tmp_path / "out").touch()
+
+    with pytest.raises(AffiantError) as caught:
+        asyncio.run(run())
+    assert "The next affiant command tries again" in str(caught.value.hint)
+    (told,) = [each for each in reap_leftovers(home) if each.session == ids[0]]
+    assert "cannot be tidied up" in told.text
+    assert (home.session(ids[0]) / "files").is_dir()
+    (home.session(ids[0]) / "files.kept" / "in-the-way").rmdir()
+    (told,) = [each for each in reap_leftovers(home) if each.session == ids[0]]
+    assert f"affiant session recover {ids[0]} --output DIR" in told.text
+    kept = find_session(home, ids[0]).kept
+    assert kept is not None
+    assert (kept / "result.txt").read_text() == "work\n"
+    (tmp_path / "out").unlink()
+    take_files(home, find_session(home, ids[0]), tmp_path / "out")
+    assert (tmp_path / "out" / "result.txt").read_text() == "work\n"
+    assert mounts(warm) == []
+
+
+def test_where_the_overlay_cannot_be_mounted_the_session_gets_a_copy(warm, source, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def run() -> None:
+        async with Session.open(request(warm, input=source), home=warm.home) as session:
+            assert stored_input(open_home(warm.home), session.id) is None
+            assert (await session.run(["cat", "deep/a"])).stdout == "a"
+
+    monkeypatch.setattr("affiant.sandbox.session.attested_launch.show_shared", refuse)
+    asyncio.run(run())

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.raising import raises_code
 
-from affiant.sandbox.session.supervisor_link import SupervisorLink
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.processes.service_process import ServiceSpec
+from affiant.sandbox.session import supervisor_link
+from affiant.sandbox.session.supervisor_link import SupervisorLink, start_supervisor
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.session_acts.sandbox_ports import open_port
 from affiant.sandbox.supervisor.launch.control import ControlChannel
@@ -27,6 +33,68 @@ class Ended:
 
     async def wait(self) -> int:
         return 1
+
+
+class Starting(Ended):
+    """A supervisor whose template answers late: not before the event loop has done something else."""
+
+    def __init__(self) -> None:
+        self.begun, self.loop_ran = threading.Event(), threading.Event()
+        self.stopped = False
+
+    def __call__(self, spec: ServiceSpec, **_: object) -> Starting:
+        self.begun.set()
+        assert self.loop_ran.wait(20), "it was started on the loop's thread"
+        assert all(os.fstat(descriptor) for descriptor in spec.fds), (
+            "they are open as long as they are needed"
+        )
+        return self
+
+    async def stop(self, *, grace_s: float) -> int:
+        self.stopped = True
+        return 1
+
+
+async def started(folder: Path, membership: int) -> SupervisorLink:
+    plan: Any = SimpleNamespace(session="ses_1", request=SimpleNamespace(runtime=None), rootfs=None)
+    return await start_supervisor(
+        open_home(folder / "home"), plan, lambda *_: None, td=None, membership=membership, echo=False
+    )
+
+
+def test_a_supervisor_that_starts_late_holds_up_no_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_link, "start_service", starting := Starting())
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().call_later(0.05, starting.loop_ran.set)
+        link = await started(tmp_path, membership=2)
+        assert not starting.stopped
+        await link.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_supervisor_whose_start_is_cancelled_is_stopped_before_anything_else_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_link, "start_service", starting := Starting())
+
+    async def scenario() -> None:
+        reading, writing = os.pipe()
+        task = asyncio.create_task(started(tmp_path, membership=reading))
+        while not starting.begun.is_set():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        asyncio.get_running_loop().call_later(0.05, starting.loop_ran.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        os.close(reading)
+        os.close(writing)
+
+    asyncio.run(scenario())
+    assert starting.stopped
 
 
 async def asking(link: SupervisorLink) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import Request
+from fastapi.responses import Response, StreamingResponse
 
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_server.app import session_app
 from affiant.sandbox.session_server.callers import TokenCallers
-from affiant.sandbox.session_server.guard import Guard
+from affiant.sandbox.session_server.guard import Guard, Places
 from affiant.sandbox.session_server.held_ports import HeldPorts
 from affiant.sandbox.session_server.owned_sessions import Bounds, OwnedSessions
 
@@ -31,7 +33,12 @@ def guard(tmp_path: Path) -> Guard:
         SessionRequest(profile=tmp_path / "none.yaml", agent=""),
         Bounds(most_ttl_s=1000),
     )
-    return Guard(session_app(sessions, HeldPorts()), TokenCallers(TOKEN.encode()), most=2)
+    return Guard(
+        session_app(sessions, HeldPorts()),
+        TokenCallers(TOKEN.encode()),
+        requests=Places(2, 2),
+        trees=Places(2, 2),
+    )
 
 
 def ask(guard: Guard, verb: str, path: str, **more) -> httpx.Response:
@@ -147,7 +154,7 @@ def test_other_paths_and_methods_are_errors_in_the_same_form(guard: Guard, verb:
 @pytest.mark.parametrize("name", ["..", "../x", "%2e%2e", "a/b", "a" * 64, "-a", "a%0A"])
 def test_a_session_s_name_is_no_path(guard: Guard, name: str) -> None:
     status, code = error(ask(guard, "GET", f"/v1/sessions/{name}", headers=AUTHORIZED))
-    assert (status, code) in ((404, "session.request"), (422, "session.request"), (200, ""))
+    assert (status, code) in ((404, "session.request"), (422, "session.request"))
 
 
 def test_more_requests_than_may_be_under_way_are_sent_away(guard: Guard) -> None:
@@ -160,7 +167,7 @@ def test_more_requests_than_may_be_under_way_are_sent_away(guard: Guard) -> None
         await send({"type": "http.response.body", "body": b""})
 
     async def scenario() -> None:
-        crowded = Guard(app, TokenCallers(TOKEN.encode()), most=1)
+        crowded = Guard(app, TokenCallers(TOKEN.encode()), requests=Places(1, 1), trees=Places(1, 1))
         transport = httpx.ASGITransport(crowded)
         async with httpx.AsyncClient(transport=transport, base_url="http://s", headers=AUTHORIZED) as client:
             first = asyncio.create_task(client.get("/v1/sessions"))
@@ -175,3 +182,90 @@ def test_more_requests_than_may_be_under_way_are_sent_away(guard: Guard) -> None
             assert (await client.get("/v1/sessions")).status_code == 204
 
     asyncio.run(scenario())
+
+
+class Named:
+    """Callers who say who they are."""
+
+    async def owner(self, authorization: str | None) -> str:
+        assert authorization is not None
+        return authorization
+
+
+def test_no_caller_and_no_kind_of_request_keeps_the_others_out() -> None:
+    async def app(scope, receive, send) -> None:
+        under_way.append(scope["path"])
+        await held.wait()
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    held, under_way = asyncio.Event(), list[str]()
+
+    async def scenario() -> None:
+        crowded = Guard(app, Named(), requests=Places(9, 4), trees=Places(3, 2))
+        transport = httpx.ASGITransport(crowded)
+        async with httpx.AsyncClient(transport=transport, base_url="http://s") as client:
+
+            def asks(who: str, path: str) -> asyncio.Task[httpx.Response]:
+                return asyncio.create_task(client.get(path, headers={"authorization": who}))
+
+            async def rejected(who: str, path: str) -> bool:
+                return error(await asks(who, path)) == (503, "session.crowded")
+
+            held_by = [asks("alice", "/v1/sessions/x/tree") for _ in range(2)]
+            while len(under_way) < 2:
+                await asyncio.sleep(0)
+            assert await rejected("alice", "/v1/sessions/x/tree")
+            held_by += [asks("alice", "/v1/sessions") for _ in range(2)]
+            while len(under_way) < 4:
+                await asyncio.sleep(0)
+            assert await rejected("alice", "/v1/sessions")
+            held_by.append(asks("bob", "/v1/sessions/y/tree"))
+            while len(under_way) < 5:
+                await asyncio.sleep(0)
+            assert await rejected("carol", "/v1/sessions/x/tree"), "of all callers three"
+            held_by.append(asks("carol", "/v1/sessions"))
+            while len(under_way) < 6:
+                await asyncio.sleep(0)
+            held.set()
+            assert [answer.status_code for answer in await asyncio.gather(*held_by)] == [204] * 6
+            assert (await asks("alice", "/v1/sessions/x/tree")).status_code == 204
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_mistake_of_ours_is_the_server_s_and_one_line_in_its_log(
+    caplog: pytest.LogCaptureFixture, *, begun: bool
+) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"first"
+        raise RuntimeError(TOKEN)
+
+    async def failing(request: Request) -> Response:
+        if begun:
+            return StreamingResponse(broken())
+        raise RuntimeError(TOKEN)
+
+    app = session_app(None, None)  # type: ignore[arg-type]
+    app.add_route("/v1/failing", failing)
+    guard = Guard(app, TokenCallers(TOKEN.encode()), requests=Places(2, 2), trees=Places(2, 2))
+    failed = ask(guard, "GET", "/v1/failing", headers=AUTHORIZED)
+    if not begun:
+        assert error(failed) == (500, "session.server_failed")
+        assert failed.json()["error"]["who"] == "server"
+    assert TOKEN not in failed.text
+    (line,) = caplog.messages
+    assert line.startswith("internal error of the server: RuntimeError at test_app.py:")
+    assert TOKEN not in caplog.text
+
+
+def test_a_mistake_while_it_is_asked_who_calls_is_one_too(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing:
+        async def owner(self, authorization: str | None) -> str:
+            raise RuntimeError(authorization)
+
+    guard = Guard(session_app(None, None), Failing(), requests=Places(2, 2), trees=Places(2, 2))  # type: ignore[arg-type]
+    failed = ask(guard, "GET", "/v1/sessions", headers=AUTHORIZED)
+    assert error(failed) == (500, "session.server_failed")
+    assert len(caplog.messages) == 1 and TOKEN not in caplog.text + failed.text

@@ -9,13 +9,14 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from http.client import BadStatusLine, IncompleteRead
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, ConfigurationError
 from affiant.sandbox.session_server.callers import IssuerKeys, OpenIDCallers, TokenCallers
 
 TOKEN = "t" * 40
@@ -192,7 +193,7 @@ def test_a_known_key_waits_for_no_stranger_s(issuer: Issuer, monkeypatch: pytest
         monkeypatch.setattr(issuer, "fetch", slow)
         callers = issuer.callers()
         callers._keys._keys = {"k1": jwt.PyJWK(jwk(KEY, "k1"))}
-        callers._keys._asked, issuer.now = 0.0, 31.0
+        callers._keys._asked, callers._keys._as_of, issuer.now = 0.0, 0.0, 31.0
         stranger = jwt.encode(claims(), OTHER, "ES256", headers={"kid": "k9"})
         waiting = asyncio.create_task(callers.owner(f"Bearer {stranger}"))
         assert await asyncio.to_thread(asked.wait, 20)
@@ -205,17 +206,78 @@ def test_a_known_key_waits_for_no_stranger_s(issuer: Issuer, monkeypatch: pytest
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("broken", ["issuer", "json", "gone", "empty"])
+@pytest.mark.parametrize(
+    "broken", ["issuer", "json", "gone", "empty", "deep", "cut", "not http", "other url", "silent"]
+)
 def test_an_issuer_that_cannot_be_asked_lets_no_one_in(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    def gone(url: str) -> bytes:
-        raise OSError(url)
+    ends = threading.Event()
+    errors = {
+        "gone": OSError(),
+        "cut": IncompleteRead(b""),
+        "not http": BadStatusLine("SSH-2.0"),
+        "other url": ConfigurationError("not https", code="session.server"),
+    }
+
+    def fetch(url: str) -> bytes:
+        if broken in errors:
+            raise errors[broken]
+        if broken == "silent":
+            assert ends.wait(20)
+        return {"json": b"<html>", "deep": b"[" * 100_000}.get(broken, b"{}")
 
     if broken == "issuer":
         issuer.issuer = "https://id.example.evil"
     else:
-        answers = {"json": lambda _: b"<html>", "empty": lambda _: b"{}", "gone": gone}
-        monkeypatch.setattr(issuer, "fetch", answers[broken])
+        monkeypatch.setattr(issuer, "fetch", fetch)
+    keys = IssuerKeys(ISSUER, issuer.fetch, lambda: issuer.now, within_s=0.05 if broken == "silent" else 20)
+    callers = OpenIDCallers(ISSUER, "affiant", frozenset({"alice"}), keys)
     token = jwt.encode(claims(), KEY, "ES256", headers={"kid": "k1"})
-    assert refused(lambda: asked(issuer.callers(), f"Bearer {token}")) == "session.issuer"
+
+    async def scenario() -> list[str]:
+        found = []
+        for _ in range(3):  # it is asked once in a while, and its keys are unknown meanwhile too
+            with pytest.raises(AffiantError) as error:
+                await callers.owner(f"Bearer {token}")
+            found.append(error.value.code)
+        ends.set()
+        return found
+
+    assert asyncio.run(scenario()) == ["session.issuer"] * 3
+
+
+def test_a_withdrawn_key_is_no_one_s_for_long_although_the_issuer_does_not_answer(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    callers = issuer.callers()
+    token = f"Bearer {jwt.encode(claims(exp=2**32), KEY, 'ES256', headers={'kid': 'k1'})}"
+    asked: list[str] = []
+    documents = issuer.fetch
+
+    def gone(url: str) -> bytes:
+        asked.append(url)
+        raise OSError
+
+    async def accepted(now: float) -> str:
+        issuer.now = now
+        try:
+            return await callers.owner(token)
+        except AffiantError as error:
+            return error.code
+
+    async def scenario() -> None:
+        assert await accepted(0) == f"{ISSUER}#alice"
+        monkeypatch.setattr(callers._keys, "_fetch", gone)
+        for now in (3601, 3602, 3700, 7199):
+            assert await accepted(now) == f"{ISSUER}#alice"
+        assert len(asked) == 3, "it is asked again, at most every 30 seconds"
+        for now in (7200, 7201, 7300, 100_000):
+            assert await accepted(now) == "session.issuer"
+        monkeypatch.setattr(callers._keys, "_fetch", documents)
+        issuer.keys = [jwk(OTHER, "k2")]
+        assert await accepted(100_031) == "session.caller"
+        issuer.keys = [jwk(KEY, "k1")]
+        assert await accepted(100_062) == f"{ISSUER}#alice"
+
+    asyncio.run(scenario())

@@ -188,6 +188,7 @@ def test_requests_with_one_key_give_one_session(served: Served, alice: httpx.Cli
     with ThreadPoolExecutor(3) as pool:
         answers = list(pool.map(asked, [alice] * 3))
     assert len({each.json()["session"] for each in answers}) == 1, [each.text for each in answers]
+    assert sorted(each.status_code for each in answers) == [200, 200, 201], "one of them created it"
     again = asked(alice)
     assert again.status_code == 200 and again.json()["created"] is False
     with served.client("bob") as bob:
@@ -363,7 +364,7 @@ def test_sessions_and_what_runs_in_them_outlive_the_server(
         place = f"/v1/sessions/{session}/commands/{number}/output"
         piece = ok(alice.get(place, params={"stdout_at": at, "wait": True}))
         at, out = piece["stdout_at"], out + base64.b64decode(piece["stdout_base64"])
-    assert (out, piece["exit_code"]) == (b"one\ntwo\n", 4)
+    assert (out, piece["exit_code"], piece["incomplete"]) == (b"one\ntwo\n", 4, None)
     other = create(alice)
     ok(alice.post(f"/v1/sessions/{other}/commands", json={"argv": ["sh", "-c", "echo kept; sleep 500"]}), 201)
     shown = f"/v1/sessions/{other}/commands/1/output"

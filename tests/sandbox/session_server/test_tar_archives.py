@@ -155,3 +155,53 @@ def test_a_compressed_archive_and_one_that_ends_early_are_errors(tmp_path: Path)
         with pytest.raises(AffiantError) as found:
             unpacked(tmp_path, io.BytesIO(data))
         assert found.value.code == "session.archive"
+
+
+def test_folders_that_paths_imply_are_entries_too(tmp_path: Path) -> None:
+    deep = archive(member("a/b/c/d"), member("a/b/e/f"), member("a/b/", type=tarfile.DIRTYPE))
+    (tmp_path / "in").mkdir()
+    assert unpacked(tmp_path / "in", deep, files=7) == {"a/b/c/d": b"", "a/b/e/f": b""}
+    (tmp_path / "few").mkdir()
+    deep.seek(0)
+    with pytest.raises(AffiantError) as found:
+        unpacked(tmp_path / "few", deep, files=6)
+    assert found.value.code == "workspace.too_large"
+
+
+def test_many_folders_of_a_small_archive_are_too_many(tmp_path: Path) -> None:
+    many = archive(*(member(f"{number}/" + "d/" * 60 + "f") for number in range(50)))
+    with pytest.raises(AffiantError) as found:
+        unpacked(tmp_path, many, files=1000)
+    assert found.value.code == "workspace.too_large"
+    assert len(list(tmp_path.rglob("*"))) < 1000
+
+
+def test_it_ends_where_its_caller_has_left(tmp_path: Path) -> None:
+    left = 0
+
+    class Left(BaseException):
+        pass
+
+    def proceed() -> None:
+        nonlocal left
+        left += 1
+        if left == 3:
+            raise Left
+
+    with pytest.raises(Left):
+        unpack_archive(
+            archive(*(member(f"f{n}") for n in range(9))), tmp_path, limits=Limits(proceed=proceed)
+        )
+    assert len(list(tmp_path.iterdir())) == 2
+    left = -(2**30)
+    unpack_archive(archive(member("big", bytes(5 << 20))), tmp_path, limits=Limits(proceed=proceed))
+    assert left + 2**30 >= 5, "in a file too"
+
+
+@pytest.mark.parametrize("target", ["", "a\0b", "t" * 4096])
+def test_a_link_that_no_link_can_be_is_an_error(tmp_path: Path, target: str) -> None:
+    info, data = member("link", type=tarfile.SYMTYPE)
+    info.pax_headers = {"linkpath": target}
+    with pytest.raises(AffiantError) as found:
+        unpacked(tmp_path, archive((info, data)))
+    assert found.value.code == "session.archive"

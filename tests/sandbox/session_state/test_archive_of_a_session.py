@@ -84,8 +84,11 @@ def test_its_receipts_are_an_archive_that_both_verifiers_take(warm: Any, small: 
     assert sorted(each.name for each in path.parent.glob("*bundle*")) == [ARCHIVE]
     assert not list(path.parent.glob(".archive*"))
     assert ("bundled", {"path": str(path), "archive": True}) in steps
-    with raises_code("session.bundle_too_large"):
+    with raises_code("session.bundle_too_large") as raised:
         sandbox.session.bundle()
+    assert raised.value.where == str(path)
+    assert "PeriodBundle(session.bundle_path)" in str(raised.value.hint)
+    assert "bundle export" not in str(raised.value), "it was exported"
     with PeriodBundle(path) as archive:
         assert archive.manifest.range.sessions == (sandbox.session.id,)
     for verdict in both_say(warm, path):
@@ -122,6 +125,7 @@ def test_where_the_store_does_not_have_the_session_the_command_for_its_operator_
     because = SessionBundleTooLarge(session, limit=SMALL)
     with raises_code("session.bundle_too_large") as raised:
         export_archive(home, session, because)
+    assert "their export as an archive failed" in raised.value.message
     assert "export.nothing" in str(raised.value.found)
     assert "affiant bundle export" in str(raised.value.hint)
     assert list(home.session(session).iterdir()) == []

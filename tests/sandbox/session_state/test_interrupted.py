@@ -10,10 +10,11 @@ import pytest
 from tests.sandbox.processes.test_launch_records import gone_process, own_name
 from tests.sandbox.session_state.test_bundle_out import close, receipt, sealed
 
-from affiant.sandbox.processes.home import Home, open_home
+from affiant.sandbox.processes.home import Home, lock, open_home
 from affiant.sandbox.processes.launch_records import Launch, read_launches
-from affiant.sandbox.processes.session_note import Asked, SessionState, read_note
-from affiant.sandbox.session_state.interrupted import reap_leftovers
+from affiant.sandbox.processes.session_note import Asked, SessionNote, SessionState, read_note, write_note
+from affiant.sandbox.session_state import interrupted, recovery
+from affiant.sandbox.session_state.interrupted import InterruptedSession, reap_leftovers
 
 ID = "A" * 22
 
@@ -96,12 +97,30 @@ def test_files_of_an_agent_that_never_ran_are_copies_and_go(home: Home, tmp_path
     assert "not copied" not in cut.text
 
 
-def test_what_cannot_be_moved_is_not_removed(home: Home, tmp_path: Path):
+def test_what_cannot_be_kept_is_not_removed_and_the_next_command_tries_again(home: Home, tmp_path: Path):
     interrupt(home, output=tmp_path / "out")
     (home.session(ID) / "files.kept").mkdir()
     (home.session(ID) / "files.kept" / "older").write_text("x")
-    reap_leftovers(home)
+    (cut,) = reap_leftovers(home)
     assert (home.session(ID) / "files" / "0" / "made.txt").exists()
+    assert "cannot be tidied up" in cut.text
+    assert "files are kept" not in cut.text
+    assert read_note(home.session(ID)) is None
+    (home.session(ID) / "files.kept" / "older").unlink()
+    (cut,) = reap_leftovers(home)
+    assert "its files are kept" in cut.text
+    assert (home.session(ID) / "files.kept" / "0" / "made.txt").read_text() == "made"
+
+
+def test_what_its_launcher_ended_but_could_not_keep_is_kept_and_the_rest_stays(home: Home, tmp_path: Path):
+    launch = interrupt(home, output=tmp_path / "out")
+    launch.abandon(home)
+    note = SessionNote(session=ID, state=SessionState.CLOSED, asked=launch.asked, ended=9, exit_code=3)
+    write_note(home, note)
+    (cut,) = reap_leftovers(home)
+    assert f"affiant session recover {ID} --output DIR" in cut.text
+    assert "killed" not in cut.text
+    assert read_note(home.session(ID)) == dataclasses.replace(note, kept=True)
 
 
 def test_a_session_that_was_closed_by_its_supervisor_is_gathered_at_once(home: Home):
@@ -171,3 +190,32 @@ def test_two_commands_at_once_tell_it_once(home: Home):
     for thread in threads:
         thread.join()
     assert told == [ID]
+
+
+def test_no_command_waits_while_another_tidies_up(home: Home, monkeypatch: pytest.MonkeyPatch):
+    """Gathering may take long: an archive is exported by another process."""
+    interrupt(home)
+    inner: list[tuple[InterruptedSession, ...]] = []
+
+    def gather(*_: object, **__: object) -> None:
+        inner.append(reap_leftovers(home))
+        with lock(home.path / "reap.lock", wait=False):
+            pass
+
+    monkeypatch.setattr(interrupted, "gather_now", gather)
+    (cut,) = reap_leftovers(home)
+    assert inner == [()]
+    assert cut.session == ID
+    assert list(home.launches.iterdir()) == []
+
+
+def test_an_archive_that_takes_too_long_is_left_to_recover(home: Home, monkeypatch: pytest.MonkeyPatch):
+    interrupt(home)
+    folder = home.session(ID)
+    monkeypatch.setattr(interrupted, "_GATHERED_WITHIN_S", 0.01)
+    monkeypatch.setattr(recovery.gather_whole, "__kwdefaults__", {"most": 1, "within_s": None})
+    (folder / "bundle.json").write_bytes(sealed(key_of(home), receipt("one"), close(ID, "killed")))
+    (cut,) = reap_leftovers(home)
+    assert f"affiant session recover {ID}" in cut.text
+    assert not list(folder.glob("*.zip"))
+    assert not list(folder.glob(".archive-*"))

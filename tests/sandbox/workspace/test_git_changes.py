@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.raising import raises_code
 
 from affiant.errors import ConfigurationError
+from affiant.sandbox.workspace import git_changes, git_process
 from affiant.sandbox.workspace.copy_in import Copied, copy_in
 from affiant.sandbox.workspace.copy_out import changes_left
 from affiant.sandbox.workspace.git_changes import (
@@ -344,3 +347,41 @@ def test_a_link_in_a_repository_leads_root_nowhere_that_its_owner_could_not_writ
     with raises_code("session.input_commit"):
         branch_of(repository, tmp_path / "work", copied, "x/one")
     assert list((tmp_path / "roots").iterdir()) == []
+
+
+def test_a_pipe_among_the_work_trees_is_not_waited_for(repository):
+    worktree = repository / ".git" / "worktrees" / "x"
+    worktree.mkdir(parents=True)
+    os.mkfifo(worktree / "HEAD")
+    require_new_branch(repository, "one")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write as somebody else")
+@pytest.mark.parametrize("what", ["config", "HEAD"])
+def test_no_git_of_roots_reads_what_the_repositorys_owner_was_given(repository, tmp_path, monkeypatch, what):
+    """The owner puts a pipe there as soon as it has the folder."""
+    for path in [tmp_path, *tmp_path.parents]:
+        if path.stat().st_uid == 0 and path.parts[:2] == ("/", "tmp") and len(path.parts) > 2:
+            path.chmod(0o755)
+    copied, _ = started(repository, tmp_path / "work")
+    work(tmp_path / "work")
+    subprocess.run(["chown", "-R", "1234:1234", str(repository)], check=True)
+    give, as_writer, writers = git_changes._give, git_process._as, list[tuple[int, int] | None]()
+
+    def give_and_replace(git: Path, writer: tuple[int, int]) -> None:
+        give(git, writer)
+        writers.clear()
+        (git / what).unlink()
+        os.mkfifo(git / what)
+
+    def noted(writer: tuple[int, int] | None) -> Mapping[str, Any]:
+        writers.append(writer)
+        return as_writer(writer)
+
+    monkeypatch.setattr(git_changes, "_give", give_and_replace)
+    monkeypatch.setattr(git_process, "_as", noted)
+    monkeypatch.setattr(git_process, "_ASKED_WITHIN_S", 0.5)
+    monkeypatch.setattr(git_process, "_ENDED_WITHIN_S", 0.5)
+    with raises_code("workspace.unwritable", "session.output_branch"):
+        branch_of(repository, tmp_path / "work", copied, "one")
+    assert set(writers) == {(1234, 1234)}

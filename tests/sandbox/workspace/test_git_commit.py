@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import threading
+import zlib
 from pathlib import Path
 
 import pytest
@@ -196,6 +198,91 @@ def test_an_object_that_is_not_here_is_not_fetched(repository, tmp_path):
     git(repository, "config", "remote.origin.promisor", "true")
     with raises_code("workspace.unreadable", match="lacks an object"):
         copy_commit(repository, "main", tmp_path / "out")
+
+
+def replaced(repository: Path, reference: str, kind: str, content: bytes) -> Path:
+    """The object with other content, as a damaged disk or the repository's owner leaves it."""
+    name = git(repository, "rev-parse", reference)
+    place = repository / ".git" / "objects" / name[:2] / name[2:]
+    place.unlink()
+    place.write_bytes(zlib.compress(b"%s %d\0" % (kind.encode(), len(content)) + content))
+    return place
+
+
+def test_an_object_with_other_content_than_its_name_says_is_an_error(repository, tmp_path):
+    blob = bytes.fromhex(git(repository, "rev-parse", "main:run.sh"))
+    tree = git(repository, "rev-parse", "main:src")
+    author = "a <a@example.com> 1 +0000"
+    commit = f"tree {tree}\nauthor {author}\ncommitter {author}\n\nother\n".encode()
+    for number, (reference, kind, content) in enumerate(
+        [
+            ("main:run.sh", "blob", b"other\n"),
+            ("main^{tree}", "tree", b"100755 g\0" + blob),
+            ("main", "commit", commit),
+        ]
+    ):
+        place = repository / ".git" / "objects"
+        saved = tmp_path / f"objects-{number}"
+        shutil.copytree(place, saved)
+        replaced(repository, reference, kind, content)
+        expected = "no such commit" if kind == "commit" else "damaged"  # git compares a commit itself
+        with raises_code("workspace.unreadable", "session.input_commit", match=expected):
+            copy_commit(repository, "main", tmp_path / f"out-{number}")
+        shutil.rmtree(place)
+        saved.rename(place)
+    assert copy_commit(repository, "main", tmp_path / "out")
+
+
+def pipe_head(repository: Path) -> None:
+    (repository / ".git" / "HEAD").unlink()
+    os.mkfifo(repository / ".git" / "HEAD")
+
+
+def pipe_alternates(repository: Path) -> None:
+    os.mkfifo(repository / ".git" / "objects" / "info" / "alternates")
+
+
+def pipe_names(repository: Path) -> None:
+    git(repository, "pack-refs", "--all")
+    (repository / ".git" / "packed-refs").unlink()
+    os.mkfifo(repository / ".git" / "packed-refs")
+
+
+@pytest.mark.parametrize(
+    "attack", [pipe_head, pipe_alternates, pipe_names], ids=lambda attack: attack.__name__
+)
+def test_a_pipe_in_a_repository_is_an_error_and_not_waited_for(repository, tmp_path, monkeypatch, attack):
+    monkeypatch.setattr("affiant.sandbox.workspace.git_process._ASKED_WITHIN_S", 0.5)
+    attack(repository)
+    with raises_code("session.input_commit"):
+        copy_commit(repository, "main", tmp_path / "out")
+
+
+def pipe_blob(repository: Path) -> None:
+    place = replaced(repository, "main:run.sh", "blob", b"")
+    place.unlink()
+    os.mkfifo(place)
+
+
+def test_a_pipe_in_place_of_an_object_holds_no_start_for_good(repository, tmp_path, monkeypatch):
+    monkeypatch.setattr("affiant.sandbox.workspace.git_process._ENDED_WITHIN_S", 0.5)
+    pipe_blob(repository)
+    with raises_code("workspace.unreadable"):
+        copy_commit(repository, "main", tmp_path / "out")
+
+
+def test_a_pipe_in_place_of_an_object_holds_no_start_that_is_interrupted(repository, tmp_path):
+    asked: list[None] = []
+
+    def proceed() -> None:
+        if threading.current_thread() is not threading.main_thread():
+            asked.append(None)
+            raise KeyboardInterrupt
+
+    pipe_blob(repository)
+    with raises_code("workspace.unreadable"):
+        copy_commit(repository, "main", tmp_path / "out", limits=Limits(proceed=proceed))
+    assert asked
 
 
 def test_what_is_no_repository_is_an_error(tmp_path):

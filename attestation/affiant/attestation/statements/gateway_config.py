@@ -100,6 +100,12 @@ _CHAT_MEMBER: Final = Pattern(
     r"\.[\x21-\x7e]{1,64}",
     "a place of chat completions, a dot and a name",
 )
+_MEMBER: Final = Pattern(
+    r"[a-z][a-z_]{0,39}( [a-z][a-z_]{0,39}){0,3}\.[\x21-\x7e]{1,64}",
+    "a place of the dialect, a dot and a name",
+)
+_DIALECTS: Final = "completions|embeddings|messages|moderations|rerank|responses"
+"""Dialects of ``members``; chat completions have ``chat_members``."""
 _UPSTREAM_URL: Final = Pattern(r"https?://[\x21-\x7e]{1,500}", "an http or https address")
 _SHAPE: Final = Obj(
     {
@@ -129,6 +135,7 @@ _SHAPE: Final = Obj(
         "mcp_servers": Array(_MCP_SERVER, least=1, most=16),
         "model_aliases": MapOf(_MODEL.pattern, Array(_MODEL, least=1, most=16), most=64),
         "chat_members": Array(_CHAT_MEMBER, least=1, most=64),
+        "members": MapOf(_DIALECTS, Array(_MEMBER, least=1, most=64), most=6),
         "witnesses": Array(Text(4096), least=1, most=256),
         "erasure_authorities": Array(
             Obj({"crv": Const("P-256"), "kty": Const("EC"), "x": Text(43), "y": Text(43)}), least=1, most=16
@@ -230,8 +237,9 @@ class GatewayConfig:
     """Digest of the baseline policy that each session's profile must contain; None: any profile."""
     model_aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Model that is asked for -> other names under which its upstream answers as that same model."""
-    chat_members: tuple[str, ...] = ()
-    """What chat completions may hold beyond the gateway's lists, where a profile restricts tools: ``PLACE.NAME``."""
+    allowed_members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Dialect -> what its requests and responses may hold beyond the gateway's lists, where a profile restricts tools:
+    ``PLACE.NAME``."""
 
     @property
     def digest(self) -> str:
@@ -273,7 +281,7 @@ def make_gateway_config(
     mcp_servers: Sequence[MCPServerConfig] = (),
     floor: str | None = None,
     model_aliases: Mapping[str, Sequence[str]] = _NO_ALIASES,
-    chat_members: Sequence[str] = (),
+    allowed_members: Mapping[str, Sequence[str]] = _NO_ALIASES,
 ) -> GatewayConfig:
     """A configuration from its parts, checked like one that was read.
 
@@ -296,7 +304,7 @@ def make_gateway_config(
                 **({"mcp_servers": [server.to_json() for server in mcp_servers]} if mcp_servers else {}),
                 **({} if floor is None else {"floor": floor}),
                 **({"model_aliases": _aliases(model_aliases)} if model_aliases else {}),
-                **({"chat_members": sorted(set(chat_members))} if chat_members else {}),
+                **_members_document(allowed_members),
                 "typ": "affiant-gateway-config/1",
                 "iss": iss,
                 "cls": cls,
@@ -330,7 +338,7 @@ def local_gateway_config(
     mcp_servers: Sequence[MCPServerConfig] = (),
     floor: str | None = None,
     model_aliases: Mapping[str, Sequence[str]] = _NO_ALIASES,
-    chat_members: Sequence[str] = (),
+    allowed_members: Mapping[str, Sequence[str]] = _NO_ALIASES,
 ) -> GatewayConfig:
     """The configuration of the gateway that ``affiant run`` starts: the same bytes for the same arguments, so
     that a trust file can name its digest before it runs."""
@@ -346,7 +354,7 @@ def local_gateway_config(
         mcp_servers=mcp_servers,
         floor=floor,
         model_aliases=model_aliases,
-        chat_members=chat_members,
+        allowed_members=allowed_members,
     )
 
 
@@ -362,6 +370,12 @@ def local_log_origin(roots: Iterable[str]) -> str:
 def _aliases(aliases: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
     """As the document has them: one meaning, one digest."""
     return {model: sorted(set(names)) for model, names in aliases.items()}
+
+
+def _members_document(allowed: Mapping[str, Sequence[str]]) -> Mapping[str, object]:
+    named = {dialect: sorted(set(names)) for dialect, names in allowed.items() if names}
+    document = {"chat_members": named.pop("chat", None), "members": named}
+    return {name: value for name, value in document.items() if value}
 
 
 def _upstream(upstream: UpstreamConfig) -> Mapping[str, object]:
@@ -390,7 +404,10 @@ def parse_gateway_config(raw: bytes) -> GatewayConfig:
         mcp_servers=_mcp_servers(value.get("mcp_servers", ())),
         floor=value.get("floor"),
         model_aliases={model: tuple(names) for model, names in value.get("model_aliases", {}).items()},
-        chat_members=tuple(value.get("chat_members", ())),
+        allowed_members={
+            dialect: tuple(names)
+            for dialect, names in {"chat": value.get("chat_members", ()), **value.get("members", {})}.items()
+        },
     )
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from affiant.attestation.verdict.since_archived import Changed
 
 __all__ = [
+    "BEYOND_VERIFIER",
     "EXIT_CODES",
     "MAX_EXCEPTIONS",
     "Check",
@@ -98,6 +99,8 @@ EXIT_SIMULATED: Final = 40
 _APPRAISED: Final = ("L4", "L5")
 _SHOWN: Final = {Platform.SIMULATED: "SIMULATED, not hardware"}
 """In capitals, so that readers notice it."""
+BEYOND_VERIFIER: Final = "verifier.limit"
+"""The reason of a check that is not made because the verifier reads no more, and not because something is missing."""
 MAX_EXCEPTIONS: Final = 100
 """Exceptions that a document or a page names; it counts the others."""
 
@@ -147,7 +150,7 @@ class Check:
     tier: Tier | None
     detail: str
     reason: str | None = None
-    """Stable code of the refusal."""
+    """Stable code of the refusal, or :data:`BEYOND_VERIFIER`."""
     where: tuple[str, ...] = ()
     required: bool = True
     counted: Counted | None = None

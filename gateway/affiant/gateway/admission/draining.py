@@ -8,7 +8,8 @@
 While DRAINING the open sessions go on, and may end by themselves. At the beginning of CLOSING the gateway answers the
 question that each supervisor keeps asking (:meth:`Draining.is_to_close`): the supervisor ends the agent, closes the
 session, and fetches its bundle. The gateway closes as ``lost`` only what is open after that: sessions whose supervisor
-never asked, asks no longer, or is not done in time.
+never asked, asks no longer, or is not done in time. A supervisor whose connection has ended while its question was held
+asks again within two seconds, or is gone: it was killed, and its session is waited for no longer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -29,7 +30,7 @@ __all__ = ["CLOSED_WITHIN_S", "MAX_DRAIN_S", "STOPPED_WITHIN_S", "TRANSITIONS", 
 
 CLOSED_WITHIN_S: Final = 20.0
 """Seconds that supervisors have to close their sessions when the gateway is drained."""
-STOPPED_WITHIN_S: Final = 3.0
+STOPPED_WITHIN_S: Final = 8.0
 """The same when the gateway is stopped by a signal: a container's runtime kills it after 10 s."""
 MAX_DRAIN_S: Final = 86_400
 """Seconds that an operator may give open sessions."""
@@ -112,11 +113,21 @@ class Draining:
         assert self._work is not None, "begin first"
         await asyncio.shield(self._work)
 
-    async def is_to_close(self, session: Session) -> bool:
+    async def is_to_close(self, session: Session, gone: Coroutine[None, None, None]) -> bool:
         """Hold a supervisor's question until its session is to be closed (True), or for half a minute.
 
         A session has one question; a later one has the earlier answered.
+
+        Args:
+            gone: returns when the connection has ended on which the supervisor asks.
         """
+        watch = asyncio.ensure_future(gone)
+        try:
+            return await self._held_until(session, watch)
+        finally:
+            watch.cancel()
+
+    async def _held_until(self, session: Session, gone: asyncio.Future[None]) -> bool:
         session.drain_asked = True
         if (earlier := self._held.pop(session.id, None)) is not None and not earlier.done():
             earlier.set_result(False)
@@ -125,6 +136,7 @@ class Draining:
             return True
         held: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._held[session.id] = held
+        gone.add_done_callback(lambda _: _release(held))
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(HELD_S):
@@ -135,15 +147,21 @@ class Draining:
                 del self._held[session.id]
 
     def report(self) -> Mapping[str, object]:
-        """For the operator: the state, seconds left, and how many sessions are open or ended in which way."""
-        closed = [s for s in self._leaving if s.state is SessionState.CLOSED and s.closed_why != "lost"]
+        """For the operator: the state, seconds left, and how many sessions are open or ended in which way.
+
+        ``unclosed`` are those that the drained gateway could not close: their close has no durable record.
+        """
+        ended = [s for s in self._leaving if s.state is SessionState.CLOSED]
+        left = self._leaving if self.state is DrainState.DRAINED else ()
+        closed = [s for s in ended if s.closed_why != "lost"]
         return {
             "state": self.state.value,
             "seconds": math.ceil(max(self._left(), 0)),
             "open": sum(s.state is not SessionState.CLOSED for s in self._sessions),
             "finished": sum(not s.drain_told for s in closed),
             "closed": sum(s.drain_told for s in closed),
-            "lost": [s.id for s in self._leaving if s.closed_why == "lost"],
+            "lost": [s.id for s in ended if s.closed_why == "lost"],
+            "unclosed": [s.id for s in left if s.state is not SessionState.CLOSED],
         }
 
     def _left(self) -> float:
@@ -196,3 +214,9 @@ class Draining:
         if session.state is not SessionState.CLOSED:
             return True
         return session.drain_asked and not session.bundle_given
+
+
+def _release(held: asyncio.Future[bool]) -> None:
+    """Answer a question whose asker is gone."""
+    if not held.done():
+        held.set_result(False)

@@ -47,7 +47,7 @@ def _label(file: BinaryIO | None) -> tuple[str, ...]:
                 return tuple(found)
     except JSONError:
         pass
-    raise click.UsageError("--label is no task label: give task.json of the session's folder")
+    raise click.UsageError(f"{file.name} is not a task label. Use `task.json` from the session's folder.")
 
 
 @bundle.command()
@@ -89,7 +89,8 @@ def _label(file: BinaryIO | None) -> tuple[str, ...]:
     "--label",
     type=click.File("rb", lazy=False),
     metavar="FILE",
-    help="Show a session's task label: task.json in the session's folder of its starter.",
+    help="Show a session's task label: `task.json` in the session's folder of its starter. Its disclosures are put in, "
+    "so the archive is readable for you alone.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def export(
@@ -107,9 +108,10 @@ def export(
     """Write the records of a period as one archive (*.affiant.zip), with what it takes to check them.
 
     Reads the store and changes nothing in it; the gateway may be running. Sessions that have a record in the range
-    are exported whole. Receipts carry no disclosures, unless a tenant's key is given that opens them; what it does not
-    open is counted. After Ctrl-C, or worse, the same command goes on where it was; another range begins anew. The same
-    range of the same store gives the same bytes, with the same keys.
+    are exported whole. Receipts carry no disclosures unless you give --openings (a tenant's key that opens them; the
+    command counts what it does not open) or --label. With either, the archive is readable for you alone (mode 0600).
+    After Ctrl-C, or worse, the same command goes on where it was; another range begins anew. The same range of the
+    same store gives the same bytes, with the same keys.
 
     \b
     Examples:

@@ -5,8 +5,9 @@ object is named by its digest, so a verifier of the bundle notices what a store 
 
 A session's bundle holds its gateway's ``boot``, all records of that chain from ``session-start`` to
 ``session-close`` (other sessions' too, so that the chain is contiguous, but without openings), and the session's
-own chain. Where the gateway died before it closed the session, a later boot's ``gap`` says so, and is in it.
-Receipts carry no disclosures; those are in ``openings``, sealed to the key that the session named.
+own chain. So what its gateway recorded for others while it was open counts towards its size. Where the gateway died
+before it closed the session, a later boot's ``gap`` says so, and is in it. Receipts carry no disclosures; those are in
+``openings``, sealed to the key that the session named.
 """
 
 from __future__ import annotations
@@ -15,19 +16,23 @@ import asyncio
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
 from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
 from affiant.attestation.bundle.bundle_anchors import Anchors
 from affiant.attestation.encoding.binary_text import b64u, from_b64u, sha256_name
 from affiant.attestation.encoding.canonical import parse_strict
 from affiant.attestation.records.receipt import receipt_hash
+from affiant.attestation.tlog.note import to_base64
+from affiant.attestation.tlog.proof import LogProof
 from affiant.errors import StateError
 from affiant.gateway.log.log_anchors import LogAnchors
 from affiant.gateway.log.published_log import PublishedLog
+from affiant.gateway.log.transparency_log import LogHead
 from affiant.gateway.store.entries import (
     Entry,
     ObjectEntry,
@@ -54,7 +59,7 @@ class Bundles:
     """Assembles bundles from one store, in memory.
 
     Args:
-        most: bytes of the records of one session's bundle.
+        most: bytes of one session's bundle and openings.
     """
 
     index: Index
@@ -69,11 +74,11 @@ class Bundles:
         Raises:
             ``not_found``: no session of this id has a record here. BundleTooLarge, IndexUnavailable: as named.
         """
-        own = await self._own_records(session)
+        own = await self._ends(session)
         last = _last_of(own)
+        await self._require_small(session, own[0], last)
         chain, named = await self._chain(own[0], last)
         of_session = await self.index.peers(session)
-        await self._require_small([*(each.place for each in chain), *(each.place for each in of_session)])
         records = await self._records([record.place for record in chain])
         peers = await self._peers([peer.place for peer in of_session])
         orders = await self._orders(session, chain, of_session)
@@ -82,32 +87,36 @@ class Bundles:
         records = [*records, *await self._records([each.place for each in introduced])]
         objects = await self._objects([*await self.index.objects(own[0].boot, session), *named, *more])
         texts = [record.jws for record in records] + [peer.jws for peer in peers]
-        openings = await self._openings(session, {receipt_hash(text) for text in texts})
+        openings = await self._openings(session, texts)
         proofs = await self._proofs(texts)
         if proofs:  # an order of a boot that was killed before the leaf: it was never carried out
             unlogged = {each.rh for each in orders} - set(proofs)
             texts = [text for text in texts if receipt_hash(text) not in unlogged]
         bundle = await self._bundle([text + "~" for text in texts], proofs, objects)
-        return b'{"bundle":%s,"openings":%s}\n' % (
-            bundle.to_bytes().rstrip(),
-            json.dumps(openings, sort_keys=True).encode("ascii"),
-        )
+        made = await asyncio.to_thread(_encoded, bundle, openings)
+        if len(made) > self.most:
+            raise self._too_large()
+        return made
 
-    async def _require_small(self, places: Iterable[Place]) -> None:
+    async def _require_small(self, session: str, start: RecordPlace, last: int) -> None:
         """Read nothing of a bundle that would be too large; its records are in the log's checkpoint then."""
-        if sum(place.length for place in places) <= self.most:
+        found = await self.index.extent(start.boot, session, start.seq - 1, last)
+        if found.size + found.records * _bytes_beside(self.log.head) <= self.most:
             return
         with suppress(LogUnavailable):
             await self.log.include()
-        raise BundleTooLarge(
-            "the session has more records than a single bundle holds",
+        raise self._too_large()
+
+    def _too_large(self) -> BundleTooLarge:
+        return BundleTooLarge(
+            "a single bundle does not hold the session's records and those of its gateway's other sessions meanwhile",
             expected=f"at most {self.most >> 20} MiB",
             hint="Export them as a period: affiant bundle export --session ID",
         )
 
     async def of_receipt(self, session: str, sdjwt: str) -> bytes:
         """A bundle of one receipt of a session, with the records that introduce its signer and its session."""
-        own = await self._own_records(session)
+        own = await self._ends(session)
         chain, named = await self._chain(own[0], own[0].seq)
         records = await self._records([record.place for record in chain])
         objects = await self._objects([*await self.index.objects(own[0].boot, session), *named])
@@ -140,27 +149,24 @@ class Bundles:
 
     async def _proofs(self, texts: Sequence[str]) -> Mapping[str, str]:
         """Proofs of the records with these JWS; what has no leaf, or a log that failed, gives none."""
-        hashes = [_hash_of(text) for text in texts]
+        hashes = await asyncio.to_thread(lambda: [_hash_of(text) for text in texts])
         try:
             found = await self.log.prove(hashes, await self.log.include())
         except LogUnavailable:
             return {}
-        return {
-            b64u(rh): proof.to_bytes().decode("utf-8")
-            for rh, proof in zip(hashes, found, strict=True)
-            if proof is not None
-        }
+        return await asyncio.to_thread(_as_text, hashes, found)
 
-    async def _own_records(self, session: str) -> Sequence[RecordPlace]:
+    async def _ends(self, session: str) -> Sequence[RecordPlace]:
+        """Its start and, once it has it, its close."""
         await self.index.caught_up()
-        own = await self.index.session_records(session)
-        starts = [record for record in own if record.kind == "session-start"]
+        ends = await self.index.session_ends(session)
+        starts = [record for record in ends if record.kind == "session-start"]
         if not starts:
             raise StateError(
                 "there is no such session here; or it was, and was pruned after its retention",
                 code="not_found",
             )
-        return [record for record in own if record.boot == starts[0].boot and record.seq >= starts[0].seq]
+        return [record for record in ends if record.boot == starts[0].boot and record.seq >= starts[0].seq]
 
     async def _chain(self, start: RecordPlace, last: int) -> tuple[Sequence[RecordPlace], Sequence[Place]]:
         """Record 0 and those from ``start`` to ``last``, and the checkpoints that epochs among them name.
@@ -213,14 +219,16 @@ class Bundles:
         entries = await asyncio.to_thread(self._read, places)
         return [entry for entry in entries if isinstance(entry, PeerEntry)]
 
-    async def _openings(self, session: str, hashes: Collection[str]) -> Mapping[str, str]:
-        """Receipt hash -> sealed opening, of a session's records that are here."""
-        entries = await asyncio.to_thread(self._read, await self.index.openings(session))
-        return {
-            entry.rh: entry.sealed
-            for entry in entries
-            if isinstance(entry, OpeningEntry) and entry.rh in hashes
-        }
+    async def _openings(self, session: str, texts: Sequence[str]) -> Mapping[str, str]:
+        """Receipt hash -> sealed opening, of a session's records with these JWS."""
+        places = await self.index.openings(session)
+
+        def read() -> Mapping[str, str]:
+            hashes = {receipt_hash(text) for text in texts}
+            entries = (entry for entry in self._read(places) if isinstance(entry, OpeningEntry))
+            return {entry.rh: entry.sealed for entry in entries if entry.rh in hashes}
+
+        return await asyncio.to_thread(read)
 
     async def _objects(self, places: Sequence[Place]) -> Mapping[str, Mapping[str, bytes]]:
         maps: dict[str, dict[str, bytes]] = defaultdict(dict)
@@ -239,6 +247,30 @@ class Bundles:
         except (OSError, JournalMalformed) as error:
             raise IndexUnavailable("the journal does not hold what the index says") from error
         return entries
+
+
+_BESIDE: Final = 128
+"""Bytes of JSON around a record and in its proof, beside the proof's path and checkpoint."""
+
+
+def _bytes_beside(head: LogHead) -> int:
+    """Bytes that a record's proof under ``head`` takes in a bundle, at most: a path of hashes, and the checkpoint."""
+    hashes = head.checkpoint.size.bit_length() * len(json.dumps(to_base64(bytes(32)) + "\n"))
+    return _BESIDE + hashes + len(json.dumps(head.note.to_bytes().decode("utf-8")))
+
+
+def _as_text(hashes: Sequence[bytes], proofs: Sequence[LogProof | None]) -> Mapping[str, str]:
+    return {
+        b64u(rh): proof.to_bytes().decode("utf-8")
+        for rh, proof in zip(hashes, proofs, strict=True)
+        if proof is not None
+    }
+
+
+def _encoded(bundle: Bundle, openings: Mapping[str, str]) -> bytes:
+    """The answer; for a large bundle this takes seconds."""
+    beside = json.dumps(openings, sort_keys=True).encode("ascii")
+    return b'{"bundle":%s,"openings":%s}\n' % (bundle.to_bytes().rstrip(), beside)
 
 
 def _left_open(jws: str) -> object:

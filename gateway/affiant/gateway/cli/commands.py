@@ -30,6 +30,7 @@ from affiant.gateway.process.launch import (
 from affiant.gateway.upstream.priority_band import CONCURRENT
 from affiant.policy.decision_log.rotation import MAX_SIZE, Rotation
 from affiant.sandbox.base.privileges import GATEWAY_USER, is_root
+from affiant.sandbox.processes.upstream_address import PATHLESS, lacks_path
 from affiant.unix_http import OPERATOR_SOCKET, request
 
 __all__ = ["default_home", "gateway"]
@@ -64,8 +65,11 @@ _upstream_ca = click.option(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The only certificates to trust for the upstreams, PEM, in their order.",
 )
-
-
+_upstream_plain_http = click.option(
+    "--upstream-plain-http",
+    is_flag=True,
+    help="Allow upstreams on other machines over plain http: prompts are readable on the way.",
+)
 _upstream_concurrency = click.option(
     "--upstream-concurrency",
     multiple=True,
@@ -124,12 +128,18 @@ _model_aliases = click.option(
     help="An answer that names NAME is from MODEL, which was asked for: gpt-4o=gpt-4o-2024-08-06. May be repeated. "
     "Other names are a warning in the verdict, and end the answer where the profile lists models.",
 )
+_allowed_members = click.option(
+    "--allow-member",
+    multiple=True,
+    metavar="DIALECT:PLACE.NAME",
+    help="Lets requests or responses of a dialect hold a member or part that the gateway does not know, where profiles "
+    "restrict tools: chat:request.thinking, chat:part.web_page. It becomes part of the configuration. May be repeated.",
+)
 _chat_members = click.option(
     "--chat-member",
     multiple=True,
     metavar="PLACE.NAME",
-    help="Lets chat completions hold a member or part that the gateway does not know, where profiles restrict tools: "
-    "request.thinking, part.web_page, response.search_results. It becomes part of the configuration. May be repeated.",
+    help="The same as --allow-member chat:PLACE.NAME. May be repeated.",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -146,6 +156,7 @@ def gateway() -> None:
 @_upstream
 @_upstream_key_ref
 @_upstream_ca
+@_upstream_plain_http
 @_upstream_concurrency
 @_witnesses
 @_authority
@@ -153,6 +164,7 @@ def gateway() -> None:
 @_floor
 @_mcp_servers
 @_model_aliases
+@_allowed_members
 @_chat_members
 @click.option(
     "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
@@ -211,6 +223,7 @@ def serve(
     upstream: tuple[str, ...],
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
+    upstream_plain_http: bool,
     upstream_concurrency: tuple[int, ...],
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
@@ -218,6 +231,7 @@ def serve(
     floor: Path | None,
     mcp_servers: Path | None,
     model_alias: tuple[str, ...],
+    allow_member: tuple[str, ...],
     chat_member: tuple[str, ...],
     ready_fd: int | None,
     user: int | None,
@@ -245,7 +259,7 @@ def serve(
       affiant gateway serve --profile-signers signers.json
       affiant gateway serve --mcp-servers tools.json
       affiant gateway serve --upstream https://llm.example.com/v1 --model-alias gpt-4o=gpt-4o-2024-08-06
-      affiant gateway serve --upstream http://127.0.0.1:8000/v1 --chat-member request.thinking
+      affiant gateway serve --upstream http://127.0.0.1:8000/v1 --allow-member chat:request.thinking
       AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... affiant gateway serve --log-objects s3://bucket/prefix
 
     \b
@@ -258,7 +272,9 @@ def serve(
         platform=platform or platform_socket(home),
         host=host,
         port=port,
-        upstreams=_choices(upstream, upstream_key_ref, upstream_ca, upstream_concurrency),
+        upstreams=_choices(
+            upstream, upstream_key_ref, upstream_ca, upstream_concurrency, plain_http=upstream_plain_http
+        ),
         ready=ready_fd,
         user=user or (GATEWAY_USER if is_root() else None),
         bodies_max=body_memory << 20,
@@ -269,7 +285,7 @@ def serve(
         log_objects=log_objects,
         mcp_servers=mcp_servers,
         model_aliases=_aliases(model_alias),
-        chat_members=chat_member,
+        allowed_members=_members_of(allow_member, chat_member),
         decisions=None if decisions is None else decisions.absolute(),
         rotation=Rotation(decisions_size << 20, decisions_keep),
         secret_passphrase=secret_passphrase_file,
@@ -282,6 +298,7 @@ def serve(
 @_upstream
 @_upstream_key_ref
 @_upstream_ca
+@_upstream_plain_http
 @_upstream_concurrency
 @_witnesses
 @_authority
@@ -289,6 +306,7 @@ def serve(
 @_floor
 @_mcp_servers
 @_model_aliases
+@_allowed_members
 @_chat_members
 @_json
 def config(
@@ -297,6 +315,7 @@ def config(
     upstream: tuple[str, ...],
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
+    upstream_plain_http: bool,
     upstream_concurrency: tuple[int, ...],
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
@@ -304,6 +323,7 @@ def config(
     floor: Path | None,
     mcp_servers: Path | None,
     model_alias: tuple[str, ...],
+    allow_member: tuple[str, ...],
     chat_member: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -318,7 +338,9 @@ def config(
     """
     made = planned_config(
         home.absolute(),
-        _choices(upstream, upstream_key_ref, upstream_ca, upstream_concurrency),
+        _choices(
+            upstream, upstream_key_ref, upstream_ca, upstream_concurrency, plain_http=upstream_plain_http
+        ),
         now=datetime.now(UTC),
         random_bytes=os.urandom,
         witnesses=witnesses,
@@ -327,7 +349,7 @@ def config(
         floor=floor,
         mcp_servers=mcp_servers,
         model_aliases=_aliases(model_alias),
-        chat_members=chat_member,
+        allowed_members=_members_of(allow_member, chat_member),
     )
     if as_json:
         print_json({"digest": made.digest, "config": json.loads(made.raw)})
@@ -395,7 +417,7 @@ def drain(context: click.Context, *, home: Path, within: int, as_json: bool) -> 
       affiant gateway drain
       affiant gateway drain --within 0 --json
     \b
-    Exit codes: 0 drained, 1 refused, 2 usage, 3 drained, but sessions were lost.
+    Exit codes: 0 drained, 1 refused, 2 usage, 3 drained, but sessions were lost or could not be closed.
     """
     context.exit(drained(home.absolute() / "gateway", within, _ask, as_json=as_json))
 
@@ -489,14 +511,21 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _choices(
-    urls: tuple[str, ...], keys: tuple[str, ...], roots: tuple[Path, ...], concurrent: tuple[int, ...]
+    urls: tuple[str, ...],
+    keys: tuple[str, ...],
+    roots: tuple[Path, ...],
+    concurrent: tuple[int, ...],
+    *,
+    plain_http: bool,
 ) -> tuple[UpstreamChoice, ...]:
     if len(urls) < max(map(len, (keys, roots, concurrent))):
         raise click.UsageError(
             "each --upstream-key-ref, --upstream-ca and --upstream-concurrency belongs to one --upstream"
         )
+    if any(map(lacks_path, urls)):
+        click.echo(f"affiant: {PATHLESS}", err=True)
     return tuple(
-        UpstreamChoice(url, key, root, most)
+        UpstreamChoice(url, key, root, most, plain_http)
         for url, key, root, most in zip_longest(urls, keys, roots, concurrent)
     )
 
@@ -509,6 +538,16 @@ def _aliases(given: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
             raise click.UsageError(f"--model-alias needs MODEL=NAME: {text[:64]!a}")
         aliases.setdefault(model, []).append(name)
     return aliases
+
+
+def _members_of(given: tuple[str, ...], of_chat: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
+    allowed: dict[str, list[str]] = {"chat": list(of_chat)}
+    for text in given:
+        dialect, colon, name = text.partition(":")
+        if not (colon and dialect and name):
+            raise click.UsageError(f"--allow-member needs DIALECT:PLACE.NAME: {text[:64]!a}")
+        allowed.setdefault(dialect, []).append(name)
+    return allowed
 
 
 def _ask(folder: Path, target: str, *, accept: tuple[int, ...] = (200,), body: bytes | None = None) -> bytes:

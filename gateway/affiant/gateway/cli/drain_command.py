@@ -15,7 +15,7 @@ from affiant.command_line import print_json
 __all__ = ["EXIT_LOST", "Asker", "drained"]
 
 EXIT_LOST: Final = 3
-"""Exit code: the gateway is drained, but closed sessions as lost."""
+"""Exit code: the gateway is drained, but sessions were lost or could not be closed."""
 
 _STEP_S: Final = 0.25
 
@@ -48,7 +48,7 @@ def drained(folder: Path, within_s: int, ask: Asker, *, as_json: bool) -> int:
         print_json(report)
     else:
         _show(report)
-    return EXIT_LOST if report["lost"] else 0
+    return EXIT_LOST if report["lost"] or report["unclosed"] else 0
 
 
 def _line(report: Mapping[str, Any]) -> str:
@@ -60,9 +60,12 @@ def _line(report: Mapping[str, Any]) -> str:
 
 def _show(report: Mapping[str, Any]) -> None:
     ended = f"{report['finished']} finished, {report['closed']} closed in order, {len(report['lost'])} lost"
-    click.echo(f"drained: {ended}")
+    unclosed = f", {len(report['unclosed'])} not closed" if report["unclosed"] else ""
+    click.echo(f"drained: {ended}{unclosed}")
     for name in report["lost"]:
         click.echo(f"lost: {name}  (affiant gateway bundle {name})")
+    for name in report["unclosed"]:
+        click.echo(f"not closed: {name}  (the journal did not take its close: affiant gateway status)")
 
 
 def _sessions(count: int) -> str:

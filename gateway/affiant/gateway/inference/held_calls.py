@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.gateway.approvals.queue import Approved, GatewayApprovals
-from affiant.gateway.openai.tool_filter import ToolCall
+from affiant.gateway.dialects.judged_calls import ToolCall
 from affiant.gateway.requests.account import HeldCall
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.wire.errors import ToolNotAllowedError

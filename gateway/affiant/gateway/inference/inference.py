@@ -1,4 +1,4 @@
-"""``POST /v1/chat/completions``: one request from its first byte to the record that ends it.
+"""One model request of any dialect, from its first byte to the record that ends it.
 
 The order, and what each step owes to the next (trust rules, 3):
 
@@ -23,9 +23,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
+from affiant.attestation.schema.agent_routes import AgentRoute
 from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.approvals.queue import GatewayApprovals
+from affiant.gateway.dialects.answered_models import AnsweredModels
+from affiant.gateway.dialects.dialect import Dialect, ModelRequest
+from affiant.gateway.dialects.judged_calls import MAX_HELD, Judge, ToolCall
+from affiant.gateway.dialects.relay import Relay, Step, usage_of
+from affiant.gateway.dialects.strict_json import read_response, require_no_calls
 from affiant.gateway.inference.held_calls import (
     KEEP_ALIVE,
     PassedCall,
@@ -34,17 +40,6 @@ from affiant.gateway.inference.held_calls import (
     kept_alive,
 )
 from affiant.gateway.log.published_log import PublishedLog
-from affiant.gateway.openai.chat import ChatRequest, parse_chat, without_tools
-from affiant.gateway.openai.chat_members import DOCUMENTED, ChatMembers
-from affiant.gateway.openai.relay import AnsweredModels, Relay, Step, usage_in, usage_of
-from affiant.gateway.openai.tool_filter import (
-    MAX_HELD,
-    Judge,
-    ToolCall,
-    judge_answer,
-    judge_error,
-    read_answer,
-)
 from affiant.gateway.requests.account import Account, HeldCall, RequestDecision
 from affiant.gateway.requests.authentication import Authenticator
 from affiant.gateway.requests.policy_gate import (
@@ -75,6 +70,7 @@ from affiant.gateway.wire.errors import (
     ModelAnswerError,
     RequestMalformed,
     ToolNotAllowedError,
+    UpstreamNotConnected,
 )
 from affiant.gateway.wire.http_request import (
     NONCE_HEADER,
@@ -90,9 +86,10 @@ from affiant.policy.canonical.tool_origin import Origin
 from affiant.policy.decision.limit_errors import LimitReached
 from affiant.policy.decision.meters import nanoseconds
 
-__all__ = ["ChatCompletions"]
+__all__ = ["ModelRoute"]
 
-_PATH: Final = "/chat/completions"
+_BASE: Final = "/v1"
+"""What the path of an upstream's base takes the place of."""
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _MOST_NAMED: Final = 16
@@ -102,21 +99,23 @@ _log = logging.getLogger("affiant.gateway")
 
 
 @dataclass(frozen=True, slots=True)
-class ChatCompletions:
+class ModelRoute:
     """The route, and what it needs.
 
     Args:
+        dialect: how requests and responses are read. route: as agents name it.
         log: where it is too far behind, nothing is taken.
         body_max: largest request body, bytes. bodies: bounds them all.
         refusals: bounds the records of requests that belong to no session.
         draining: whether the gateway is being stopped. seconds: a clock that never goes back, for limits.
         tools: the servers of tools, for where an offered tool comes from.
-        members: what requests and responses may hold where a profile restricts tools.
         decisions: takes what policy decides, if there is a decision log.
         model_aliases: of the configuration: names under which an upstream answers as the model that was asked for.
         approvals: where calls in responses wait for a person's approval.
     """
 
+    dialect: Dialect
+    route: AgentRoute
     recorder: Recorder
     log: PublishedLog
     authenticator: Authenticator
@@ -131,12 +130,13 @@ class ChatCompletions:
     seconds: Callable[[], float]
     model_aliases: Mapping[str, Sequence[str]]
     tools: ToolOffers | None = None
-    members: ChatMembers = DOCUMENTED
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; an ASGI application."""
         trace = trace_of(header_values(scope, TRACEPARENT))
-        account = Account(self.recorder, self.recorder.new_id(), scope["method"], scope["path"][:256], trace)
+        account = Account(
+            self.recorder, self.recorder.new_id(), self.route.method, self.route.template, trace
+        )
         try:
             with self.bodies.memory.share() as share, self.bodies.held.share() as held:
                 await InferenceRequest(
@@ -151,7 +151,7 @@ class InferenceRequest(SessionRequest):
 
     def __init__(
         self,
-        route: ChatCompletions,
+        route: ModelRoute,
         scope: Scope,
         receive: Receive,
         send: Send,
@@ -163,7 +163,8 @@ class InferenceRequest(SessionRequest):
         super().__init__(route, scope, receive, send, account=account, share=share)
         self._upstreams = route.upstreams
         self._tools = route.tools
-        self._members = route.members
+        self._dialect = route.dialect
+        self._path = route.route.template.removeprefix(_BASE)
         self._decisions = route.decisions
         self._aliases = route.model_aliases
         self._origin_of: OriginOf = own_origin
@@ -187,20 +188,26 @@ class InferenceRequest(SessionRequest):
         self._forwarded = self._decide(session, request)
         self._account.require_formable()
         await self._account.open()
-        upstream = await self._upstreams.choose(request.model)  # may ask what they list
-        session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
-        await self._unless_gone(self._in_slot(session, upstream))
+        tried = [await self._upstreams.choose(request.model)]  # may ask what they list
+        while True:
+            session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
+            try:
+                await self._unless_gone(self._in_slot(session, tried[-1]))
+            except UpstreamNotConnected as error:
+                tried.append(await self._upstreams.instead_of(tried, request.model, error))
+            else:
+                return
 
     # -- 3: may it go on? ----------------------------------------------------------------------------------
 
-    def _read_request(self) -> ChatRequest:
+    def _read_request(self) -> ModelRequest:
         require_media_type(self._scope, _JSON)
         body = self._request_body
         self._account.nonce = _nonce(header(self._scope, NONCE_HEADER))
         self._inline = _wants_inline(header(self._scope, "Affiant-Receipt"))
-        return parse_chat(body, self._members)
+        return self._dialect.read_request(body)
 
-    async def _find_origins(self, tools: ToolOffers, session: Session, request: ChatRequest) -> None:
+    async def _find_origins(self, tools: ToolOffers, session: Session, request: ModelRequest) -> None:
         """Ask the servers of tools what they serve, if a rule for an offered tool names one."""
         policy = session.admitted.policy
         names = {tool.name for tool in request.tools if tool.name is not None}
@@ -209,7 +216,7 @@ class InferenceRequest(SessionRequest):
             await self._account.open()
             self._origin_of = await tools.origins(session, named)
 
-    def _decide(self, session: Session, request: ChatRequest) -> bytes:
+    def _decide(self, session: Session, request: ModelRequest) -> bytes:
         body, policy = self._request_body, session.admitted.policy
         sink = self._decisions.of(session, self._denied)
         rules = decide_model(policy, request, self._account, sink=sink)
@@ -217,8 +224,8 @@ class InferenceRequest(SessionRequest):
         decided = decide_tools(policy, request, (*rules, *provided), self._origin_of, sink=sink)
         allowed = may_offer(policy, self._origin_of)
         redacted = decided.decision == "redact"
-        forwarded = without_tools(body, allowed) if redacted else body
-        urls = parse_chat(forwarded, self._members).urls if redacted and request.urls else request.urls
+        forwarded = self._dialect.without_tools(body, allowed) if redacted else body
+        urls = self._dialect.read_request(forwarded).urls if redacted and request.urls else request.urls
         if urls:
             fetched = decide_fetches(policy, urls, self._account, sink=sink)
             decided = replace(decided, rules=(*decided.rules, *fetched))
@@ -251,7 +258,7 @@ class InferenceRequest(SessionRequest):
             await self._forward(
                 upstream.request(
                     "POST",
-                    _PATH,
+                    self._path,
                     self._forwarded,
                     attempts=self._account.attempts,
                     accept=accept.encode("ascii"),
@@ -282,6 +289,11 @@ class InferenceRequest(SessionRequest):
             answer.abort()
 
     @property
+    def _request(self) -> ModelRequest:
+        assert self._account.request is not None
+        return self._account.request
+
+    @property
     def _wants_stream(self) -> bool:
         return self._account.request is not None and self._account.request.stream
 
@@ -308,24 +320,26 @@ class InferenceRequest(SessionRequest):
         """The calls in a whole response; what is parsed of it is kept no longer than this takes."""
         judge = self._judge()
         if not taken and judge is None:
-            self._account.usage = usage_of(body)
+            self._account.usage = usage_of(body, self._dialect)
             return ()
-        value = read_answer(body)
+        value = read_response(body)
         calls: Sequence[ToolCall] = ()
         if taken:
             self._models().take(value)
-            calls = judge_answer(value, judge, self._members)
+            calls = self._dialect.judge_response(value, judge)
         else:
-            judge_error(value)
-        self._account.usage = usage_in(value)
+            require_no_calls(value)
+        self._account.usage = self._dialect.usage_in(value, streamed=False)
         return calls
 
     async def _relay_stream(self, answer: UpstreamResponse) -> None:
         require_plain(answer, _EVENTS)
-        self._relay = relay = Relay(self._judge(), self._models(), self._members)
+        self._relay = relay = Relay(
+            self._dialect, self._judge(), self._models(), answers=self._request.answer.answers
+        )
         await self._client.start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
         step = Step()
-        while not step.terminal and not step.asks:
+        while not step.ended and not step.asks:
             step = await self._next_step(answer, relay)
             if not step.asks:
                 await self._release(relay, step)
@@ -339,7 +353,8 @@ class InferenceRequest(SessionRequest):
         if step.asks:
             relay.forget()
             await self._release(relay, step)
-        relay.count(step.terminal)
+        if step.terminal:
+            relay.count(step.terminal)
         self._account.complete = True
         if self._passed:
             self._sign_outcomes("complete")
@@ -359,13 +374,13 @@ class InferenceRequest(SessionRequest):
         events, calls, size = [*step.events], [*step.calls], sum(map(len, step.events))
         self._stoppable = calls
         self._require_holdable(size)
-        while not step.terminal:
+        while not step.ended:
             step = await self._next_step(answer, relay)
             events += step.events
             calls += step.calls
             size += sum(map(len, step.events))
             self._require_holdable(size)
-        return Step(tuple(events), tuple(calls), step.terminal)
+        return Step(tuple(events), tuple(calls), step.terminal, ended=True)
 
     async def _release(self, relay: Relay, step: Step) -> None:
         if step.calls:
@@ -483,7 +498,7 @@ class InferenceRequest(SessionRequest):
     def _models(self) -> AnsweredModels:
         assert self._account.session is not None
         listed = self._account.session.admitted.policy.policy.models is not None
-        return AnsweredModels(self._take_model, listed=listed)
+        return AnsweredModels(self._dialect, self._take_model, listed=listed)
 
     def _take_model(self, name: str) -> None:
         """The record names the first model that the answer names, or the one that may not answer."""
@@ -510,7 +525,7 @@ class InferenceRequest(SessionRequest):
     async def end_started(self, error: AffiantError) -> None:
         """The API's own error event ends the stream; it is covered by the digest like all before it."""
         assert self._relay is not None
-        event = self._relay.error_event(error)
+        event = self._dialect.error_event(error)
         self._relay.count(event)
         self._account.usage = self._relay.usage
         await self._record_failure(error, event, self._relay.hidden, status=self._client.status).durable

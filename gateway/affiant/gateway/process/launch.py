@@ -24,9 +24,6 @@ from types import FrameType
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
-
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import JSONError
 from affiant.attestation.log.witness.embedded import OwnWitness, own_witness
@@ -52,6 +49,7 @@ from affiant.folders import make_private
 from affiant.gateway.config.collateral_file import COLLATERAL_NAME, write_collateral
 from affiant.gateway.config.config import BODIES_MAX, Settings, encode_settings
 from affiant.gateway.config.trusted_keys import Named, read_named
+from affiant.gateway.inference.dialects_served import DIALECTS
 from affiant.gateway.log.log_mirror import forget_state, mirrored, shown_by
 from affiant.gateway.log.transparency_log import log_folder
 from affiant.gateway.process.decision_handover import DecisionHandover
@@ -66,6 +64,7 @@ from affiant.policy.loading.policy_file import policy_owners
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.processes.gateway_probe import read_gateway_file
 from affiant.sandbox.processes.service_process import as_user
+from affiant.sandbox.processes.upstream_address import read_root, require_encrypted
 from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.names.source import parse_reference
 from affiant.secrets.names.value import SecretValue
@@ -94,12 +93,14 @@ class UpstreamChoice:
         key: a secret reference (``local:NAME``).
         root: a PEM file with the only certificate to trust for it.
         concurrent: how many requests it is asked at once; None: the default.
+        plain_http: whether prompts for it may leave this machine over plain http.
     """
 
     url: str
     key: str | None = None
     root: Path | None = None
     concurrent: int | None = None
+    plain_http: bool = False
 
 
 WitnessChoice = Literal["self", "none"] | Path
@@ -126,7 +127,7 @@ class Launch:
         log_objects: where the log's copy is kept, ``s3://bucket/prefix`` or ``file:///folder``; None: nowhere.
         mcp_servers: the file of tool servers; None: there is no tool gate.
         model_aliases: model that is asked for -> names under which its upstream answers as that same model.
-        chat_members: what chat completions may hold beyond the gateway's own lists.
+        allowed_members: dialect -> what it may hold beyond the gateway's own lists.
         secret_passphrase: a private file with the passphrase of the local secret store, where one opens it.
     """
 
@@ -145,7 +146,7 @@ class Launch:
     log_objects: str | None = None
     mcp_servers: Path | None = None
     model_aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    chat_members: tuple[str, ...] = ()
+    allowed_members: Mapping[str, Sequence[str]] = field(default_factory=dict)
     decisions: Path | None = None
     rotation: Rotation = field(default_factory=Rotation)
     secret_passphrase: Path | None = None
@@ -155,7 +156,7 @@ def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig,
     """The configuration of each upstream; without any, the embedded echo.
 
     Raises:
-        ``gateway.settings``: not an address, or a root that cannot be read.
+        ``gateway.settings``: not an address, plain http to another machine, or a root that cannot be read.
     """
     if not choices:
         return (DEV_ECHO,)
@@ -177,6 +178,8 @@ def _upstream_config(choice: UpstreamChoice, roots: tuple[str, ...], taken: set[
             hint="A credential goes into the secret store, and its name into --upstream-key-ref",
             code="gateway.settings",
         )
+    if not choice.plain_http:
+        require_encrypted(choice.url, code="gateway.settings")
     parts = urlsplit(choice.url)
     name = re.sub("[^a-z0-9]+", "-", parts.netloc.lower()).strip("-")[:48] or "upstream"
     identifier = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 99))) if n not in taken)
@@ -187,12 +190,7 @@ def _upstream_config(choice: UpstreamChoice, roots: tuple[str, ...], taken: set[
 
 
 def _root(path: Path) -> bytes:
-    try:
-        return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(Encoding.DER)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            "not a certificate in PEM form", where=str(path), code="gateway.settings"
-        ) from error
+    return read_root(path, code="gateway.settings")
 
 
 def planned_config(
@@ -207,7 +205,7 @@ def planned_config(
     floor: Path | None = None,
     mcp_servers: Path | None = None,
     model_aliases: Mapping[str, Sequence[str]] | None = None,
-    chat_members: Sequence[str] = (),
+    allowed_members: Mapping[str, Sequence[str]] | None = None,
 ) -> GatewayConfig:
     """The configuration that a gateway of this state folder would serve with; nothing is started.
 
@@ -226,7 +224,7 @@ def planned_config(
         named,
         tools=tools,
         model_aliases=model_aliases or {},
-        members=chat_members,
+        allowed_members=allowed_members or {},
     )
 
 
@@ -252,10 +250,11 @@ def _config(
     *,
     tools: Sequence[MCPServerConfig],
     model_aliases: Mapping[str, Sequence[str]],
-    members: Sequence[str],
+    allowed_members: Mapping[str, Sequence[str]],
 ) -> GatewayConfig:
     file = witnesses if isinstance(witnesses, Path) else None
     policy = None if own is None else own.policy
+    _require_members(allowed_members)
     try:
         config = local_gateway_config(
             reference,
@@ -266,7 +265,7 @@ def _config(
             floor=None if named.floor is None else named.floor.digest,
             mcp_servers=tools,
             model_aliases=model_aliases,
-            chat_members=members,
+            allowed_members=allowed_members,
         )
     except (ShapeMismatch, JSONError) as error:
         raise _entries_error(error, file) or error from error
@@ -281,12 +280,30 @@ def _config(
     return config
 
 
+def _require_members(allowed: Mapping[str, Sequence[str]]) -> None:
+    """Return if each dialect that is named is served, and has the places that are named."""
+    for name, members in allowed.items():
+        dialect = DIALECTS.get(name)
+        if dialect is None:
+            raise ConfigurationError(
+                "the gateway serves no such dialect",
+                expected=", ".join(DIALECTS),
+                found=name[:64],
+                where="--allow-member",
+                code="gateway.settings",
+            )
+        if name != "chat":  # whose places the shape of a configuration lists
+            dialect.with_names(tuple(members))
+
+
 def _entries_error(error: AffiantError, witnesses: Path | None) -> ConfigurationError | None:
     """What is wrong with a tool server, an alias, a member or the witnesses' file, in the operator's words; or None."""
     where = str(error.where)
     if witnesses is not None and where.startswith("config.witnesses"):
         where = str(witnesses)
-    elif not where.startswith(("config.mcp_servers", "config.model_aliases", "config.chat_members")):
+    elif not where.startswith(
+        ("config.mcp_servers", "config.model_aliases", "config.chat_members", "config.members")
+    ):
         return None
     return ConfigurationError(
         error.message, where=where, expected=error.expected, found=error.found, code="gateway.settings"
@@ -331,7 +348,7 @@ def launch_gateway(launch: Launch) -> int:
         named,
         tools=tools.configs,
         model_aliases=launch.model_aliases,
-        members=launch.chat_members,
+        allowed_members=launch.allowed_members,
     )
     secrets = _Secrets(launch)
     environments = _environments(config, secrets)
@@ -459,7 +476,7 @@ def _credentials(launch: Launch, config: GatewayConfig, secrets: _Secrets) -> Ma
     credentials = {}
     for choice, upstream in zip(launch.upstreams, config.upstreams, strict=False):
         key = None if choice.key is None else secrets.value(choice.key)
-        roots = () if choice.root is None else (_root(choice.root),)
+        roots = () if choice.root is None else (read_root(choice.root, code="gateway.settings"),)
         credentials[upstream.id] = Credentials(key, roots)
     return credentials
 

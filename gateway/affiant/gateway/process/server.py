@@ -36,13 +36,16 @@ import uvloop
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.running_image import image_digest
+from affiant.attestation.schema.agent_routes import AGENT_ROUTES, AgentRoute
 from affiant.attestation.simulated.served.client import SimulatedTD
+from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.errors import AffiantError, ConfigurationError
 from affiant.gateway.admission.draining import STOPPED_WITHIN_S
 from affiant.gateway.config.config import Settings, parse_settings
 from affiant.gateway.config.keyset import LIFETIME
-from affiant.gateway.inference.inference import ChatCompletions
-from affiant.gateway.openai.chat_members import with_members
+from affiant.gateway.dialects.dialect import Dialect
+from affiant.gateway.inference.dialects_served import DIALECTS
+from affiant.gateway.inference.inference import ModelRoute
 from affiant.gateway.process.confinement import confine
 from affiant.gateway.process.decision_follower import take_over
 from affiant.gateway.service.boot import Ambient, booted
@@ -75,7 +78,10 @@ _log = logging.getLogger("affiant.gateway")
 def gateway_app(service: Service, decisions: DecisionFile | None = None) -> GatewayApp:
     """The public application; ``decisions``: the log of what policy decides, if one was asked for."""
     log = GatewayDecisions(decisions, service.clock)
-    chat = ChatCompletions(
+    first, *others = [route for route in AGENT_ROUTES if route.dialect is not None]
+    model = ModelRoute(
+        dialect=_dialect_of(first, service.config),
+        route=first,
         recorder=service.recorder,
         log=service.log,
         authenticator=service.authenticator,
@@ -90,12 +96,22 @@ def gateway_app(service: Service, decisions: DecisionFile | None = None) -> Gate
         tools=service.tools,
         decisions=log,
         approvals=service.approvals,
-        members=with_members(service.config.chat_members),
     )
-    routes: dict[tuple[str, str], Application] = {("POST", "/v1/chat/completions"): chat}
+    served = [
+        model,
+        *(replace(model, dialect=_dialect_of(route, service.config), route=route) for route in others),
+    ]
+    routes: dict[tuple[str, str], Application] = {
+        (each.route.method, each.route.template): each for each in served
+    }
     if service.tools is not None:
         routes["POST", "/mcp"] = service.tools.route(service, log)
     return GatewayApp(routes, control_plane(service, log))
+
+
+def _dialect_of(route: AgentRoute, config: GatewayConfig) -> Dialect:
+    assert route.dialect is not None
+    return DIALECTS[route.dialect].with_names(config.allowed_members.get(route.dialect, ()))
 
 
 async def serve(

@@ -15,9 +15,9 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.schema.trace_context import TraceContext
 from affiant.errors import AffiantError, NotAllowedError
 from affiant.gateway.approvals.queue import Approved
-from affiant.gateway.openai.chat import ChatRequest
-from affiant.gateway.openai.relay import Usage
-from affiant.gateway.openai.tool_filter import ToolCall
+from affiant.gateway.dialects.dialect import ModelRequest
+from affiant.gateway.dialects.judged_calls import ToolCall
+from affiant.gateway.dialects.usage import Usage
 from affiant.gateway.sessions.recorder import Recorded, Recorder, policy_members
 from affiant.gateway.sessions.session_limits import Reservation, spent
 from affiant.gateway.sessions.sessions import Session
@@ -125,7 +125,7 @@ class Account:
     size: int | None = None
     unread: bool = False
     decided: RequestDecision | None = None
-    request: ChatRequest | None = None
+    request: ModelRequest | None = None
     fetched: tuple[str, ...] = ()
     forwarded: str | None = None
     forwarding: bool = False

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from affiant.errors import NotAllowedError
-from affiant.gateway.openai.chat import ChatRequest, Offered
-from affiant.gateway.openai.named_urls import MOST_URLS, NamedURL
-from affiant.gateway.openai.tool_filter import Judge
+from affiant.gateway.dialects.dialect import ModelRequest, Offered
+from affiant.gateway.dialects.judged_calls import Judge
+from affiant.gateway.dialects.named_urls import MOST_URLS, NamedURL
 from affiant.gateway.requests.account import Account, RequestDecision
 from affiant.gateway.sessions.decisions import SILENT, DecisionSink
 from affiant.gateway.wire.errors import ModelAnswerError, RequestMalformed, ToolNotAllowedError
@@ -48,7 +48,7 @@ _MOST_URL_CHARACTERS: Final = 8 << 10
 """Of all URLs of one request: a record holds them."""
 
 OriginOf = Callable[[Offered], Origin]
-"""Where a tool that a chat completion offers comes from, as far as is known."""
+"""Where a tool that a request offers comes from, as far as is known."""
 
 
 def own_origin(offered: Offered) -> Origin:
@@ -111,7 +111,7 @@ def may_offer(policy: CompiledPolicy, origin_of: OriginOf = own_origin) -> Calla
 
 
 def decide_model(
-    policy: CompiledPolicy, request: ChatRequest, account: Account, *, sink: DecisionSink = SILENT
+    policy: CompiledPolicy, request: ModelRequest, account: Account, *, sink: DecisionSink = SILENT
 ) -> tuple[str, ...]:
     """The rules that allow the model of ``request``; a denial is kept in ``account`` for the record.
 
@@ -173,12 +173,12 @@ def require_answered(
 
 
 def require_listed(
-    policy: CompiledPolicy, request: ChatRequest, *, sink: DecisionSink = SILENT
+    policy: CompiledPolicy, request: ModelRequest, *, sink: DecisionSink = SILENT
 ) -> tuple[str, ...]:
     """The rules by which the provider may run the tools that ``request`` lets it run; nothing else in it may reach one.
 
     Raises:
-        ``request.unlisted``: it has something that the lists of chat completions do not have.
+        ``request.unlisted``: it has something that the lists of its dialect do not have.
         ToolNotAllowedError: the profile does not allow one of these tools.
     """
     if not policy.restricts_tools:
@@ -188,7 +188,7 @@ def require_listed(
         raise ToolNotAllowedError(
             "the request has something that the gateway does not know, and the profile restricts tools",
             where=unlisted,
-            hint="If it reaches no tool, let the operator list it: affiant gateway serve --chat-member",
+            hint="If it reaches no tool, let the operator list it: affiant gateway serve --allow-member",
             code="request.unlisted",
         )
     rules: dict[str, None] = {}
@@ -257,7 +257,7 @@ def decide_fetches(
 
 def decide_tools(
     policy: CompiledPolicy,
-    request: ChatRequest,
+    request: ModelRequest,
     rules: tuple[str, ...],
     origin_of: OriginOf = own_origin,
     *,

@@ -8,7 +8,7 @@ sealed to others anyway.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -210,6 +210,12 @@ async def _reader(service: Service, request: Request, session: str | None = None
         return found
 
 
+async def _gone(request: Request) -> None:
+    """Return when the client's connection has ended; the request must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 async def _read(service: Service, request: Request, share: Share, *, limit: int) -> Body:
     try:
         return await service.bodies.read(request.scope, request.receive, share, limit=limit)
@@ -336,7 +342,7 @@ def _add_session(app: Routes, service: Service) -> None:
     async def draining(request: Request, session: str) -> Response:
         """Whether the session is to be closed because the gateway will stop; held until it is, or for half a minute."""
         found = await _reader(service, request, session)
-        return json_response({"close": await service.drain.is_to_close(found)})
+        return json_response({"close": await service.drain.is_to_close(found, _gone(request))})
 
 
 def _add_decisions(app: Routes, service: Service, decisions: GatewayDecisions) -> None:
@@ -381,12 +387,24 @@ def _add_models(app: Routes, service: Service) -> None:
     @app.get("/v1/models")
     async def models(request: Request) -> Response:
         """The models that the upstreams list and the session's profile allows."""
-        found = await _reader(service, request)
-        found.require_open(now=service.clock().timestamp())
-        policy = found.admitted.policy
-        names = [name for name in await service.upstreams.models() if policy.decide_model(name).allowed]
-        data = [{"id": name, "object": "model", "created": 0, "owned_by": "upstream"} for name in names]
-        return json_response({"object": "list", "data": data})
+        return json_response({"object": "list", "data": [_model(name) for name in await listed(request)]})
+
+    @app.get("/v1/models/{model:path}")
+    async def model(request: Request, model: str) -> Response:
+        """One of these models."""
+        if model not in await listed(request):
+            raise StateError("no such model", found=model[:64], code="model.not_found")
+        return json_response(_model(model))
+
+    async def listed(request: Request) -> Sequence[str]:
+        session = await _reader(service, request)
+        session.require_open(now=service.clock().timestamp())
+        policy = session.admitted.policy
+        return [name for name in await service.upstreams.models() if policy.decide_model(name).allowed]
+
+
+def _model(name: str) -> Mapping[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "upstream"}
 
 
 def _add_log(app: Routes, service: Service) -> None:

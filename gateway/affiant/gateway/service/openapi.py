@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from affiant.attestation.schema.agent_routes import AGENT_ROUTES, AgentRoute
 from affiant.gateway.wire.routes import FORM_STATUS, PATH_PATTERNS, Route
 
 __all__ = ["INFERENCE_PATHS", "openapi_document"]
@@ -43,50 +44,63 @@ def _parameter(name: str, text: str, *, required: bool = False) -> Mapping[str, 
     }
 
 
-INFERENCE_PATHS: Final[Mapping[str, Any]] = {
-    "/v1/chat/completions": {
-        "post": {
-            "summary": "OpenAI chat completions, whole or streaming, receipted",
-            "parameters": [
-                _parameter("Affiant-Proof", "proof of possession over exactly this request", required=True),
-                _parameter("Affiant-Nonce", "32 random bytes, base64url; echoed in the receipt"),
-                _parameter("traceparent", "W3C trace context; if valid, hidden in the receipt and passed on"),
-                _parameter("Affiant-Receipt", "`inline`: the receipt comes with the answer"),
-            ],
-            "requestBody": {
-                "required": True,
-                "content": {
-                    "application/json": {
-                        "schema": {
-                            "type": "object",
-                            "required": ["model", "messages"],
-                            "properties": {
-                                "model": {"type": "string"},
-                                "messages": {"type": "array", "items": {"type": "object"}},
-                                "stream": {"type": "boolean"},
-                                "tools": {"type": "array", "items": {"type": "object"}},
-                            },
-                        }
-                    }
-                },
+_SUMMARIES: Final[Mapping[str, str]] = {
+    "chat": "OpenAI chat completions",
+    "completions": "OpenAI text completions",
+    "embeddings": "OpenAI embeddings",
+    "moderations": "OpenAI moderations",
+    "rerank": "Documents in the order in which they fit a query",
+}
+"""Dialect -> the operation that its route is."""
+_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    "chat": ("model", "messages"),
+    "completions": ("model", "prompt"),
+    "embeddings": ("model", "input"),
+    "moderations": ("input",),
+    "rerank": ("model", "documents", "query"),
+}
+"""Dialect -> members that each of its requests has."""
+
+
+def _model_operation(route: AgentRoute) -> Mapping[str, Any]:
+    """What takes a request of a dialect to an upstream."""
+    assert route.dialect is not None
+    whole = {"application/json": {"schema": {"type": "object"}}}
+    streamed = {"text/event-stream": {"schema": {"type": "string"}}} if route.streams else {}
+    return {
+        "summary": _SUMMARIES[route.dialect]
+        + (", whole or streaming, receipted" if route.streams else ", receipted"),
+        "parameters": [
+            _parameter("Affiant-Proof", "proof of possession over exactly this request", required=True),
+            _parameter("Affiant-Nonce", "32 random bytes, base64url; echoed in the receipt"),
+            _parameter("traceparent", "W3C trace context; if valid, hidden in the receipt and passed on"),
+            _parameter("Affiant-Receipt", "`inline`: the receipt comes with the answer"),
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": {"type": "object", "required": list(_REQUIRED[route.dialect])}}
             },
-            "responses": {
-                "200": {
-                    "description": "the upstream's answer, byte for byte",
-                    "headers": _HEADERS,
-                    "content": {
-                        "application/json": {"schema": {"type": "object"}},
-                        "text/event-stream": {"schema": {"type": "string"}},
-                    },
-                },
-                "default": {
-                    "description": "a refusal, receipted like an answer",
-                    "headers": _HEADERS,
-                    "content": {"application/json": {"schema": _ERROR}},
-                },
+        },
+        "responses": {
+            "200": {
+                "description": "the upstream's answer, byte for byte",
+                "headers": _HEADERS,
+                "content": {**whole, **streamed},
             },
-        }
+            "default": {
+                "description": "a refusal, receipted like an answer",
+                "headers": _HEADERS,
+                "content": {"application/json": {"schema": _ERROR}},
+            },
+        },
     }
+
+
+INFERENCE_PATHS: Final[Mapping[str, Any]] = {
+    route.template: {route.method.lower(): _model_operation(route)}
+    for route in AGENT_ROUTES
+    if route.dialect is not None
 }
 """Path -> operations, as they are in the document."""
 

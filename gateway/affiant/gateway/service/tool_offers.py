@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from affiant.errors import ConfigurationError
 from affiant.gateway.config.config import Settings
-from affiant.gateway.openai.chat import Offered
+from affiant.gateway.dialects.dialect import Offered
 from affiant.gateway.requests.policy_gate import OriginOf
 from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.sessions import Session

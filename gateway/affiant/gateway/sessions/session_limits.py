@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from affiant.gateway.openai.passable_responses import ResponseBound
+from affiant.gateway.dialects.response_bound import ResponseBound
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.limit_errors import (
     LimitReached,

@@ -21,7 +21,7 @@ from affiant.gateway.store.index_rows import SCHEMA, VERSION, catch_up, forget, 
 from affiant.gateway.store.journal import Note, Place
 from affiant.gateway.wire.errors import IndexUnavailable
 
-__all__ = ["Index", "PeerPlace", "RecordPlace", "WholeChain"]
+__all__ = ["Extent", "Index", "PeerPlace", "RecordPlace", "WholeChain"]
 
 _T = TypeVar("_T")
 
@@ -63,6 +63,14 @@ class WholeChain:
     rh: str
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a session's bundle takes of the journal: how many records, and the bytes of all entries."""
+
+    records: int
+    size: int
+
+
 _Job = tuple[Callable[[sqlite3.Connection], object], asyncio.Future[object] | None]
 
 
@@ -101,9 +109,27 @@ class Index:
         found = await self._records("jti = ?", (jti,))
         return found[0] if found else None
 
-    async def session_records(self, ses: str) -> tuple[RecordPlace, ...]:
-        """The gateway's own records of one session, in chain order."""
-        return await self._records("ses = ? ORDER BY boot, seq", (ses,))
+    async def session_ends(self, ses: str) -> tuple[RecordPlace, ...]:
+        """The gateway's records of the start of a session and, once it has ended, of its close, in chain order."""
+        return await self._records(
+            "ses = ? AND kind IN ('session-start', 'session-close') ORDER BY boot, seq", (ses,)
+        )
+
+    async def extent(self, boot: str, ses: str, first: int, last: int) -> Extent:
+        """Of a session's own records, its openings and objects, and of record 0 and those from ``first`` to ``last`` of
+        a boot's chain with the checkpoints that they name."""
+        query = (
+            "SELECT count(*), sum(length) FROM records WHERE boot = ?1 AND (seq = 0 OR seq BETWEEN ?3 AND ?4) "
+            "UNION ALL SELECT count(*), sum(length) FROM peers WHERE ses = ?2 "
+            "UNION ALL SELECT 0, sum(length) FROM openings WHERE ses = ?2 "
+            "UNION ALL SELECT 0, sum(length) FROM objects WHERE boot = ?1 AND ses IN ('', ?2) "
+            "UNION ALL SELECT 0, sum(objects.length) FROM records "
+            "JOIN objects ON objects.ses = records.jti AND objects.boot = records.boot "
+            "WHERE records.boot = ?1 AND records.seq BETWEEN ?3 AND ?4 AND records.kind = 'epoch'"
+        )
+        arguments = (boot, ses, first, last)
+        rows = await self._ask(lambda connection: connection.execute(query, arguments).fetchall())
+        return Extent(sum(count for count, _ in rows), sum(size or 0 for _, size in rows))
 
     async def chain(self, boot: str, first: int, last: int) -> tuple[RecordPlace, ...]:
         """Record 0 of a boot's chain and those from ``first`` to ``last``, in order."""

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.attestation.encoding.canonical import MAX_INTEGER
-from affiant.gateway.openai.chat import parse_json
-from affiant.gateway.openai.strict_json import folded, inexact
+from affiant.gateway.dialects.strict_json import folded, inexact, parse_json
 from affiant.gateway.wire.errors import RequestMalformed
 
 __all__ = [

@@ -96,7 +96,7 @@ _MAX_CALLS: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class ToolGateRoute:
-    """The route, and what it needs; as :class:`~.inference.ChatCompletions`."""
+    """The route, and what it needs; as :class:`~affiant.gateway.inference.inference.ModelRoute`."""
 
     gate: ToolGate
     recorder: Recorder

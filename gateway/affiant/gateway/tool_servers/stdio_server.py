@@ -17,7 +17,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from affiant.gateway.openai.chat import parse_json
+from affiant.gateway.dialects.strict_json import parse_json
 from affiant.gateway.tool_gate.link import Opener
 from affiant.gateway.tool_gate.results import MAX_RESULT
 from affiant.gateway.wire.errors import RequestMalformed

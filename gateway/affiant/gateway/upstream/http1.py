@@ -1,8 +1,9 @@
 """A small HTTP/1.1 client: exact bytes, kept connections, timeouts, backpressure.
 
 What it is for decides what it lacks: one body out, one body in, no redirects, no cookies, no content coding, no
-proxies. Head and body go out in one write; a connection's certificate is at hand before that write. A kept
-connection that turns out to be closed before any byte of an answer is replaced once, and both attempts are reported.
+proxies. Head and body go out in one write; a connection's certificate is at hand before that write. Where a kept
+connection turns out to be closed, the request is sent once more if the kernel shows that the peer received no byte of
+it. Both attempts are reported.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from affiant.errors import AffiantError, UnreachableError
+from affiant.errors import AffiantError
 from affiant.gateway.upstream.http1_connection import Connection, HTTPResponse
-from affiant.gateway.wire.errors import UpstreamCut
+from affiant.gateway.wire.errors import UpstreamCut, UpstreamNotConnected
 
 __all__ = ["Connector", "HTTPClient", "TCPConnector", "Timeouts", "request_head"]
 
@@ -89,8 +90,8 @@ class HTTPClient:
                 await answer.head(self._timeouts.head, read_timeout=self._timeouts.read, release=self._keep)
             except AffiantError as error:
                 tried(error.code, connection.spki)
-                if kept is not None and isinstance(error, UpstreamCut) and not answer.started:
-                    kept = None  # closed while it was kept: nothing was read of it, so nothing answered
+                if kept is not None and isinstance(error, UpstreamCut) and connection.unread:
+                    kept = None  # the peer closed it while it was kept
                     continue
                 raise
             except BaseException:
@@ -112,16 +113,13 @@ class HTTPClient:
                 return await self._connector.connect(Connection)
         except TimeoutError as error:
             tried("upstream.timeout", None)
-            raise UnreachableError(
+            raise UpstreamNotConnected(
                 "the upstream did not accept a connection in time", code="upstream.timeout"
             ) from error
         except (OSError, ssl.CertificateError) as error:
             tried("upstream.unreachable", None)
-            raise UnreachableError(
-                "the upstream cannot be reached",
-                found=_reason(error),
-                hint="Is it running?",
-                code="upstream.unreachable",
+            raise UpstreamNotConnected(
+                "the upstream cannot be reached", found=_reason(error), hint="Is it running?"
             ) from error
 
     def _take(self) -> Connection | None:

@@ -7,6 +7,9 @@ answer, an answer that ends with its connection) is refused here.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import struct
 from collections import deque
 from collections.abc import Callable
 from typing import Final, cast
@@ -23,6 +26,9 @@ _HIGH_WATER: Final = 256 << 10
 """Bytes read ahead of the client, after which reading pauses."""
 _LOW_WATER: Final = 64 << 10
 _MAX_HEAD: Final = 64 << 10
+_TCP_INFO_SIZE: Final = 128
+_BYTES_ACKED: Final = struct.Struct("=120xQ")
+"""Where ``struct tcp_info`` of Linux (4.1 and later) holds ``tcpi_bytes_acked``."""
 
 
 class Connection(asyncio.Protocol):
@@ -32,7 +38,11 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._answer: HTTPResponse | None = None
+        self._socket: socket.socket | None = None
+        self._acked_before: int | None = None
         self.idle_since = 0.0
+        self.unread = False
+        """The connection ended, and its peer has received no byte of the last request."""
         self.spki: bytes | None = None
         """SHA-256 of the peer's SubjectPublicKeyInfo, if there is TLS."""
 
@@ -40,6 +50,10 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are none by inheritance
+        if (found := self._transport.get_extra_info("socket")) is not None:
+            self._socket = socket.socket(
+                fileno=os.dup(found.fileno())
+            )  # the transport closes its own too early
         tls = self._transport.get_extra_info("ssl_object")
         if tls is not None and (der := tls.getpeercert(binary_form=True)) is not None:
             self.spki = certificate_spki(der)
@@ -68,8 +82,21 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._transport = None
+        if self._socket is not None:
+            self.unread = self._acked_before is not None and self._acked(self._socket) == self._acked_before
+            self._socket.close()
         if self._answer is not None:
             self._answer.connection_closed()
+
+    @staticmethod
+    def _acked(connected: socket.socket) -> int | None:
+        """How many bytes the peer's kernel has acknowledged; None where the kernel does not say."""
+        try:
+            info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
+        except OSError:  # a Unix socket
+            return None
+        acked: int | None = _BYTES_ACKED.unpack(info)[0] if len(info) == _TCP_INFO_SIZE else None
+        return acked
 
     # -- requests ------------------------------------------------------------------------------------------
 
@@ -84,6 +111,7 @@ class Connection(asyncio.Protocol):
         self._answer = HTTPResponse(self)
         self._parser = httptools.HttpResponseParser(self._answer)
         self._answer.parser = self._parser
+        self._acked_before = None if self._socket is None else self._acked(self._socket)
         self.write(data)
         return self._answer
 

@@ -10,10 +10,13 @@ from affiant.gateway.upstream.fair_queue import FairQueue
 from affiant.gateway.upstream.priority_band import QueueBounds
 from affiant.gateway.upstream.slots import UpstreamSlots
 from affiant.gateway.upstream.upstream import Upstream
+from affiant.gateway.wire.errors import UpstreamNotConnected
 
 __all__ = ["Upstreams"]
 
 _LISTED_FOR_S: Final = 60.0
+_DOWN_FOR_S: Final = 5.0
+"""How long an upstream that could not be reached is not asked for its list: each request would wait for it."""
 _BOUNDS: Final = QueueBounds()
 
 
@@ -40,13 +43,14 @@ class Upstreams:
             each.id: UpstreamSlots(FairQueue(each.concurrent, bounds), seconds=seconds) for each in upstreams
         }
         self._listed: dict[str, tuple[float, frozenset[str]]] = {}
+        self._down: dict[str, tuple[float, AffiantError]] = {}
 
     async def choose(self, model: str) -> Upstream:
         """The upstream for ``model``; a single one gets every model, and judges by itself.
 
         Raises:
             ``model.not_found``: several upstreams, and none lists it.
-            AffiantError: none of them answers.
+            AffiantError: none that answers lists it, and one does not answer.
         """
         if len(self._upstreams) == 1:
             return self._upstreams[0]
@@ -54,8 +58,25 @@ class Upstreams:
         for upstream in self._upstreams:
             if model in await self._models_of(upstream, down):
                 return upstream
-        self._require_one_up(down)
+        if down:  # it may list the model
+            raise down[0]
         raise StateError("no upstream lists this model", found=model[:64], code="model.not_found")
+
+    async def instead_of(self, tried: Sequence[Upstream], model: str, error: AffiantError) -> Upstream:
+        """Another upstream for ``model``, because the last one of ``tried`` could not be reached.
+
+        The next requests do not go to that one either, until it lists its models again.
+
+        Raises:
+            ``error``: no other upstream lists the model.
+            AffiantError: as :meth:`choose`.
+        """
+        self._listed.pop(tried[-1].id, None)
+        self._down[tried[-1].id] = (self._seconds(), error)
+        found = await self.choose(model)
+        if found in tried:
+            raise error
+        return found
 
     def slots_at(self, upstream: Upstream) -> UpstreamSlots:
         """The slots at one of them."""
@@ -91,11 +112,18 @@ class Upstreams:
         """What ``upstream`` lists; nothing, and one more in ``down``, if it cannot be asked."""
         now = self._seconds()
         known = self._listed.get(upstream.id)
-        if known is None or now - known[0] >= _LISTED_FOR_S:
+        if known is not None and now - known[0] < _LISTED_FOR_S:
+            return known[1]
+        failed = self._down.get(upstream.id)
+        if failed is None or now - failed[0] >= _DOWN_FOR_S:
             try:
-                known = (now, frozenset(await upstream.models()))
-            except AffiantError as error:  # it lists nothing now, and is asked again next time
-                down.append(error)
-                return frozenset()
-            self._listed[upstream.id] = known
-        return known[1]
+                listed = frozenset(await upstream.models())
+            except AffiantError as error:  # it lists nothing now
+                failed = (self._seconds(), error)
+                if isinstance(error, UpstreamNotConnected):
+                    self._down[upstream.id] = failed
+            else:
+                self._listed[upstream.id] = (now, listed)
+                return listed
+        down.append(failed[1])
+        return frozenset()

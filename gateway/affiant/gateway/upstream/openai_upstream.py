@@ -19,7 +19,7 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.schema.trace_context import TRACEPARENT, TraceContext
 from affiant.attestation.statements.gateway_config import DEV_ECHO, UpstreamConfig, is_upstream_url
 from affiant.errors import ConfigurationError, MalformedError
-from affiant.gateway.openai.chat import parse_json
+from affiant.gateway.dialects.strict_json import parse_json
 from affiant.gateway.upstream.dev_echo import EchoConnector
 from affiant.gateway.upstream.http1 import Connector, HTTPClient, TCPConnector, Timeouts, request_head
 from affiant.gateway.upstream.http1_connection import HTTPResponse

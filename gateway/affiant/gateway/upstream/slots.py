@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from affiant.gateway.openai.passable_responses import ResponseBound
+from affiant.gateway.dialects.response_bound import ResponseBound
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.upstream.fair_queue import FairQueue
 from affiant.gateway.upstream.priority_band import MOST_COST, Ticket
@@ -122,7 +122,7 @@ def estimated_cost(answer: ResponseBound, *, size: int) -> int:
     because it may never let too much through (``session_limits``). Here too much would be as wrong as too little,
     and is made good when the request is over.
 
-    >>> from affiant.gateway.openai.passable_responses import ResponseBound
+    >>> from affiant.gateway.dialects.response_bound import ResponseBound
     >>> estimated_cost(ResponseBound(tokens=100, answers=2), size=4000)
     1200
 

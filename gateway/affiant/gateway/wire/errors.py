@@ -32,6 +32,7 @@ __all__ = [
     "ToolNameAmbiguous",
     "ToolNotAllowedError",
     "UpstreamCut",
+    "UpstreamNotConnected",
 ]
 
 
@@ -189,6 +190,12 @@ class UpstreamCut(UnreachableError):
     code = "upstream.cut"
 
 
+class UpstreamNotConnected(UnreachableError):
+    """An upstream cannot be connected to, or its certificate does not hold; nothing was sent to it."""
+
+    code = "upstream.unreachable"
+
+
 class RequestAbandoned(StateError):
     """The client closed its connection before its request was decided."""
 
@@ -202,7 +209,7 @@ class StoreLocked(StateError):
 
 
 class BundleTooLarge(StateError):
-    """A session has more records than a single bundle holds."""
+    """A single bundle does not hold a session's records and those of its gateway's other sessions meanwhile."""
 
     code = "session.bundle_too_large"
 

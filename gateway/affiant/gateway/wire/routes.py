@@ -19,7 +19,8 @@ from starlette.responses import Response
 from starlette.routing import Route as _StarletteRoute
 
 from affiant.attestation.encoding.canonical import canonical
-from affiant.errors import AffiantError, StateError
+from affiant.attestation.schema.agent_routes import not_served_body, route_of
+from affiant.errors import AffiantError
 from affiant.gateway.wire.errors import RequestMalformed
 from affiant.gateway.wire.errors_http import error_body, error_headers, status_of
 from affiant.gateway.wire.http_request import Receive, Scope, Send
@@ -131,9 +132,10 @@ async def _http_error(_: Request, error: Exception) -> Response:
     return error_response(error)
 
 
-async def _other(_: Request, error: Exception) -> Response:
+async def _other(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return error_response(StateError("no such path or method", code="not_found"), status=error.status_code)
+    body = not_served_body(request.method, request.url.path, code="not_found")
+    return Response(body, error.status_code, {"x-should-retry": "false"}, "application/json")
 
 
 def form_error(places: list[str]) -> RequestMalformed:
@@ -161,10 +163,10 @@ def json_response(
 
 @dataclass(frozen=True, slots=True)
 class GatewayApp:
-    """The gateway as one ASGI 3 application: inference by one dictionary lookup, else the control plane.
+    """The gateway as one ASGI 3 application: counted routes by one dictionary lookup, else the control plane.
 
     Args:
-        inference: method and path -> application.
+        inference: method and template of an agent's route -> application.
         other: what serves everything else.
     """
 
@@ -173,7 +175,10 @@ class GatewayApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection or request."""
-        application = (
-            self.inference.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
-        )
+        application = None
+        if scope["type"] == "http":
+            asked = scope["method"], scope["path"]
+            application = self.inference.get(asked)
+            if application is None and (route := route_of(*asked)) is not None:
+                application = self.inference.get((route.method, route.template))
         await (application or self.other)(scope, receive, send)

@@ -67,7 +67,9 @@ def check_floor_unused(*, instead: str) -> None:
     """
     given = click.get_current_context().get_parameter_source("floor")
     if given is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError(f"this option has no effect, because the command reads no profile: {instead}")
+        raise click.UsageError(
+            f"`--floor` has no effect here, because the command reads no profile: {instead}"
+        )
 
 
 def print_lines(lines: Iterable[str]) -> None:

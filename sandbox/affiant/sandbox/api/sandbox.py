@@ -181,8 +181,8 @@ class Sandbox:
             output_branch: a new branch of the repository for them, where the input is ``REPO@REF``.
             runtime: a prepared environment. rootfs: an image.
             task: what the session belongs to: ``workflow``, ``task``, ``attempt``, ``parent``.
-            idempotency_key: where a session of this key runs (with a ``name``, under that name), it is given back,
-                and none is created.
+            idempotency_key: where a session of this key runs, under whatever name, it is given back, and none is
+                created.
             min_isolation, platform, gateway, hosts, secret_store, store_key, vault, extra_roots, policy_signature,
                 floor, decisions: as :class:`SessionRequest` has them.
             home: the state folder; None: ``$AFFIANT_HOME``, else the XDG state folder.
@@ -511,7 +511,7 @@ async def _opened_by_a_host(
     place = user_home(home)
     with ExitStack() as stack:  # the host has read the profile when it is ready
         request = _with_profile(request, text, stack)
-        held = await create_detached(place, request, ttl_s=None if ttl is None else max(int(ttl), 1))
+        held, _ = await create_detached(place, request, ttl_s=None if ttl is None else max(int(ttl), 1))
     return _of_host(held)
 
 

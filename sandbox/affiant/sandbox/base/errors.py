@@ -46,13 +46,14 @@ class SessionBusy(StateError):
 
 
 class SessionBundleTooLarge(StateError):
-    """A session has more records than a single bundle holds; its gateway has them, and exports them as a period."""
+    """A single bundle does not hold a session's records; its gateway has them, and exports them as a period."""
 
     code = "session.bundle_too_large"
 
     def __init__(self, session: str, *, limit: int) -> None:
         super().__init__(
-            "the session has more records than a single bundle holds; its gateway has all of them",
+            "a single bundle does not hold the session's records and those of its gateway's other sessions meanwhile; "
+            "its gateway has all of them",
             expected=f"at most {limit >> 20} MiB",
             where=f"session {session}",
             hint=f"Export them, with the openings.key of the session's starter: affiant bundle export "

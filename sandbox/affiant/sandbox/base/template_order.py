@@ -3,12 +3,15 @@
 One connection to the template's socket is one order, and one message is one packet::
 
     caller    the order, with the program's descriptors
-    program   {"started": PID} with a pidfd, or {"refused": why}
-    caller    {"go": true}; without it the program ends before its first line
+    program   {"accepted": PID} with a pidfd, or {"refused": why}
+    caller    {"go": true}; without it the program ends, and has not touched a descriptor of the order
+    program   {"started": true} before its first line, or {"refused": why}
     template  {"ended": STATUS} when the program has ended
 
 A refused order has started nothing: the caller then starts the program with an interpreter of its own. So it does where
-no template listens. The program is a child of the template, so its exit status comes from there.
+no template listens, or where one does not accept in time. From "go" on the caller starts nothing else before the
+program has answered or ended: two processes that use one TD would take each other's replies. The program is a child of
+the template, so its exit status comes from there.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
-import time
+import threading
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,8 +31,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from affiant.attestation.release.running import measured_process, program_command
-from affiant.errors import StateError
+from affiant.attestation.release.running import measured_process, memory_descriptors, program_command
+from affiant.errors import StateError, UnreachableError
 
 __all__ = [
     "STATUS_UNKNOWN",
@@ -36,18 +40,23 @@ __all__ = [
     "Order",
     "StartedProgram",
     "forked",
-    "forked_here",
     "open_template",
     "order_of",
     "peer_process",
     "receive_packet",
     "send_packet",
+    "start_here",
 ]
 
 STATUS_UNKNOWN: Final = 255
-"""The exit status of a program whose template ended before it: no process is left that knows it."""
+"""The exit status of a program whose template has ended or does not answer: no other process knows it."""
 
-_ANSWERS_WITHIN_S: Final = 5.0
+_ACCEPTS_WITHIN_S: Final = 5.0
+_STARTS_WITHIN_S: Final = 45.0
+"""Longer than the program waits for its TD's replies: 10 s for the report, 30 s for the memory."""
+_ENDS_WITHIN_S: Final = 5.0
+_REPORTS_WITHIN_S: Final = 1.0
+"""How long a template may take to report the status of a program that has ended."""
 _PACKET: Final = 1 << 16
 _DESCRIPTORS: Final = 16
 
@@ -135,24 +144,32 @@ class ForkedProgram:
         self.pidfd = pidfd
         self._connection = connection
         self._status: int | None = None
+        self._waiting = threading.Lock()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit status, as of ``subprocess.Popen``, or :data:`STATUS_UNKNOWN`.
+        """Its exit status, as of ``subprocess.Popen``, or :data:`STATUS_UNKNOWN`. Threads may share it.
+
+        Args:
+            timeout: seconds until it has ended; its status may then take one more.
 
         Raises:
             subprocess.TimeoutExpired: it has not ended in time.
         """
-        if self._status is None:
-            until = None if timeout is None else time.monotonic() + timeout
-            self._await(self._connection, until, timeout)
-            members, _ = receive_packet(self._connection)
-            status = members.get("ended")
-            if not isinstance(status, int):  # the template has ended: the program's own end is all there is
-                self._await(self.pidfd, until, timeout)
-                status = STATUS_UNKNOWN
-            self._status = status
-            self.close()
-        return self._status
+        with self._waiting:
+            if self._status is None:
+                if not _readable(self.pidfd, timeout):
+                    raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+                self._status = self._reported()
+                self.close()
+            return self._status
+
+    def _reported(self) -> int:
+        """The status that the template reports; it may be stopped, or have ended."""
+        with suppress(OSError, StateError):
+            if _readable(self._connection, _REPORTS_WITHIN_S):
+                status = receive_packet(self._connection)[0].get("ended")
+                return status if isinstance(status, int) else STATUS_UNKNOWN
+        return STATUS_UNKNOWN
 
     def close(self) -> None:
         """Ask nothing more of it; it runs on."""
@@ -161,10 +178,24 @@ class ForkedProgram:
             os.close(self.pidfd)
             self.pidfd = -1
 
-    def _await(self, end: socket.socket | int, until: float | None, timeout: float | None) -> None:
-        left = None if until is None else max(0.0, until - time.monotonic())
-        if not _readable(end, left):
-            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+    def end(self) -> None:
+        """Kill it, and return when it has ended.
+
+        Raises:
+            ``service.silent``: it does not end.
+        """
+        try:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            if not _readable(self.pidfd, _ENDS_WITHIN_S):
+                raise UnreachableError(
+                    "a program that a template process forked neither starts nor ends",
+                    found=f"process {self.pid}",
+                    hint="End the template process (affiant session template), then start the session again",
+                    code="service.silent",
+                )
+        finally:
+            self.close()
 
 
 def open_template(path: Path) -> int | None:
@@ -183,54 +214,84 @@ def forked(template: int, order: Order, descriptors: Sequence[int]) -> ForkedPro
     Args:
         template: as :func:`open_template` returns it.
         descriptors: what becomes ``order.descriptors``; they stay the caller's.
+
+    Raises:
+        ``service.silent``: it is not known whether the program runs, because it neither starts nor ends.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    program = None
     try:
-        connection.settimeout(_ANSWERS_WITHIN_S)
+        connection.settimeout(_ACCEPTS_WITHIN_S)
         connection.connect(f"/proc/self/fd/{template}")
-        if peer_process(connection)[1] not in {0, os.geteuid()}:
-            connection.close()
-            return None
-        send_packet(connection, asdict(order), descriptors)
-        members, received = receive_packet(connection)
-        match members:
-            case {"started": int(pid)} if len(received) == 1:
-                program = ForkedProgram(pid, received[0], connection)
-                try:
-                    send_packet(connection, {"go": True})
-                except OSError:  # it has ended: it never began
-                    program.close()
-                    return None
-                connection.settimeout(None)
-                return program
-        for each in received:
-            os.close(each)
+        if peer_process(connection)[1] in {0, os.geteuid()}:
+            send_packet(connection, asdict(order), descriptors)
+            program = _accepted(connection)
     except (OSError, StateError):  # no template, or one that has ended meanwhile
         pass
-    connection.close()
+    if program is None:
+        connection.close()
+        return None
+    if _has_started(connection):
+        connection.settimeout(None)
+        return program
+    program.end()
     return None
 
 
-def forked_here(
-    template: int, command: Sequence[str], *, environment: Mapping[str, str], control: int
-) -> ForkedProgram | None:
-    """Have a template fork another program of the image that this process runs; None: it has started nothing.
+def _accepted(connection: socket.socket) -> ForkedProgram | None:
+    members, received = receive_packet(connection)
+    match members:
+        case {"accepted": int(pid)} if len(received) == 1:
+            return ForkedProgram(pid, received[0], connection)
+    for each in received:
+        os.close(each)
+    return None
+
+
+def _has_started(connection: socket.socket) -> bool:
+    """Say go; whether the program then runs."""
+    with suppress(OSError, StateError):
+        send_packet(connection, {"go": True})
+        connection.settimeout(_STARTS_WITHIN_S)
+        return receive_packet(connection)[0] == {"started": True}
+    return False
+
+
+def start_here(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    control: int,
+    template: int | None = None,
+    own_session: bool = True,
+) -> StartedProgram:
+    """Start another program of the image that this process runs: as a fork of a template, or else by an interpreter.
 
     Args:
-        command: as ``program_command`` begins it. control: the one descriptor that it gets beside our standard error.
+        command: as ``program_command`` begins it.
+        control: the one descriptor that it gets beside our standard error.
+        template: names the socket of a template process, which forks it if it can; None: there is none.
+        own_session: whether an interpreter gets a session and a process group of its own, as a fork always does.
     """
-    measured = measured_process()
-    if measured is None:
-        return None
-    program, *arguments = command[len(program_command("")) - 1 :]
-    order = Order(
-        program=program,
-        arguments=tuple(arguments),
-        environment=environment,
-        descriptors=(2, control),
-        image=measured.image_digest,
+    process: StartedProgram | None = None
+    if template is not None and (measured := measured_process()) is not None:
+        program, *arguments = command[len(program_command("")) - 1 :]
+        order = Order(
+            program=program,
+            arguments=tuple(arguments),
+            environment=environment,
+            descriptors=(2, control),
+            image=measured.image_digest,
+        )
+        process = forked(template, order, (2, control))
+    return process or subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        pass_fds=(control, *memory_descriptors()),
+        env=environment,
+        cwd="/",
+        start_new_session=own_session,
     )
-    return forked(template, order, (2, control))
 
 
 def peer_process(connection: socket.socket) -> tuple[int, int]:
@@ -269,7 +330,7 @@ def receive_packet(connection: socket.socket) -> tuple[Mapping[str, object], tup
             received.frombytes(content[: len(content) - len(content) % received.itemsize])
     try:
         members = json.loads(data or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         members = None
     if not isinstance(members, dict) or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
         for each in received:

@@ -94,6 +94,9 @@ def session_request(
     gateway: str | None,
     gateway_config: tuple[str, ...],
     upstream: tuple[str, ...],
+    upstream_key_ref: tuple[str, ...],
+    upstream_ca: tuple[Path, ...],
+    upstream_plain_http: bool,
     min_isolation: str,
     host: tuple[str, ...],
     extra_ca: tuple[Path, ...],
@@ -111,12 +114,17 @@ def session_request(
     """
     from affiant.attestation.quote.providers.own_platform import PlatformName  # noqa: PLC0415 - help must stay cheap
     from affiant.sandbox.processes.services import GatewayChoice  # noqa: PLC0415 - as above
+    from affiant.sandbox.processes.upstream_address import PATHLESS, lacks_path  # noqa: PLC0415 - as above
     from affiant.sandbox.session.session_plan import SessionRequest, parse_input  # noqa: PLC0415 - as above
 
     if gateway is not None and upstream:
         raise click.UsageError(
             "--upstream belongs to the gateway that is started; --gateway names a running one"
         )
+    if len(upstream) < max(len(upstream_key_ref), len(upstream_ca), upstream_plain_http):
+        raise click.UsageError("each --upstream-key-ref and --upstream-ca belongs to one --upstream")
+    if any(map(lacks_path, upstream)):
+        click.echo(f"affiant: {PATHLESS}", err=True)
     if gateway is None and gateway_config:
         raise click.UsageError("--gateway-config says what --gateway must prove; name it with --gateway URL")
     folder, place, commit = (None, None, None) if input_ is None else parse_input(input_)
@@ -133,7 +141,14 @@ def session_request(
         rootfs=rootfs,
         min_isolation=IsolationClass(min_isolation),
         platform=PlatformName(platform),
-        gateway=GatewayChoice(url=gateway, config_digests=frozenset(gateway_config), upstreams=upstream),
+        gateway=GatewayChoice(
+            url=gateway,
+            config_digests=frozenset(gateway_config),
+            upstreams=upstream,
+            upstream_keys=upstream_key_ref,
+            upstream_roots=upstream_ca,
+            plain_http=upstream_plain_http,
+        ),
         hosts={
             name: address.split(",")
             for name, address in variables("--host", host, form="NAME=ADDRESS").items()
@@ -280,7 +295,24 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     "--upstream",
     metavar="URL",
     multiple=True,
-    help="Model server for this run. Default: a built-in test echo.",
+    help="Model server for this run, up to /v1. Default: a built-in test echo.",
+)
+@click.option(
+    "--upstream-key-ref",
+    metavar="local:NAME",
+    multiple=True,
+    help="The model server's API key, by its name in the secret store; in the order of --upstream.",
+)
+@click.option(
+    "--upstream-ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    help="The only certificate to trust for the model server, PEM; in the order of --upstream.",
+)
+@click.option(
+    "--upstream-plain-http",
+    is_flag=True,
+    help="Allow a model server on another machine over plain http: prompts are readable on the way.",
 )
 @click.option(
     "--min-isolation",

@@ -139,7 +139,15 @@ def prune(*, home: Path, older_than: int, dry_run: bool, as_json: bool) -> None:
     with lock(opened.path / "reap.lock"):
         ended = [entry for entry in list_sessions(opened) if _has_ended(entry, before)]
         freed = {entry.note.session: _pruned(opened, entry, dry_run=dry_run) for entry in ended}
+    try:
         inputs = input_store(opened).prune(before, dry_run=dry_run)
+    except TimeoutError as error:
+        raise StateError(
+            "another process holds the stored inputs",
+            where=str(input_store(opened).folder),
+            hint="Sessions and their receipts are pruned. Run the command again for the stored inputs",
+            code="store.locked",
+        ) from error
     found = {session: size for session, size in freed.items() if size}
     if as_json:
         print_json(

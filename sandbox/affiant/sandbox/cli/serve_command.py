@@ -23,18 +23,27 @@ __all__ = ["serve"]
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _OF_TEMPLATE: Final = frozenset(
     {
-        *(
-            "profile",
-            "floor",
-            "policy_signature",
-            "runtime",
-            "rootfs",
-            "platform",
-            "gateway",
-            "gateway_config",
-        ),
-        *("upstream", "min_isolation", "home", "host", "extra_ca", "vault", "vault_ca", "vault_token_file"),
-        *("secret_store", "secret_passphrase_file"),
+        "extra_ca",
+        "floor",
+        "gateway",
+        "gateway_config",
+        "home",
+        "host",
+        "min_isolation",
+        "platform",
+        "policy_signature",
+        "profile",
+        "rootfs",
+        "runtime",
+        "secret_passphrase_file",
+        "secret_store",
+        "upstream",
+        "upstream_ca",
+        "upstream_key_ref",
+        "upstream_plain_http",
+        "vault",
+        "vault_ca",
+        "vault_token_file",
     }
 )
 """Options of `affiant run` that are the same of every session; what differs, each caller says."""
@@ -65,9 +74,12 @@ def _served(**given: Any) -> None:
     subjects, oidc_ca = frozenset(given.pop("oidc_subject")), given.pop("oidc_ca")
     host, port = _address(given.pop("listen"))
     listen = Listen(host, port, given.pop("tls_cert"), given.pop("tls_key"))
+    ttl, most_ttl = given.pop("ttl"), given.pop("max_ttl")
+    if ttl > most_ttl:
+        raise click.UsageError(f"--ttl {ttl} is above --max-ttl {most_ttl}. Give a shorter --ttl.")
     bounds = Bounds(
-        ttl_s=given["ttl"],
-        most_ttl_s=max(given.pop("ttl"), given.pop("max_ttl")),
+        ttl_s=ttl,
+        most_ttl_s=most_ttl,
         each=given.pop("sessions_each"),
         together=given.pop("sessions"),
     )
@@ -122,9 +134,7 @@ serve = click.Command(
             type=click.Path(dir_okay=False, path_type=Path),
             help="A private file (0600) with the bearer token of all callers; made if it is not there.",
         ),
-        click.Option(
-            ["--oidc-issuer"], metavar="URL", help="Or the OpenID issuer whose tokens callers have."
-        ),
+        click.Option(["--oidc-issuer"], metavar="URL", help="Accept tokens of this OpenID issuer."),
         click.Option(["--oidc-audience"], metavar="TEXT", help="What the issuer's tokens must be for."),
         click.Option(
             ["--oidc-subject"], metavar="TEXT", multiple=True, help="A subject that may call; repeatable."
@@ -147,14 +157,18 @@ serve = click.Command(
             help="The most that a caller may ask for.",
         ),
         click.Option(
-            ["--sessions"], type=click.IntRange(1, 1000), default=64, show_default=True, help="At once."
+            ["--sessions"],
+            type=click.IntRange(1, 1000),
+            default=64,
+            show_default=True,
+            help="Sessions of all callers at once.",
         ),
         click.Option(
             ["--sessions-each"],
             type=click.IntRange(1, 1000),
             default=16,
             show_default=True,
-            help="Of one caller, at once.",
+            help="Sessions of one caller at once.",
         ),
         *(param for param in run.params if param.name in _OF_TEMPLATE),
     ],

@@ -77,7 +77,7 @@ for _command in (create, execute, shell, logs, copy, top, stop, prune, remove, s
 def list_(*, home: Path, as_json: bool) -> None:
     """List the sessions, the last one first. `ls` is the same.
 
-    State: running; closed; cut-off (its launcher was killed, its supervisor closed it); lost (ended without a
+    State: running; closed; interrupted (its launcher was killed, its supervisor closed it); lost (ended without a
     signed close; `affiant session recover ID` collects what was recorded).
 
     \b

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from pathlib import Path
 
 import click
@@ -41,11 +40,15 @@ def template(*, home: Path) -> None:
         raise StateError(
             "a template process serves this state folder already", where=str(home), code="store.locked"
         )
-    sys.exit(asyncio.run(_kept(started)))
+    asyncio.run(_kept(started))
 
 
-async def _kept(process: ServiceProcess) -> int:
-    """Until a signal, or until it has ended by itself; the exit status."""
+async def _kept(process: ServiceProcess) -> None:
+    """Return at a signal.
+
+    Raises:
+        ``service.failed``: it ended by itself. ``service.silent``: it was not ready in time.
+    """
     enough = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, enough.set)
@@ -58,8 +61,14 @@ async def _kept(process: ServiceProcess) -> int:
             click.echo(f"template process {process.pid} is ready")
             ended = asyncio.ensure_future(process.wait())
             await asyncio.wait({asked, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                raise StateError(
+                    "the template process has ended",
+                    found=f"exit status {ended.result()}",
+                    hint="Start it again. Sessions that run go on",
+                    code="service.failed",
+                )
         else:
             ready.cancel()
-        return 0 if asked.done() else 1
     finally:
         await process.stop()

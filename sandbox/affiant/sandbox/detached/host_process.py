@@ -26,8 +26,11 @@ __all__ = ["create_detached"]
 _MODULE: Final = "affiant.sandbox.detached.host_process"
 
 
-async def create_detached(home: Home, request: SessionRequest, *, ttl_s: int | None) -> DetachedSession:
-    """Create a session that a host holds, or find the one that an earlier request with the same key created.
+async def create_detached(
+    home: Home, request: SessionRequest, *, ttl_s: int | None
+) -> tuple[DetachedSession, bool]:
+    """Create a session that a host holds, or find the one that an earlier request with the same key created; and
+    whether this request created it.
 
     Args:
         request: with ``name`` or ``key``. ttl_s: seconds until the session is closed; None: as long as it may last.
@@ -38,9 +41,10 @@ async def create_detached(home: Home, request: SessionRequest, *, ttl_s: int | N
     host = await _started(home, request, ttl_s)
     ready = False
     try:
-        session = await DetachedSession(home, await abandonable(lambda: _session(host))).opened()
+        session, created = await abandonable(lambda: _session(host))
+        opened = await DetachedSession(home, session).opened()
         ready = True
-        return session
+        return opened, created
     finally:
         if not ready:
             host.interrupt()
@@ -79,14 +83,14 @@ def _spawned(home: Home, request: SessionRequest, ttl_s: int | None) -> Starting
         os.close(writing)
 
 
-def _session(host: StartingHost) -> str:
-    """The id of the session, once it is ready."""
+def _session(host: StartingHost) -> tuple[str, bool]:
+    """The id of the session, once it is ready, and whether this host created it."""
     with host.stream:
         for event in host.lines():
             if event["event"] == "refused":
                 raise sent_error(event)
             if event["event"] == "ready":
-                return str(event["session"])
+                return str(event["session"]), event["created"] is True
     raise ended_early()
 
 

@@ -6,6 +6,7 @@ There is no register of names. A launcher's record of its session holds the name
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from affiant.errors import ConfigurationError, StateError
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import Launch, live_launches
 
-__all__ = ["asked_launch", "names_lock", "require_name", "running_session"]
+__all__ = ["asked_launch", "names_lock", "require_name", "running_session", "same_launch"]
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _ID_LENGTH: Final = 22
@@ -41,13 +42,22 @@ def names_lock(home: Home) -> Path:
 
 
 def asked_launch(home: Home, name: str | None, key: str | None, owner: str | None = None) -> Launch | None:
-    """The owner's session of exactly this name that runs, or without a name that of this key; None: there is none."""
-    for launch in live_launches(home):
-        asked = launch.asked
-        if asked is None or asked.owner != owner:
-            continue
-        if asked.key == key if name is None else asked.name == name:
-            return launch
+    """The session that a request for this name and key is about: see :func:`same_launch`; None: there is none."""
+    return same_launch(live_launches(home), name, key, owner)
+
+
+def same_launch(
+    running: Iterable[Launch], name: str | None, key: str | None, owner: str | None = None
+) -> Launch | None:
+    """Of those that run, the owner's session of exactly this key, whatever its name; else the one of this name.
+
+    A key has one session at most: a request that repeats it under another name is about that session too.
+    """
+    own = [launch for launch in running if launch.asked is not None and launch.asked.owner == owner]
+    for value, of in ((key, "key"), (name, "name")):
+        for launch in own:
+            if value is not None and getattr(launch.asked, of) == value:
+                return launch
     return None
 
 

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from affiant.errors import StateError
 from affiant.sandbox.detached.kept_output import remove_output
 from affiant.sandbox.processes.home import Home, lock
+from affiant.sandbox.processes.launch_records import launch_record
 from affiant.sandbox.processes.session_note import SessionState
 from affiant.sandbox.session_state.interrupted import reap_leftovers
 from affiant.sandbox.session_state.session_listing import SessionEntry, find_session
+from affiant.sandbox.session_state.shared_input import release_input
 
 __all__ = ["remove_ended"]
 
@@ -32,6 +34,7 @@ def remove_ended(home: Home, name: str, require_copy: Callable[[SessionEntry], N
         session = entry.note.session
         _require_whole(home, entry)
         require_copy(entry)
+        release_input(home, session)
         freed = remove_output(home, session)
         shutil.rmtree(home.session(session))
     return session, freed
@@ -43,11 +46,17 @@ def _require_whole(home: Home, entry: SessionEntry) -> None:
         raise StateError(
             "the session runs", found=session, hint=f"affiant session stop {session}", code="session.running"
         )
-    untidied = (home.launches / f"{session}.json").exists() or not entry.noted
-    if entry.bundle is None or untidied or not entry.note.state.in_order:
+    if launch_record(home, session).exists():
+        raise StateError(
+            "the session's folder was not tidied up yet, and may hold the only copy of the agent's files",
+            found=session,
+            hint="This tries again and says what it found: affiant session list",
+            code="session.only_copy",
+        )
+    if entry.bundle is None or not entry.noted or not entry.note.state.in_order:
         raise StateError(
             "the session's folder may hold the only copy of its records",
-            found="no note of how it ended" if untidied else entry.note.state.value,
+            found=entry.note.state.value if entry.noted else "no note of how it ended",
             hint=f"Gather them first: affiant session recover {session} --bundle FILE",
             code="session.only_copy",
         )

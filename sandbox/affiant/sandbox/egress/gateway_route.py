@@ -3,9 +3,9 @@
 The agent's own ``Authorization`` and every ``Affiant-`` header are dropped, but for its nonce and its wish for an
 inline receipt; the session's proof of possession takes their place. A nonce or wish of another form is refused: to
 drop it would let the agent believe that it was heeded. The body is read whole first, because the proof covers its
-digest; the answer goes back byte for byte as it comes. Reachable are inference, tools, the list of models, and
-this session's own receipts; everything else is refused, and recorded. Prompts and arguments may hold placeholders:
-they are nothing but that.
+digest; the answer goes back byte for byte as it comes. Reachable are the routes of
+:mod:`~affiant.attestation.schema.agent_routes`; everything else is refused, and recorded. Prompts and arguments may
+hold placeholders: they are nothing but that.
 
 A request for inference, or for tools, takes the next counter. Each counter ends in one record of the gateway's or,
 where the gateway did not take the request or names no receipt in its answer, in one ``refusal`` of ours that carries
@@ -20,12 +20,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from affiant.attestation.schema.agent_routes import route_of
 from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError, UnreachableError
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.forward import action_of, reason_phrase, refuse
 from affiant.sandbox.egress.http.agent_http import AgentHTTP, Answer, Memory
 from affiant.sandbox.egress.http.denial import denial_of
-from affiant.sandbox.egress.http.errors import EgressDenied, RecordsUnavailable, RequestTooLarge
+from affiant.sandbox.egress.http.errors import PathNotServed, RecordsUnavailable, RequestTooLarge
 from affiant.sandbox.egress.http.origin import Origin
 from affiant.sandbox.egress.http.request_head import HeaderField, RequestHead
 from affiant.sandbox.egress.record_budget import RecordBudget
@@ -50,10 +51,6 @@ _REFUSED: Final = 400
 
 _RECEIPT_ID: Final = re.compile(rb"[A-Za-z0-9_-]{22}\Z")
 
-_COUNTED: Final = frozenset({("POST", "/v1/chat/completions"), ("POST", "/mcp")})
-_READABLE: Final = re.compile(
-    r"/v1/models(?:/[A-Za-z0-9._:-]{1,128})?|/v1/receipts/[A-Za-z0-9_-]{22}(?:/bundle|/proof)?"
-)
 _HEEDED: Final = {
     b"affiant-nonce": (
         "Affiant-Nonce",
@@ -284,16 +281,10 @@ def _admitted(head: RequestHead, target: str) -> bool:
                 "not a value that the gateway heeds", expected=expected, where=name, code="egress.request"
             )
     path = target.partition("?")[0]
-    if (head.method, path) in _COUNTED:
-        return True
-    if head.method == "GET" and _READABLE.fullmatch(path) is not None:
-        return False
-    raise EgressDenied(
-        "the gateway's name serves only POST /v1/chat/completions, POST /mcp, GET /v1/models, "
-        "GET /v1/receipts/{id}, GET /v1/receipts/{id}/bundle and GET /v1/receipts/{id}/proof",
-        reason="gateway_path",
-        rules=(),
-    )
+    route = route_of(head.method, path)
+    if route is None:
+        raise PathNotServed(head.method, path)
+    return route.counted
 
 
 def _forwarded(head: RequestHead) -> tuple[HeaderField, ...]:

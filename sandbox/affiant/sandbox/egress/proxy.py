@@ -1,7 +1,8 @@
 """The proxy's server: the only thing that a sandbox can reach.
 
-It listens on the one socket that the runner opened for this session, with nothing else behind it. Connections
-are bounded in number and time; each is served by itself, and one that misbehaves ends alone. When the proxy is
+It listens on the sockets that the runner opened for this session, with nothing else behind them. One of them has the
+address of the gateway's name: there, only requests for the gateway are served. Connections are bounded in number and
+time; each is served by itself, and one that misbehaves ends alone. When the proxy is
 gone there is no egress.
 
 Whatever is judged, or recorded, passes the gate first (``gate``), and only then takes the rules by which it is: so
@@ -15,12 +16,13 @@ import asyncio
 import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from affiant.errors import AffiantError, MalformedError
 from affiant.sandbox.egress.forward import Forwarder, action_of, refuse
 from affiant.sandbox.egress.gate import Gate
-from affiant.sandbox.egress.gateway_route import GATEWAY_ORIGINS, GatewayRoute
+from affiant.sandbox.egress.gateway_route import GATEWAY_HOST, GATEWAY_ORIGINS, GatewayRoute
 from affiant.sandbox.egress.http.agent_http import AgentHTTP, Timeouts
 from affiant.sandbox.egress.http.denial import denial_of
 from affiant.sandbox.egress.http.errors import RecordsUnavailable
@@ -35,6 +37,7 @@ __all__ = ["EgressProxy", "ProxyLimits"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Serve = Callable[[PlainStream], Coroutine[Any, Any, None]]
 
 _STOP_S: Final = 3.0
 _GATEWAY_S: Final = 1.0
@@ -73,7 +76,7 @@ class EgressProxy:
             own_services=GATEWAY_ORIGINS,
             gate=self.gate,
         )
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
         self._serving = 0
 
@@ -93,42 +96,49 @@ class EgressProxy:
         self.gate.cut()
         return await self.gate.empty(within_s=within_s)
 
-    async def start(self, listener: socket.socket) -> None:
-        """Serve on ``listener`` (bound; TCP or Unix), which the proxy then owns."""
-        listener.setblocking(False)  # noqa: FBT003 - the socket module's own signature
-        if listener.family == socket.AF_UNIX:
-            self._server = await asyncio.start_unix_server(self._accept, sock=listener)
-        else:
-            self._server = await asyncio.start_server(self._accept, sock=listener)
+    async def start(self, listener: socket.socket, *, gateway: socket.socket | None = None) -> None:
+        """Serve on these sockets (bound; TCP or Unix), which the proxy then owns.
+
+        Args:
+            gateway: at which clients that know no proxy find the gateway's name.
+        """
+        for each, serve in ((listener, self._connection), (gateway, self._gateway_connection)):
+            if each is None:
+                continue
+            each.setblocking(False)  # noqa: FBT003 - the socket module's own signature
+            start = asyncio.start_unix_server if each.family == socket.AF_UNIX else asyncio.start_server
+            self._servers.append(await start(partial(self._accept, serve), sock=each))
 
     async def stop(self) -> None:
         """Stop listening, break off what is under way, and return when each has its record."""
-        if self._server is None:
+        if not self._servers:
             return
-        self._server.close()
+        for server in self._servers:
+            server.close()
         await self._gateway.settled(_GATEWAY_S)
         for task in self._connections:
             task.cancel()
         if self._connections:
             await asyncio.wait(self._connections, timeout=_STOP_S)
-        await self._server.wait_closed()
-        self._server = None
+        for server in self._servers:
+            await server.wait_closed()
+        self._servers = []
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, serve: _Serve, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = writer.get_extra_info("socket")
         if connection.family in {socket.AF_INET, socket.AF_INET6}:  # asyncio does it for some sockets only
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        task = asyncio.get_running_loop().create_task(self._serve(PlainStream(reader, writer)))
+        task = asyncio.get_running_loop().create_task(self._serve(serve, PlainStream(reader, writer)))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
-    async def _serve(self, stream: PlainStream) -> None:
+    async def _serve(self, serve: _Serve, stream: PlainStream) -> None:
         try:
             if len(self._connections) > self._limits.connections:
                 busy = RecordsUnavailable("too many connections at once", expected=self._limits.connections)
                 await stream.write(denial_of(busy, record=None).to_bytes(keep_alive=False))
             else:
-                await self._connection(stream)
+                await serve(stream)
         except (OSError, AffiantError):
             stream.abort()  # the agent is gone, or nothing more can be said to it; what happened is recorded
         finally:
@@ -143,6 +153,29 @@ class EgressProxy:
                 served = self._passing(self._plain, http, head)
             if not await self._counted(served):
                 return
+
+    async def _gateway_connection(self, stream: PlainStream) -> None:
+        http = AgentHTTP(stream, self._limits.timeouts)
+        while (head := await self._head(http)) is not None:
+            if not await self._counted(self._passing(self._of_gateway, http, head)):
+                return
+
+    async def _of_gateway(self, http: AgentHTTP, head: RequestHead) -> bool:
+        """A request at the address of the gateway's name: in origin form, and for nothing else."""
+        try:
+            origin, target = proxied_target(head)
+            if not head.target.startswith("/") or origin not in GATEWAY_ORIGINS:
+                raise MalformedError(
+                    "this address serves the gateway alone",
+                    expected=f"a request for http://{GATEWAY_HOST}",
+                    hint="Send requests for other hosts to the proxy that HTTPS_PROXY names",
+                    code="egress.request",
+                )
+        except AffiantError as refusal:
+            return await refuse(
+                http, self._records, refusal, Action(None, head.method, head.target), keep_alive=False
+            )
+        return await self._gateway.serve(http, head, origin, target)
 
     async def _passing(
         self, serve: Callable[_P, Coroutine[Any, Any, _T]], *given: _P.args, **named: _P.kwargs

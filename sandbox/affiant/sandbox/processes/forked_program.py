@@ -3,11 +3,12 @@
 Called once, in the child. In order:
 
 1. the caller must be confined exactly as this process is: users, capabilities, namespaces but for mounts, filters;
-2. the image that was measured into the program's TD must be the one that the template loaded;
-3. only then is the order accepted, and the caller says go;
-4. the program gets the caller's limits, priority, control groups and mounts, a session of its own, its own descriptors,
-   environment and command line, and nothing of the template's or of another program;
-5. it goes through ``service_stage`` where it was ordered to, and runs.
+2. the program gets the caller's limits, priority, control groups and mounts;
+3. the order is accepted, and the caller says go: only then may the program's TD be asked anything;
+4. the image that was measured into that TD must be the one that the template loaded, else the order is refused;
+5. the program gets a session of its own, its own descriptors, environment and command line, and nothing of the
+   template's or of another program;
+6. it goes through ``service_stage`` where it was ordered to, and runs.
 
 What protects a program's memory (its user, not dumpable, locked) is not inherited by a fork. Every program does that
 to itself in its ``main``, as it does when an interpreter starts it.
@@ -35,7 +36,7 @@ from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.errors import AffiantError, StateError
 from affiant.sandbox.base.template_order import Order, order_of, receive_packet, send_packet
 from affiant.sandbox.isolation.plan import linux
-from affiant.sandbox.processes.service_stage import read_plan, settle
+from affiant.sandbox.processes.service_stage import settle_or_exit
 
 __all__ = ["PROGRAMS", "LoadedImage", "Template", "run_order"]
 
@@ -96,47 +97,63 @@ def run_order(template: Template, connection: socket.socket, caller: int) -> int
         caller: the process id of who ordered, by the kernel's word.
     """
     connection.settimeout(_GO_WITHIN_S)
-    accepted = _accepted(template, connection, caller)
-    if accepted is None:
-        return 0
-    connection.close()
-    return _run(_become(*accepted, template.image), accepted[0].arguments)
-
-
-def _accepted(
-    template: Template, connection: socket.socket, caller: int
-) -> tuple[Order, tuple[int, ...], tuple[int, int]] | None:
-    """The order, its descriptors and how many there may be, once the caller has said go. None: refused, or gone."""
     try:
-        members, received = receive_packet(connection)
-        order = order_of(members)
-        if order.program not in PROGRAMS or len(received) != len(order.descriptors):
-            raise StateError("not a program of this template", code="service.order")
+        order, received = _received(connection)
+        if order.td is None:
+            _require_same(order.image, expected=template.image.image_digest)
         limit = _take_over(caller)
-        _same_image(template, order, received)
+        if not _is_to_go(connection):
+            return 0
+        if order.td is not None:
+            td = received[order.descriptors.index(order.td)]
+            _require_same(_measured_in(td, template.image), expected=template.mrtd.hex())
+        send_packet(connection, {"started": True})
     except (AffiantError, OSError, ValueError) as error:
         with suppress(OSError):
             send_packet(connection, {"refused": str(error)})
-        return None
+        with suppress(OSError):
+            sys.stderr.write(f"affiant: the template refused an order: {error}\n")  # still the template's
+        return 0
+    connection.close()
+    return _run(order, received, limit, template.image)
+
+
+def _received(connection: socket.socket) -> tuple[Order, tuple[int, ...]]:
+    """The order and its descriptors.
+
+    Raises:
+        ``service.order``: not one that a template takes.
+    """
+    members, received = receive_packet(connection)
+    order = order_of(members)
+    if order.program not in PROGRAMS or len(received) != len(order.descriptors):
+        raise StateError("not a program of this template", code="service.order")
+    return order, received
+
+
+def _is_to_go(connection: socket.socket) -> bool:
+    """Accept the order; whether the caller still wants it."""
     own = os.pidfd_open(os.getpid())
     try:
-        send_packet(connection, {"started": os.getpid()}, (own,))
-        answer, _ = receive_packet(connection)
-    except (OSError, AffiantError):
-        answer = {}
-    os.close(own)
-    return (order, received, limit) if answer == {"go": True} else None
+        send_packet(connection, {"accepted": os.getpid()}, (own,))
+    finally:
+        os.close(own)
+    return receive_packet(connection)[0] == {"go": True}
 
 
-def _same_image(template: Template, order: Order, received: Sequence[int]) -> None:
-    """The measured image is the one that was loaded; for a TD, as its own report says."""
-    if order.td is None:
-        found, expected = order.image, template.image.image_digest
-    else:
-        td = received[order.descriptors.index(order.td)]
-        with SimulatedTD(os.dup(td)) as guest:
-            found, expected = guest.report().mrtd.hex(), template.mrtd.hex()
-        template.image.memory_fd = memory_of_td(td)
+def _measured_in(td: int, image: MeasuredProcess) -> str:
+    """The measurement of the TD behind ``td``, hexadecimal; its memory becomes the image's.
+
+    Raises:
+        AffiantError, OSError, ValueError: it does not answer.
+    """
+    with SimulatedTD(os.dup(td)) as guest:
+        found = guest.report().mrtd.hex()
+    image.memory_fd = memory_of_td(td)
+    return found
+
+
+def _require_same(found: str | None, *, expected: str) -> None:
     if found != expected:
         raise StateError(
             "the template loaded another image than was measured",
@@ -151,7 +168,7 @@ def _take_over(caller: int) -> tuple[int, int]:
 
     Raises:
         ``service.order``: it is confined otherwise than this process, which a fork cannot follow.
-        OSError: it is gone, or the kernel refuses.
+        OSError, ValueError: it is gone, or the kernel refuses.
     """
     own, others = Path("/proc/self"), Path(f"/proc/{caller}")
     if _status(own) != _status(others) or os.readlink(others / "root") != "/":
@@ -162,6 +179,8 @@ def _take_over(caller: int) -> tuple[int, int]:
     _join_groups(own, others)
     os.sched_setaffinity(0, os.sched_getaffinity(caller))
     os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, caller))
+    if (io_priority := linux.io_priority(caller)) != linux.io_priority(0):
+        linux.set_io_priority(io_priority)
     badness = (others / "oom_score_adj").read_text()
     if badness != (own / "oom_score_adj").read_text():
         (own / "oom_score_adj").write_text(badness)
@@ -170,6 +189,10 @@ def _take_over(caller: int) -> tuple[int, int]:
         if wanted != resource.getrlimit(limit):
             resource.setrlimit(limit, wanted)
     files = resource.prlimit(caller, resource.RLIMIT_NOFILE)
+    most = max(files[1], resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (most, most)
+    )  # the caller's own comes when all are in their places
     if os.readlink(own / "ns/mnt") != os.readlink(others / "ns/mnt"):
         view = os.open(others / "ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -221,7 +244,7 @@ def _become(
     _show_as(sys.argv)
     _make_dumpable()
     if order.stage is not None:
-        settle(read_plan(order.stage))
+        settle_or_exit(order.stage)
     main: Callable[[Sequence[str]], int] = importlib.import_module(PROGRAMS[order.program]).main
     return main
 
@@ -269,10 +292,10 @@ def _make_dumpable() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
-def _run(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
-    """Run it as an interpreter would; the exit status."""
+def _run(order: Order, received: Sequence[int], limit: tuple[int, int], image: MeasuredProcess) -> int:
+    """Become the program and run it as an interpreter would; the exit status."""
     try:
-        return main(arguments)
+        return _become(order, received, limit, image)(order.arguments)
     except SystemExit as ended:
         if ended.code is None or isinstance(ended.code, int):
             return ended.code or 0

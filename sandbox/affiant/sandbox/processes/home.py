@@ -7,7 +7,9 @@
 | ``witness/`` | 0700 | the gateway's own witness: its key, what it has cosigned |
 | ``secrets/`` | 0700 | the encrypted local store and its key file |
 | ``sessions/ID/`` | 0700 | one session: its records, its bundle, a note, the agent's files while it runs |
-| ``inputs/`` | 0700 | input trees by their digest, which sessions share |
+| ``inputs/`` | 0700 | input trees by their digest, which sessions share, and each session's changes to them |
+| ``template/`` | 0700 | the template process: its socket (``template_service``) |
+| ``template.lock`` | 0600 | held by the template process: there is one |
 | ``launches/ID.json`` | 0600 | which processes belong to a running session (``launch_records``) |
 | ``trust.json`` | 0600 | what this machine's owner accepts |
 | ``openings.key`` | 0600 | opens the hidden values of the sessions started from here |
@@ -74,6 +76,11 @@ class Home:
     def sessions(self) -> Path:
         """The folder with one folder for each session."""
         return self.path / "sessions"
+
+    @property
+    def inputs(self) -> Path:
+        """The folder with the stored inputs, and the sessions' changes to them; made with the first."""
+        return self.path / "inputs"
 
     @property
     def launches(self) -> Path:

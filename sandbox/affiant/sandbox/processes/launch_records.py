@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from affiant.attestation.encoding.canonical import canonical, parse_object
@@ -25,13 +26,15 @@ from affiant.sandbox.isolation.runner.reconcile import reap_leftovers as reap_is
 from affiant.sandbox.processes.home import Home, write_file
 from affiant.sandbox.processes.session_note import Asked, asked_from_json
 
-__all__ = ["Launch", "end_leftovers", "live_launches", "read_launches"]
+__all__ = ["Launch", "end_leftovers", "launch_record", "live_launches", "read_launches"]
 
 _TYP: Final = "affiant-launch/1"
 _LIMIT: Final = 64 * 1024
 _GRACE_S: Final = 4.0
 """Seconds in which an orphaned supervisor may close its session by itself."""
 _STEP_S: Final = 0.02
+_NEVER: Final = -1
+"""A start time that no process has."""
 
 
 @dataclass(slots=True)
@@ -44,6 +47,15 @@ class Launch:
     asked: Asked | None = None
     ran: bool = False
     """Whether the agent's command was started."""
+    taken: bool = False
+    """Whether everything that was asked for was copied out. Only the launcher knows; the record does not say it."""
+
+    abandoned: bool = False
+
+    @property
+    def only_copy(self) -> bool:
+        """Whether something that was asked for is nowhere but in the session's folder."""
+        return self.ran and not self.taken and self.asked is not None and self.asked.output is not None
 
     @property
     def alive(self) -> bool:
@@ -60,7 +72,7 @@ class Launch:
             "asked": None if self.asked is None else self.asked.to_json(),
             "ran": self.ran,
         }
-        write_file(home.launches / f"{self.session}.json", canonical(document))
+        write_file(launch_record(home, self.session), canonical(document))
 
     def add(self, home: Home, pid: int) -> None:
         """Note a process that was just started."""
@@ -74,9 +86,20 @@ class Launch:
         self.ran = True
         self.write(home)
 
+    def abandon(self, home: Home) -> None:
+        """Leave the rest to the next command, which takes the launcher for dead; :meth:`remove` then does nothing."""
+        self.abandoned, self.launcher = True, ProcessName(self.launcher.pid, _NEVER)
+        self.write(home)
+
     def remove(self, home: Home) -> None:
         """Everything has ended. Idempotent."""
-        (home.launches / f"{self.session}.json").unlink(missing_ok=True)
+        if not self.abandoned:
+            launch_record(home, self.session).unlink(missing_ok=True)
+
+
+def launch_record(home: Home, session: str) -> Path:
+    """Where the record of the session's launch is, if it was not tidied up yet."""
+    return home.launches / f"{session}.json"
 
 
 def read_launches(home: Home) -> tuple[Launch, ...]:

@@ -6,7 +6,7 @@ view of closed folders with nothing but its needs in it (``exposure``). What it 
 code runs: the user, core files, inspection, the way to new privileges (``service_stage``). Without root
 everything runs as the one user there is, and :attr:`ServiceProcess.own_user` says so.
 
-:func:`start_service` must be called from a thread that lives as long as the service shall: the kernel ties
+A service with a death signal must be started from a thread that lives as long as the service shall: the kernel ties
 "my parent died" to the thread (prctl(2), PR_SET_PDEATHSIG).
 """
 
@@ -36,6 +36,7 @@ from affiant.printable import printable
 from affiant.sandbox.base.exposure import Facts, Need, exposure_plan, step_to_json
 from affiant.sandbox.base.privileges import drop_privileges, is_root
 from affiant.sandbox.base.template_order import ForkedProgram, Order, StartedProgram, forked
+from affiant.sandbox.base.threads import abandonable
 
 __all__ = [
     "READY_FD",
@@ -356,7 +357,8 @@ class ServiceProcess:
         if self._ready is not None:
             os.close(self._ready)
             self._ready = None
-        code = self._process.wait()
+        # a template that is stopped reports nothing, which is known only after a moment
+        code = await abandonable(self._process.wait) if self.forked else self._process.wait()
         self._drain.join(1.0)
         return code
 

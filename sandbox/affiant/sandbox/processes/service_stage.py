@@ -25,7 +25,7 @@ from affiant.sandbox.base.exposure import Cover, Link, Show, Step, step_from_jso
 from affiant.sandbox.base.privileges import drop_privileges, end_with_parent
 from affiant.sandbox.isolation.plan import linux
 
-__all__ = ["expose", "main", "read_plan", "settle"]
+__all__ = ["expose", "main", "settle_or_exit"]
 
 _REMOUNT: Final = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_NOSUID | linux.MS_NODEV
 _PLAN_LIMIT: Final = 1 << 20
@@ -98,6 +98,15 @@ def read_plan(descriptor: int) -> Mapping[str, object]:
     return plan
 
 
+def settle_or_exit(descriptor: int) -> None:
+    """:func:`settle` as the plan in ``descriptor`` says; on an error one line and exit status 1."""
+    try:
+        settle(read_plan(descriptor))
+    except AffiantError as error:
+        sys.stderr.write(f"affiant: refused: {error} [{error.code}]\n")
+        raise SystemExit(1) from error
+
+
 def settle(plan: Mapping[str, object]) -> None:
     """Everything between being started and running the service's code.
 
@@ -137,11 +146,7 @@ def main(arguments: Sequence[str]) -> None:
     option, descriptor, module, *rest = arguments
     if option != "--plan-fd":
         raise SystemExit("usage: service_stage --plan-fd N (MODULE ARGUMENT... | --exec PROGRAM ARGUMENT...)")
-    try:
-        settle(read_plan(int(descriptor)))
-    except AffiantError as error:
-        sys.stderr.write(f"affiant: refused: {error} [{error.code}]\n")
-        raise SystemExit(1) from error
+    settle_or_exit(int(descriptor))
     if module == "--exec":
         os.execv(rest[0], rest)  # noqa: S606 - an argument list, as Popen takes it
     sys.argv = [module, *rest]

@@ -57,12 +57,16 @@ def service_supervisors_lock(home: Home) -> Path:
 
 
 def service_supervisor_spec(
-    home: Home, *, platform: bool, gateway: bool, upstreams: Sequence[str], template: bool = False
+    home: Home, *, platform: bool, gateway: bool, serve: Sequence[str] = (), template: bool = False
 ) -> ServiceSpec:
-    """How a launcher starts the service supervisor. It outlives the launcher if others still need it."""
+    """How a launcher starts the service supervisor. It outlives the launcher if others still need it.
+
+    Args:
+        serve: options of ``affiant gateway serve``.
+    """
     asked = {"--platform": platform, "--gateway": gateway, "--template": template}
     wanted = [option for option, each in asked.items() if each]
-    chosen = [f"--upstream={url}" for url in upstreams]
+    chosen = [f"--serve={option}" for option in serve]
     return ServiceSpec(
         name="service supervisor",
         argv=(
@@ -90,17 +94,17 @@ def platform_spec(home: Home) -> ServiceSpec:
     )
 
 
-def gateway_spec(home: Home, *, upstreams: Sequence[str]) -> ServiceSpec:
+def gateway_spec(home: Home, *, serve: Sequence[str]) -> ServiceSpec:
     """The gateway. Its launching half keeps our user, for it alone may ask the platform for a TD; the half that
     serves is its child, holds the keys, and gives the user up."""
-    chosen = [argument for url in upstreams for argument in ("--upstream", url)]
+    read = [path for name, _, path in (option.partition("=") for option in serve) if name == "--upstream-ca"]
     return ServiceSpec(
         name="gateway",
-        argv=("affiant", "gateway", "serve", "--home", str(home.path), *chosen, "--ready-fd", READY_FD),
+        argv=("affiant", "gateway", "serve", "--home", str(home.path), *serve, "--ready-fd", READY_FD),
         home=home.gateway,
         needs=(
             *(Need(str(folder), writable=True) for folder in (home.gateway, home.witness)),
-            *(Need(str(folder)) for folder in (home.platform, home.secrets)),
+            *(Need(str(path)) for path in (home.platform, home.secrets, *read)),
         ),
         death_signal=signal.SIGTERM,
     )
@@ -121,14 +125,24 @@ async def _start(home: Home, given: argparse.Namespace) -> tuple[list[ServicePro
             )  # its view of the state folder is of what is there
             if is_root():
                 give_folder(home.gateway, GATEWAY_USER)
-            started.append(start_service(gateway_spec(home, upstreams=given.upstream), echo=True))
+            started.append(start_service(gateway_spec(home, serve=given.serve), echo=True))
             facts["gateway"] = json.loads(await started[-1].ready())
-        if given.template and (template := start_template(home)) is not None:
+        if given.template and (template := _template(home)) is not None:
             started.append(template)  # not waited for: until it listens, programs are started without it
     except BaseException:  # whatever went wrong, what was started does not stay; raised again
         await _stop(started)
         raise
     return started, facts
+
+
+def _template(home: Home) -> ServiceProcess | None:
+    """The template process; None: there is one already, or none can be started. Sessions do without it."""
+    try:
+        return start_template(home)
+    except AffiantError as error:
+        with suppress(OSError, ValueError):  # our standard error is closed
+            sys.stderr.write(f"affiant: sessions start without a template process: {error} [{error.code}]\n")
+        return None
 
 
 async def _stop(started: Sequence[ServiceProcess]) -> None:
@@ -184,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--platform", action="store_true")
     parser.add_argument("--gateway", action="store_true")
     parser.add_argument("--template", action="store_true")
-    parser.add_argument("--upstream", action="append", default=[])
+    parser.add_argument("--serve", action="append", default=[])
     parser.add_argument("--ready-fd", type=int, required=True)
     given = parser.parse_args(arguments)
     home = open_home(given.home)

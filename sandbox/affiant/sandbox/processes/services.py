@@ -18,6 +18,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import zip_longest
+from pathlib import Path
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.quote.providers.own_platform import PlatformName
@@ -39,6 +41,7 @@ from affiant.sandbox.processes.service_supervisor import (
     service_supervisor_spec,
     service_supervisors_lock,
 )
+from affiant.sandbox.processes.upstream_address import read_root
 
 __all__ = ["GatewayChoice", "Services", "ensure_services"]
 
@@ -60,11 +63,27 @@ class GatewayChoice:
         url: an existing gateway; None: the state folder's own.
         config_digests: ``sha256:`` names that the caller accepts for ``url``, beside those of the trust file.
         upstreams: addresses for the state folder's own gateway; empty: the embedded echo.
+        upstream_keys: references to their API keys (``local:NAME``), in the same order.
+        upstream_roots: PEM files, in the same order: the only certificate to trust for each.
+        plain_http: whether prompts may leave this machine over plain http.
     """
 
     url: str | None = None
     config_digests: frozenset[str] = frozenset()
     upstreams: tuple[str, ...] = ()
+    upstream_keys: tuple[str, ...] = ()
+    upstream_roots: tuple[Path, ...] = ()
+    plain_http: bool = False
+
+    @property
+    def serve_arguments(self) -> tuple[str, ...]:
+        """What ``affiant gateway serve`` gets of it."""
+        return (
+            *(f"--upstream={url}" for url in self.upstreams),
+            *(f"--upstream-key-ref={key}" for key in self.upstream_keys),
+            *(f"--upstream-ca={path.absolute()}" for path in self.upstream_roots),
+            *(["--upstream-plain-http"] if self.plain_http else []),
+        )
 
 
 @dataclass(slots=True)
@@ -267,7 +286,7 @@ async def _start(
             home,
             platform="platform" in missing,
             gateway="gateway" in missing,
-            upstreams=choice.upstreams,
+            serve=choice.serve_arguments,
             template=template,
         ),
         echo=echo,
@@ -327,8 +346,8 @@ def _gateway(
     if own is None:
         raise GatewayNotTheOne("the gateway became ready, but does not answer as its file says")
     named, config = own
-    wanted = set(choice.upstreams) or {DEV_ECHO.url}
-    urls = {upstream.url for upstream in config.upstreams}
+    wanted = set(_wanted(choice)) or {DEV_ECHO.url}
+    urls = {_named(upstream.url, upstream.key, upstream.roots) for upstream in config.upstreams}
     local = local_gateway_config(parse_reference_values(reference))
     if (
         urls != wanted
@@ -346,6 +365,17 @@ def _gateway(
             code="services.other_configuration",
         )
     return named.url, config
+
+
+def _wanted(choice: GatewayChoice) -> Iterator[str]:
+    for url, key, root in zip_longest(choice.upstreams, choice.upstream_keys, choice.upstream_roots):
+        roots = () if root is None else (sha256_name(read_root(root, code="session.upstream")),)
+        yield _named(url, key, roots)
+
+
+def _named(url: str, key: str | None, roots: Sequence[str]) -> str:
+    """An upstream as errors name it; two that are reached in different ways have different names."""
+    return url + ("" if key is None else f" with {key}") + "".join(f" trusting {root}" for root in roots)
 
 
 def _shown(config: GatewayConfig, urls: set[str], others: set[str], *, whole: bool) -> Mapping[str, str]:

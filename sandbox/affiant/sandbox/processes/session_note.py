@@ -32,7 +32,7 @@ class SessionState(enum.Enum):
     RUNNING = "running"
     CLOSED = "closed"
     """By its supervisor, for its launcher."""
-    INTERRUPTED = "cut-off"
+    INTERRUPTED = "interrupted"
     """Its launcher was killed; its supervisor closed it all the same."""
     LOST = "lost"
     """Ended without a signed close."""

@@ -36,7 +36,7 @@ from affiant.errors import StateError
 from affiant.sandbox.base.template_order import peer_process, send_packet
 from affiant.sandbox.processes.forked_program import PROGRAMS, LoadedImage, Template, run_order
 
-__all__ = ["keep_code", "main"]
+__all__ = ["Forking", "keep_code", "main"]
 
 _BACKLOG: Final = 64
 _PR_SET_DUMPABLE: Final = 4
@@ -52,14 +52,15 @@ _LATER: Final = tuple(
 is forked faster."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Child:
     pid: int
-    caller: int
+    caller: _Child | None
+    """The child that ordered it; None: another process did, whose number may be a child's later."""
     connection: socket.socket
 
 
-class _Forking:
+class Forking:
     """Accepts orders and reaps what was forked."""
 
     def __init__(self, template: Template, listener: socket.socket) -> None:
@@ -70,14 +71,20 @@ class _Forking:
         self._poll = select.poll()
         self._poll.register(listener, select.POLLIN)
 
-    def serve(self) -> int | None:
+    def serve(self) -> int:
         """Fork on order, for ever; in a child, the exit status of its program."""
-        while True:
-            for ready, _ in self._poll.poll():
-                if ready in self._children:
-                    self._reap(ready)
-                elif (status := self._order()) is not None:
-                    return status
+        while (status := self.step()) is None:
+            pass
+        return status
+
+    def step(self) -> int | None:
+        """Wait until there is an order or a child has ended, and see to all of these."""
+        for ready, _ in self._poll.poll():
+            if ready in self._children:
+                self._reap(ready)
+            elif (status := self._order()) is not None:
+                return status
+        return None
 
     def _order(self) -> int | None:
         """Fork for the next connection; in the child, the exit status of its program."""
@@ -99,8 +106,15 @@ class _Forking:
         if pid == 0:
             self._forget()
             return run_order(self._template, connection, caller)
-        ended = os.pidfd_open(pid)
-        self._children[ended] = _Child(pid, caller, connection)
+        try:
+            ended = os.pidfd_open(pid)
+        except OSError:  # there are no descriptors left
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            connection.close()
+            return None
+        ordered_by = next((child for child in self._children.values() if child.pid == caller), None)
+        self._children[ended] = _Child(pid, ordered_by, connection)
         self._poll.register(ended, select.POLLIN)
         return None
 
@@ -119,7 +133,7 @@ class _Forking:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)  # before its number can be another's
         for other in self._children.values():
-            if other.caller == child.pid:  # the runner ignores it: it cleans up first
+            if other.caller is child:  # the runner ignores it: it cleans up first
                 os.kill(other.pid, signal.SIGTERM)
         _, status = os.waitpid(child.pid, 0)
         with child.connection, suppress(OSError):
@@ -187,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     listener.listen(_BACKLOG)
     with suppress(BrokenPipeError), open(given.ready_fd, "wb") as ready:
         ready.write(b"template\n")
-    status = _Forking(template, listener).serve()
+    status = Forking(template, listener).serve()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status or 0)

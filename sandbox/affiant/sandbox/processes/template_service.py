@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from affiant.attestation.release.boot import Image
+from affiant.errors import StateError
 from affiant.sandbox.processes.home import Home, open_lock
 from affiant.sandbox.processes.service_process import READY_FD, ServiceProcess, ServiceSpec, start_service
 from affiant.socket_address import reachable_address
@@ -30,7 +31,23 @@ def start_template(home: Home) -> ServiceProcess | None:
     """Start the template of ``home``; None: another process serves it already.
 
     It ends with the thread that calls this. Programs that it has forked run on.
+
+    Raises:
+        ``service.failed``: its folder, lock, socket or process cannot be made.
+        ``service.unreadable``: no plan leads to what it needs.
     """
+    try:
+        return _start_alone(home)
+    except OSError as error:
+        raise StateError(
+            "cannot start the template process",
+            where=str(error.filename or template_socket(home)),
+            found=error.strerror or type(error).__name__,
+            code="service.failed",
+        ) from error
+
+
+def _start_alone(home: Home) -> ServiceProcess | None:
     path = template_socket(home)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     locked = open_lock(home.path / "template.lock")

@@ -140,6 +140,6 @@ def _link_programs(packages: Path, programs: Path) -> None:
         place = programs / program.name
         if os.path.lexists(place):
             raise ConfigurationError(
-                "two packages bring one program", where=escaped(program.name), code="runtime.package"
+                "two packages install the same program", where=escaped(program.name), code="runtime.package"
             )
         place.symlink_to(f"../lib/node_modules/.bin/{program.name}")

@@ -241,7 +241,7 @@ def _place_programs(packages: Path, programs: Path, interpreter: Interpreter) ->
         place = programs / program.name
         if place.exists() or place.is_symlink():
             raise ConfigurationError(
-                "two packages bring one program", where=escaped(program.name), code="runtime.package"
+                "two packages install the same program", where=escaped(program.name), code="runtime.package"
             )
         first = f"#!{interpreter.path}\n".encode()
         content = program.read_bytes()

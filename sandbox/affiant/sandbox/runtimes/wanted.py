@@ -9,6 +9,7 @@ reading the files.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -78,7 +79,7 @@ class Wanted:
         python: whether there is anything for pip.
         requirements, constraints: lines for pip, as this module writes them.
         package_json: the one for npm; its lock file lies beside it, if there is one.
-        digests: file name -> ``sha256:`` of each file that was read.
+        digests: file name -> ``sha256:`` of each file that was read, and of each wheel that is named by a path.
     """
 
     python: bool
@@ -132,6 +133,8 @@ def read_wanted(paths: Sequence[Path], *, extras: Sequence[str] = ()) -> Wanted:
         for number, line in enumerate(lines, start=1)
     ]
     digests = [(path.name, sha256_name(text.encode())) for path, text in asked.texts.items()]
+    wheels = {wheel for line in (*asked.requirements, *asked.constraints) for wheel in _local_wheels(line)}
+    digests += [(wheel.name, _digest_of(wheel)) for wheel in sorted(wheels)]
     named = {name if name not in dict(digests[:at]) else f"{name} ({at + 1})": digest
              for at, (name, digest) in enumerate(digests)}  # fmt: skip
     python = bool(lines or asked.taken)
@@ -155,7 +158,7 @@ def _read(path: Path, texts: dict[Path, str]) -> str:
         raise _rejected(path, "the file cannot be read", found=reason) from error
     if len(text) > _MAX_CHARACTERS or "\0" in text:
         raise _rejected(
-            path, "no text that is taken", expected=f"at most {_MAX_CHARACTERS} characters, no NUL"
+            path, "the file is too long, or holds a NUL", expected=f"at most {_MAX_CHARACTERS} characters"
         )
     texts[path.absolute()] = text
     return text
@@ -187,7 +190,7 @@ def _take_file(path: Path, asked: _Asked, *, constraint: bool) -> None:
         if name not in _OPTIONS or (value is None) != (name in _FLAGS):
             raise _rejected(
                 where,
-                "this option is not taken",
+                "this option is not supported",
                 expected="one option a line, about packages that have wheels and where they are",
                 found=escaped(name),
                 hint="Sources, editable installs and --no-binary would run a package's code on this machine",
@@ -233,7 +236,7 @@ def _with_value(name: str, value: str, folder: Path, where: str) -> str:
     if written is None:
         raise _rejected(
             where,
-            "the value of this option is not taken",
+            "the value of this option is not supported",
             expected="a URL of http or https without variables, or a path",
             found=escaped(_without_user(value)),
             hint="An index with a secret in its URL: set PIP_INDEX_URL, or use 'pip config'",
@@ -264,7 +267,7 @@ def _requirement(line: str, where: str) -> str:
     body = " ".join(parts["body"].split())
     if option := re.search(r"(?:^| )(-.*)", body):
         raise _rejected(
-            where, "this option of a requirement is not taken", found=escaped(_without_user(option[1]))
+            where, "this option of a requirement is not supported", found=escaped(_without_user(option[1]))
         )
     target, semicolon, marker = (part.strip() for part in body.partition(";"))
     direct = _DIRECT.fullmatch(target)
@@ -297,6 +300,21 @@ def _wheel(place: str) -> str | None:
     if not _WHEEL.fullmatch(path.name) or not os.path.isfile(path):
         return None
     return (path.parent.resolve() / path.name).as_uri() + mark + digest
+
+
+def _local_wheels(line: str) -> Iterator[Path]:
+    """The wheel that a line for pip names by a path."""
+    for part in line.split():
+        if part.startswith("file://"):
+            yield Path(unquote(part.removeprefix("file://").partition("#")[0]))
+
+
+def _digest_of(wheel: Path) -> str:
+    try:
+        with open(wheel, "rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except OSError as error:
+        raise _rejected(wheel, "the wheel cannot be read", found=error.strerror) from error
 
 
 def _without_user(text: str) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ from affiant.attestation.statements.manifest import mrconfigid
 from affiant.errors import ConfigurationError, UnreachableError
 from affiant.policy.decision_log.rotation import Rotation, open_rotated
 from affiant.sandbox.base.descriptors import descriptor_from_thread
-from affiant.sandbox.base.privileges import SUPERVISOR_USER, is_root
+from affiant.sandbox.base.privileges import SUPERVISOR_USER, Owner, is_root
 from affiant.sandbox.base.threads import Proceed, abandonable, stoppable
 from affiant.sandbox.isolation.backends.backend import file_owner
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
@@ -45,8 +45,8 @@ from affiant.sandbox.session.private_paths import private_inodes
 from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink, start_supervisor
 from affiant.sandbox.session_state.recovery import gather_now
-from affiant.sandbox.session_state.session_folder import BASE, RECORDS, SEALED, reclaim_folder, remove_files
-from affiant.sandbox.session_state.shared_input import can_share, input_store, mark_use, show_shared
+from affiant.sandbox.session_state.session_folder import BASE, RECORDS, SEALED, reclaim_folder, settle_files
+from affiant.sandbox.session_state.shared_input import can_share, input_store, release_input, show_shared
 from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 from affiant.sandbox.workspace.copy_in import Copied, copy_in
 from affiant.sandbox.workspace.git_commit import copy_commit, resolve_commit
@@ -79,8 +79,6 @@ class LaunchedSession:
     link: SupervisorLink
     facts: Mapping[str, object]
     """What the supervisor said when it was ready."""
-    working: ExitStack
-    """Removes the agent's working files when the session has ended; emptied where they must stay."""
 
 
 @asynccontextmanager
@@ -122,8 +120,7 @@ async def launched(
             },
         )
         progress("witnesses", {"text": _witnesses(services.gateway_config)})
-        working = stack.enter_context(ExitStack())
-        working.callback(remove_files, home, plan.session)
+        stack.callback(_settle_files, home, launch, progress)
         stack.push_async_exit(_settling(home, launch, progress))
         stack.callback(reap_isolation, home.sessions)  # a supervisor that was killed has not done it
         copied, lines = await stoppable(lambda proceed: _fill_folder(home, plan, proceed))
@@ -135,7 +132,7 @@ async def launched(
                 image=Image.SESSION, mrconfigid=mrconfigid(bindings.manifest)
             )
         )
-        link = start_supervisor(home, plan, progress, td=td, membership=services.membership, echo=echo)
+        link = await start_supervisor(home, plan, progress, td=td, membership=services.membership, echo=echo)
         stack.push_async_callback(link.stop)
         launch.add(home, link.pid)
         try:
@@ -151,7 +148,26 @@ async def launched(
             await link.end_opening()
             raise
         progress("ready", facts)
-        yield LaunchedSession(home, plan, copied, launch, link, facts, working)
+        yield LaunchedSession(home, plan, copied, launch, link, facts)
+
+
+def _settle_files(home: Home, launch: Launch, progress: Progress) -> None:
+    """Remove the agent's files or keep them; what cannot be kept is not removed, and the next command tries again."""
+    try:
+        if not settle_files(home, launch):
+            return
+        text = (
+            "what the agent left was not copied, and is kept. "
+            f"Take it with: affiant session recover {launch.session} --output DIR"
+        )
+    except OSError as error:
+        with suppress(OSError):  # then the record stays as it is, and counts once this process has ended
+            launch.abandon(home)
+        text = (
+            f"the files of session {launch.session} cannot be kept ({error.strerror}), and were not removed. "
+            "The next affiant command tries again"
+        )
+    progress("files-left", {"text": text})
 
 
 def _make_output(path: Path | None) -> None:
@@ -298,7 +314,7 @@ def _fill_input(home: Home, plan: SessionPlan, source: Path, place: str, limits:
             return copy_in(source, to, limits=limits, exclude=exclude, private=private, owner=owner)
         return copy_commit(source, commit, to, limits=limits, exclude=exclude, owner=owner)[0]
 
-    if plan.backend is BackendName.GVISOR and owner is not None and can_share(folder):
+    def shared(owner: Owner) -> Copied:
         store, key, commit = input_store(home), None, None
         if reference is None:
             entries = read_tree(source.resolve(), limits=limits, exclude=exclude, private=private)
@@ -307,16 +323,16 @@ def _fill_input(home: Home, plan: SessionPlan, source: Path, place: str, limits:
             commit, named = resolve_commit(source, reference)
             key = commit_key({"commit": commit, "repository": named, "exclude": sorted(exclude)})
             known = store.known_commit(key)
-        copied = store.use(
-            known,
-            fill=lambda to: fill(to, commit),
-            mark=lambda digest: mark_use(folder, digest),
-            limits=limits,
-        )
-        if key is not None and known is None:
+        copied = store.use(plan.session, known, fill=lambda to: fill(to, commit), limits=limits)
+        if key is not None:
             store.note_commit(key, copied.digest)
-        show_shared(home, folder, inside, owner)
+        show_shared(home, plan.session, inside, owner)
         return replace(copied, commit=commit)
+
+    if plan.backend is BackendName.GVISOR and owner is not None and can_share(home, plan.session):
+        with suppress(OSError):  # the store cannot be used: the session gets a copy
+            return shared(owner)
+    release_input(home, plan.session)
     copied = fill(target, reference)
     if plan.request.output_diff is not None and copied.commit is None:
         (folder / BASE).mkdir(mode=0o700)

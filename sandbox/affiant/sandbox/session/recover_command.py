@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -18,7 +19,7 @@ from typing import Final
 
 from affiant.attestation.bundle.bundle import MAX_BUNDLE
 from affiant.attestation.quote.providers.own_platform import PlatformName
-from affiant.errors import StateError, UnreachableError
+from affiant.errors import StateError
 from affiant.sandbox.base.errors import GatewayUnreachable, SessionBundleTooLarge
 from affiant.sandbox.base.user_files import copy_user_file
 from affiant.sandbox.processes.home import Home
@@ -27,8 +28,9 @@ from affiant.sandbox.processes.session_note import Asked, SessionState, write_no
 from affiant.sandbox.session.private_paths import refuse_private_output
 from affiant.sandbox.session_state.bundle_out import SealedBundle, parse_sealed_bundle
 from affiant.sandbox.session_state.recovery import Gathered, export_archive, fetch_sealed, gather
-from affiant.sandbox.session_state.session_folder import KEPT, WORKING, keep_files, remove_files, remove_kept
+from affiant.sandbox.session_state.session_folder import KEPT, remove_kept
 from affiant.sandbox.session_state.session_listing import SessionEntry
+from affiant.sandbox.session_state.shared_input import changes_of, shown_again
 from affiant.sandbox.workspace.copy_out import Taken, copy_out
 
 __all__ = ["Recovered", "recover", "take_files"]
@@ -103,47 +105,38 @@ def _noted(home: Home, entry: SessionEntry, gathered: Gathered) -> SessionEntry:
 
 
 def take_files(home: Home, entry: SessionEntry, output: Path) -> Taken:
-    """Copy the kept files to ``output`` by the rules of every output, then remove them.
-
-    Raises:
-        ``workspace.unwritable``: they are where the agent had them, and still cannot be moved from there.
-        AffiantError: as :func:`copy_out` has it.
-    """
-    asked = entry.note.asked
-    if entry.kept is not None and entry.kept.name == WORKING:
-        _keep(home, entry.note.session)
-    taken = copy_out(
-        _kept_place(home, entry.note.session, asked),
-        output,
-        before=(),
-        exclude=frozenset(() if asked is None else asked.exclude),
-    )
-    remove_kept(home, entry.note.session)
+    """Copy the kept files to ``output`` by the rules of every output, then remove them."""
+    session, asked = entry.note.session, entry.note.asked
+    with _kept_place(home, session, asked) as place:
+        taken = copy_out(place, output, before=(), exclude=frozenset(() if asked is None else asked.exclude))
+    remove_kept(home, session)
     write_note(home, replace(entry.note, kept=False))
     return taken
 
 
-def _keep(home: Home, session: str) -> None:
-    """What the session's own launcher could not do, as its disk was full."""
-    try:
-        keep_files(home, session)
-    except OSError as error:
-        raise UnreachableError(
-            "the session's files cannot be moved from where the agent had them",
-            where=session,
-            found=error.strerror,
-            code="workspace.unwritable",
-        ) from error
-    remove_files(home, session)
-
-
-def _kept_place(home: Home, session: str, asked: Asked | None) -> Path:
-    """What was to be copied out, in the folder that it was kept in."""
+@contextmanager
+def _kept_place(home: Home, session: str, asked: Asked | None) -> Iterator[Path]:
+    """What was to be copied out: in the folder that it was kept in, or a stored input with the changes to it."""
+    changes = changes_of(home, session)
+    if changes is not None:
+        with ExitStack() as shown:
+            try:
+                place = shown.enter_context(shown_again(home, session))
+            except OSError as error:
+                raise StateError(
+                    "the input that the kept changes belong to cannot be shown",
+                    where=session,
+                    found=error.strerror,
+                    hint=f"The changes alone are in {changes}",
+                    code="session.not_gathered",
+                ) from error
+            yield place
+        return
     kept = home.session(session) / KEPT
     if kept.is_symlink():  # the folder was the supervisor's while the session ran
         raise StateError("what was kept is a link", where=session, code="session.not_gathered")
     below = PurePosixPath("files" if asked is None or asked.source is None else asked.source)
-    return kept / PurePosixPath(*below.parts[1:])
+    yield kept / PurePosixPath(*below.parts[1:])
 
 
 def _sealed(home: Home, entry: SessionEntry, starting: Callable[[], None], most: int) -> SealedBundle:

@@ -105,6 +105,8 @@ class RunReport:
                     f"session {self.session} ended without a signed close. "
                     f"Gather what was recorded: affiant session recover {self.session}"
                 )
+            case "files-left":
+                self.warn(str(detail.get("text")))
             case "denied":
                 self._deny(detail)
             case "secrets" if detail.get("held"):

@@ -35,12 +35,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
-from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
+from affiant.attestation.bundle.bundle import Bundle
 from affiant.errors import AffiantError, ConfigurationError, StateError, UnreachableError
 from affiant.folders import default_home
 from affiant.policy.loading.policy_file import policy_owners
 from affiant.printable import one_line
-from affiant.sandbox.base.errors import SessionBundleTooLarge
+from affiant.sandbox.base.errors import OutputPlaceError, SessionBundleTooLarge
 from affiant.sandbox.base.threads import abandonable
 from affiant.sandbox.base.user_files import write_user_file
 from affiant.sandbox.isolation.backends.backend import probe
@@ -534,7 +534,7 @@ class Session(SessionCalls):
 
         Raises:
             ``session.not_open``: the session is still open.
-            SessionBundleTooLarge: the receipts are an archive: ``PeriodBundle(session.bundle_path)``.
+            ``session.bundle_too_large``: the receipts are an archive: ``PeriodBundle(session.bundle_path)``.
         """
         if self._gathered is None:
             raise StateError(
@@ -543,7 +543,12 @@ class Session(SessionCalls):
                 code="session.not_open",
             )
         if self._gathered.bundle is None:
-            raise SessionBundleTooLarge(self.id, limit=MAX_BUNDLE)
+            raise StateError(
+                "the session's receipts are an archive, because a single bundle does not hold them",
+                where=str(self._gathered.path),
+                hint="Read it with PeriodBundle(session.bundle_path), or check it with affiant verify",
+                code=SessionBundleTooLarge.code,
+            )
         return self._gathered.bundle
 
     @asynccontextmanager
@@ -630,6 +635,8 @@ class Session(SessionCalls):
                     await asyncio.to_thread(take)
                 except (AffiantError, OSError) as error:
                     wrong.append(_coded(error))
+            if not self._kept:
+                self._opened.launch.taken = True
         finally:
             first = because or (wrong[0] if wrong else None)
             expired = "session.expired" if self._expired else None
@@ -686,7 +693,7 @@ class Session(SessionCalls):
         folder = opened.home.session(self.id)
         with self._left_behind() as (source, before, exclude):
             base: FolderBase | tuple[Path, str] = FolderBase(
-                stored_input(opened.home, folder) or folder / BASE, before
+                stored_input(opened.home, self.id) or folder / BASE, before
             )
             modules: frozenset[str] = frozenset()
             if request.input is not None and opened.copied is not None and opened.copied.commit is not None:
@@ -731,37 +738,35 @@ class Session(SessionCalls):
         before = () if opened.copied is None else opened.copied.entries
         try:
             yield source, before, frozenset(opened.plan.sandbox.carved_out(opened.plan.place))
-        except Exception as error:  # noqa: BLE001 - raised again; a mistake of ours does not cost the agent's files
-            failed = _coded(error) if isinstance(error, OSError) else error
-            if source.exists():
-                kept, self._kept = self._keep_files(), True
-                if isinstance(failed, AffiantError):
-                    failed.hint = (
-                        f"What the agent left is kept in {kept}, "
-                        f"take it with: affiant session recover {self.id} --output DIR"
-                    )
+        except (AffiantError, OSError) as error:
+            failed = _coded(error)
+            failed.hint = self._keep() or failed.hint
             raise failed from failed.__cause__
 
-    def _keep_files(self) -> Path:
-        """Keep what the agent left; where it is. What cannot be moved stays where it is, and recovering moves it."""
-        opened = self._opened
+    def _keep(self) -> str | None:
+        """Keep the agent's files; what to do with them."""
+        opened, self._kept = self._opened, True
+        opened.launch.ran = True  # also files that only the owner wrote
         try:
-            return keep_files(opened.home, self.id)
-        except OSError:
-            opened.working.pop_all()
-            return opened.home.session(self.id)
+            kept = keep_files(opened.home, self.id)
+        except OSError as error:
+            return (
+                f"What the agent left stays in {opened.home.session(self.id)}, because it cannot be kept "
+                f"({error.strerror}). The next affiant command tries again"
+            )
+        opened.launch.taken = True
+        if kept is None:
+            self._kept = False
+            return None
+        return f"What the agent left is kept in {kept}, take it with: affiant session recover {self.id} --output DIR"
 
 
 def _coded(error: AffiantError | OSError) -> AffiantError:
     """``error``; one of the machine's with a code."""
     if isinstance(error, AffiantError):
         return error
-    failed = UnreachableError(
-        "the machine did not let the session's files be written",
-        where=None if error.filename is None else one_line(os.fsdecode(error.filename)),
-        found=error.strerror,
-        code="workspace.unwritable",
-    )
+    name = None if error.filename is None else one_line(os.fsdecode(error.filename))
+    failed = OutputPlaceError("what the session left cannot be copied", where=name, found=error.strerror)
     failed.__cause__ = error
     return failed
 

@@ -34,6 +34,7 @@ from affiant.sandbox.isolation.backends.gvisor import dated_release
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, SandboxPlan
 from affiant.sandbox.processes.services import GatewayChoice
+from affiant.sandbox.processes.upstream_address import require_encrypted
 from affiant.sandbox.runtimes.runtime_check import require_usable
 from affiant.sandbox.supervisor.launch.environment import session_sandbox
 from affiant.sandbox.workspace.git_changes import require_new_branch
@@ -198,7 +199,7 @@ def plan_session(
     profile = file.profiles.profile(request.agent)
     signature = read_profile_signature(request.policy_signature, request.profile, file.profiles)
     for url in request.gateway.upstreams:
-        _check_upstream(url)
+        _check_upstream(url, plain=request.gateway.plain_http)
     if request.task is not None:
         require_task_label(request.task)
     roots = tuple(der for path in request.extra_roots for der in _read_roots(path))
@@ -272,16 +273,18 @@ def _read_roots(path: Path) -> tuple[bytes, ...]:
     return tuple(certificate.public_bytes(Encoding.DER) for certificate in found)
 
 
-def _check_upstream(url: str) -> None:
+def _check_upstream(url: str, *, plain: bool) -> None:
     """Return if ``url`` can be a model server's address: what the gateway would find out after everything started."""
     if not is_upstream_url(url):
         raise ConfigurationError(  # the address is not repeated: it may hold a password
             "not a model server's address",
             where="--upstream",
             expected="http(s)://host[:port]/path, without user, query and fragment",
-            hint="An API key goes into the secret store: affiant gateway serve --upstream-key-ref",
+            hint="An API key goes into the secret store, and its name into --upstream-key-ref",
             code="session.upstream",
         )
+    if not plain:
+        require_encrypted(url, code="session.upstream")
 
 
 def _addresses(name: str, given: Sequence[str]) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from affiant.attestation.release.boot import Image
 from affiant.errors import AffiantError, MalformedError, StateError
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.template_order import open_template
+from affiant.sandbox.base.threads import abandonable
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.service_process import ServiceProcess, ServiceSpec, start_service
 from affiant.sandbox.processes.template_service import template_socket
@@ -45,7 +46,7 @@ def _unheard(step: str, detail: Mapping[str, object]) -> None:
     """No progress is shown."""
 
 
-def start_supervisor(
+async def start_supervisor(
     home: Home,
     plan: SessionPlan,
     progress: Progress,
@@ -56,12 +57,31 @@ def start_supervisor(
 ) -> SupervisorLink:
     """Start the supervisor of ``plan`` with its TD's descriptor; ours is closed. None: in the TD that we run in.
 
+    In a thread, because a template process may take seconds to answer. If the wait is cancelled, it is stopped again.
+
     It stays root, where we are, until it has started its runner and its broker. It may see the session's folder,
     the runtime and the root file system that were asked for, its code, and nothing else of closed folders.
 
     Args:
         membership: what keeps the services running; inherited, so that they outlive us if they must.
     """
+    starting = asyncio.ensure_future(abandonable(lambda: _started(home, plan, td, membership, echo=echo)))
+    try:
+        ours, service = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await asyncio.wait({starting})  # it uses descriptors of its caller's
+        if starting.exception() is None:
+            ours, service = starting.result()
+            ours.close()
+            await service.stop(grace_s=0)
+        raise
+    return SupervisorLink(ControlChannel(ours), service, progress)
+
+
+def _started(
+    home: Home, plan: SessionPlan, td: int | None, membership: int, *, echo: bool
+) -> tuple[socket.socket, ServiceProcess]:
+    """Our end of its control socket, and the process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)  # both close on exec
     folder, template = home.session(plan.session), open_template(template_socket(home))
     asked = (plan.request.runtime, plan.rootfs)
@@ -96,7 +116,7 @@ def start_supervisor(
             os.close(template)
         if td is not None:
             os.close(td)
-    return SupervisorLink(ControlChannel(ours), service, progress)
+    return ours, service
 
 
 class Act:

@@ -8,6 +8,7 @@ before the bytes cross. See docs/files.md.
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -23,7 +24,7 @@ from affiant.sandbox.workspace.tree_stream import TreeReader, TreeWriter, pack, 
 from affiant.sandbox.workspace.unpack import Unpacking, write_file
 from affiant.sandbox.workspace.walk import Limits, chunks_of, escaped, open_directory
 
-__all__ = ["Ask", "FileChange", "FileInfo", "Listing", "Moved", "SandboxFiles"]
+__all__ = ["Ask", "FileChange", "FileInfo", "Listing", "Moved", "SandboxFiles", "read_listing"]
 
 Ask = Callable[[Mapping[str, object], Mapping[str, int]], Awaitable[Mapping[str, object]]]
 """Sends the supervisor one act with descriptors, and returns its answer or raises its error."""
@@ -113,9 +114,15 @@ class SandboxFiles:
         Raises:
             AffiantError: ``files.missing``, ``files.path``, ``files.kind``, ``workspace.too_large`` and others.
         """
+        file = io.BytesIO()
+        await self.read_into(path, file, at_most=at_most)
+        return file.getvalue()
+
+    async def read_into(self, path: str, file: IO[bytes], *, at_most: int = _READ) -> None:
+        """Write the content of a file to an open file of this machine, in pieces; as :meth:`read`."""
         with tempfile.TemporaryFile() as content:
             await self._call("get", path, content, single=True, length=at_most)
-            return await asyncio.to_thread(_only_content, content, at_most)
+            await asyncio.to_thread(_copy_content, content, file, at_most)
 
     async def read_text(self, path: str, *, at_most: int = _READ) -> str:
         """The content of a file of UTF-8 text."""
@@ -138,14 +145,18 @@ class SandboxFiles:
     async def list(self, path: str, *, recursive: bool = False) -> Listing:
         """What is in a folder; ``recursive``: and below it. More than 100,000 entries or 64 levels are an error."""
         with tempfile.TemporaryFile() as content:
-            await self._call("list", path, content, recursive=recursive)
-            return await asyncio.to_thread(_listing, content)
+            await self.list_into(path, content, recursive=recursive)
+            return await asyncio.to_thread(read_listing, content)
+
+    async def list_into(self, path: str, content: IO[bytes], *, recursive: bool = False) -> None:
+        """As :meth:`list`, with the listing in an open file, for :func:`read_listing`."""
+        await self._call("list", path, content, recursive=recursive)
 
     async def stat(self, path: str) -> FileInfo:
         """Facts about one entry; a link is not followed."""
         with tempfile.TemporaryFile() as content:
             await self._call("stat", path, content)
-            (found,) = await asyncio.to_thread(_listing, content)
+            (found,) = await asyncio.to_thread(read_listing, content)
             return FileInfo(path, found.kind, found.size, found.modified, found.executable, found.target)
 
     async def remove(self, path: str, *, at_most: int = _TREE) -> Moved:
@@ -254,7 +265,8 @@ def _left_out(said: Mapping[str, object]) -> tuple[Skipped, ...]:
     return tuple(Skipped(escaped(str(path)), str(reason)) for path, reason in pairs)
 
 
-def _listing(content: IO[bytes]) -> Listing:
+def read_listing(content: IO[bytes]) -> Listing:
+    """The listing that :meth:`SandboxFiles.list_into` has written."""
     content.seek(0)
     reader = TreeReader(content, contents=False)
     found = [_info(entry, reader) for entry, _ in reader]
@@ -278,13 +290,17 @@ def _info(entry: Entry, reader: TreeReader) -> FileInfo:
     return FileInfo(entry.path, _KINDS[entry.kind], reader.size, modified, entry.executable, target)
 
 
-def _only_content(content: IO[bytes], at_most: int) -> bytes:
+def _copy_content(content: IO[bytes], file: IO[bytes], at_most: int) -> None:
     content.seek(0)
-    data = bytearray()
-    for _, chunks in TreeReader(content, limits=Limits(total_bytes=at_most)):
-        for chunk in chunks:
-            data += chunk
-    return bytes(data)
+    try:
+        for _, chunks in TreeReader(content, limits=Limits(total_bytes=at_most)):
+            for chunk in chunks:
+                file.write(chunk)
+        file.flush()
+    except OSError as error:
+        raise UnreachableError(
+            "the file cannot be kept", found=error.strerror, code="workspace.unwritable"
+        ) from error
 
 
 def _packed(local: Path, content: IO[bytes], at_most: int, private: PrivatePlaces, name: str) -> bool:

@@ -6,6 +6,7 @@ crossed. See docs/ports.md.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -59,6 +60,7 @@ class OpenPort:
         """Host and port on this machine, or the path of a Unix socket."""
         self.use: PortUse | None = None
         """Known once the port is closed."""
+        self._ending: asyncio.Future[None] | None = None
 
     @property
     def url(self) -> str:
@@ -70,6 +72,20 @@ class OpenPort:
         if isinstance(self.address, Path):
             raise ConfigurationError("a Unix socket has no URL", hint="Use `address`", code="ports.address")
         return f"http://{self.address[0]}:{self.address[1]}"
+
+    async def until_closed(self) -> None:
+        """Return when the port is closed: by the end of its block or of its session, or as :attr:`PortUse.why` says."""
+        if self._ending is not None:
+            await asyncio.wait({self._ending})
+
+    def watch(self, act: Asked) -> asyncio.Future[None]:
+        """Note the use of the port when it is closed; :func:`open_port` calls this."""
+        self._ending = asyncio.ensure_future(self._end(act))
+        return self._ending
+
+    async def _end(self, act: Asked) -> None:
+        with suppress(AffiantError):  # the session has ended, and the port with it
+            self.use = _use(await act.next())
 
 
 @asynccontextmanager
@@ -94,7 +110,7 @@ async def open_port(
     listener, address = _listening(path)
     try:
         with begin() as act:
-            port = None
+            ending = None
             try:
                 with listener:
                     await act.tell(
@@ -102,12 +118,12 @@ async def open_port(
                     )
                 await act.next()
                 port = OpenPort(number, address)
+                ending = port.watch(act)
                 yield port
             finally:  # the supervisor may have opened it, although this caller was cancelled
                 await act.tell({"op": "port-close"})
-                if port is not None:
-                    with suppress(AffiantError):  # the session has ended, and the port with it
-                        port.use = _use(await act.next())
+                if ending is not None:
+                    await ending
     finally:
         if path is not None:
             with suppress(FileNotFoundError):

@@ -13,10 +13,10 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
-from affiant.errors import AffiantError, MalformedError, StateError
+from affiant.errors import AffiantError, MalformedError
 from affiant.sandbox.session_server.command_routes import add_commands
 from affiant.sandbox.session_server.documents import ErrorBody, ExitedEvent, OutputEvent
-from affiant.sandbox.session_server.error_responses import error_response
+from affiant.sandbox.session_server.error_responses import error_response, internal_error
 from affiant.sandbox.session_server.file_routes import add_files
 from affiant.sandbox.session_server.held_ports import HeldPorts
 from affiant.sandbox.session_server.owned_sessions import OwnedSessions
@@ -79,11 +79,14 @@ async def _refused(_: Request, error: AffiantError) -> Response:
 
 
 async def _malformed(_: Request, error: RequestValidationError) -> Response:
-    """Where the request has another form; what was there instead is not repeated."""
+    """Where the request does not match its schema; what was there instead is not repeated."""
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])[:200]
     found = MalformedError(
-        "the request has another form", where=ascii(place)[1:-1], found=first["type"], code="session.request"
+        "the request does not match its schema",
+        where=ascii(place)[1:-1],
+        found=first["type"],
+        code="session.request",
     )
     return error_response(found, status=422)
 
@@ -98,5 +101,4 @@ async def _rejected(_: Request, error: HTTPException) -> Response:
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    found = StateError("a mistake in the server", found=type(error).__name__, code="session.server_failed")
-    return error_response(found, status=500)
+    return error_response(internal_error(error))

@@ -10,11 +10,13 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from typing import Final, Protocol
 
 import jwt
 
-from affiant.errors import NotAllowedError, NotAuthenticError, UnreachableError
+from affiant.errors import AffiantError, NotAllowedError, NotAuthenticError, UnreachableError
+from affiant.sandbox.base.threads import abandonable
 
 __all__ = ["Callers", "IssuerKeys", "OpenIDCallers", "TokenCallers"]
 
@@ -29,6 +31,8 @@ _SUBJECT: Final = 255
 _AGAIN_S: Final = 30.0
 """So often at most the issuer is asked for its keys, whatever tokens name."""
 _KEPT_S: Final = 3600.0
+_OLDEST_S: Final = 2 * 3600.0
+_WITHIN_S: Final = 20.0
 
 
 class Callers(Protocol):
@@ -39,7 +43,7 @@ class Callers(Protocol):
 
         Raises:
             ``session.caller``: an unknown caller. ``session.caller_unlisted``: a known one that is not on the list.
-            ``session.issuer``: the issuer's keys cannot be had.
+            ``session.issuer``: the issuer's keys cannot be fetched.
         """
         ...
 
@@ -63,52 +67,86 @@ class TokenCallers:
 
 
 class IssuerKeys:
-    """The public keys of one OpenID issuer, asked for when a token names one that is not known.
+    """The public keys of one OpenID issuer, asked for when a token names one that is not known, and each hour.
+
+    A key that the issuer has withdrawn is accepted for at most :data:`_OLDEST_S`, also if the issuer does not answer.
 
     Args:
         issuer: its URL, as tokens name it. fetch: gets a URL's bytes, bounded. clock: seconds, monotonic.
+        within_s: seconds in which the issuer must have answered.
     """
 
-    def __init__(self, issuer: str, fetch: Callable[[str], bytes], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        issuer: str,
+        fetch: Callable[[str], bytes],
+        clock: Callable[[], float],
+        *,
+        within_s: float = _WITHIN_S,
+    ) -> None:
         self._issuer = issuer
         self._fetch = fetch
         self._clock = clock
+        self._within_s = within_s
         self._keys: Mapping[str, jwt.PyJWK] = {}
+        self._as_of: float | None = None
+        """When the issuer was asked for these keys."""
         self._asked: float | None = None
+        self._failure: str | None = None
+        """Why it gave none when it was asked last."""
         self._asking = asyncio.Lock()
 
     async def key(self, kid: str) -> jwt.PyJWK | None:
         """The key of this name; None: the issuer has none.
 
         Raises:
-            ``session.issuer``: it does not answer, or not with keys.
+            ``session.issuer``: it does not answer, or not with keys, so that this is not known.
         """
         if self._are_due(kid):
             async with self._asking:
                 if self._are_due(kid):  # no other request has asked meanwhile
-                    self._asked = self._clock()
-                    self._keys = await asyncio.to_thread(self._fetched)
-        return self._keys.get(kid)
+                    await self._ask()
+        if self._as_of is None or self._clock() - self._as_of >= _OLDEST_S:
+            self._keys = {}
+        key = self._keys.get(kid)
+        if key is None and self._failure is not None:
+            raise UnreachableError(
+                "the OpenID issuer's keys cannot be fetched",
+                where=self._place,
+                found=self._failure,
+                code="session.issuer",
+            )
+        return key
 
     def _are_due(self, kid: str) -> bool:
         """Whether the issuer is to be asked; callers whose key is known do not wait for it."""
-        age = None if self._asked is None else self._clock() - self._asked
-        return age is None or age >= (_KEPT_S if kid in self._keys else _AGAIN_S)
+        now = self._clock()
+        if self._asked is not None and now - self._asked < _AGAIN_S:
+            return False
+        return kid not in self._keys or self._as_of is None or now - self._as_of >= _KEPT_S
+
+    async def _ask(self) -> None:
+        self._asked = asked = self._clock()
+        try:
+            async with asyncio.timeout(self._within_s):
+                self._keys = await abandonable(self._fetched)
+        except (
+            *(OSError, TimeoutError, HTTPException),
+            *(ValueError, KeyError, TypeError, AttributeError, RecursionError, jwt.PyJWTError, AffiantError),
+        ) as error:
+            self._failure = type(error).__name__
+        else:
+            self._as_of, self._failure = asked, None
+
+    @property
+    def _place(self) -> str:
+        return f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
 
     def _fetched(self) -> Mapping[str, jwt.PyJWK]:
-        place = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
-        try:
-            told = json.loads(self._fetch(place))
-            if told["issuer"] != self._issuer:
-                raise ValueError("it names another issuer")
-            keys = jwt.PyJWKSet.from_dict(json.loads(self._fetch(str(told["jwks_uri"])))).keys
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError) as error:
-            raise UnreachableError(
-                "the OpenID issuer's keys cannot be had",
-                where=place,
-                found=type(error).__name__,
-                code="session.issuer",
-            ) from error
+        told = json.loads(self._fetch(self._place))
+        if told["issuer"] != self._issuer:
+            raise ValueError("it names another issuer")
+        keys = jwt.PyJWKSet.from_dict(json.loads(self._fetch(str(told["jwks_uri"])))).keys
         return {key.key_id: key for key in keys if key.key_id is not None}
 
 

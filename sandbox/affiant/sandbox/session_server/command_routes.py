@@ -50,7 +50,7 @@ def add_commands(app: FastAPI, sessions: OwnedSessions) -> None:
         running = sandbox.run(
             asked.argv, env=asked.env, cwd=asked.cwd, timeout=asked.timeout, stdin=asked.stdin
         )
-        return CommandDone.of(await with_client(request, running))
+        return CommandDone.of(await with_client(request, running, within_s=None))
 
     @app.post("/v1/sessions/{session}/stream", response_class=Response, responses=_EVENTS)  # type: ignore[arg-type]  # FastAPI's own type is narrower
     async def stream_command(request: Request, session: Name, asked: CommandAsked) -> Response:
@@ -62,7 +62,8 @@ def add_commands(app: FastAPI, sessions: OwnedSessions) -> None:
     async def detach_command(request: Request, session: Name, asked: CommandAsked) -> Detached:
         """Start a command that runs on without its caller, with nothing to read; what it writes is kept."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        number = await sandbox.detach(asked.argv, env=asked.env, cwd=asked.cwd, timeout=asked.timeout)
+        detaching = sandbox.detach(asked.argv, env=asked.env, cwd=asked.cwd, timeout=asked.timeout)
+        number = await with_client(request, detaching)
         return Detached(number=number)
 
     @app.get("/v1/sessions/{session}/commands/{number}/output")
@@ -79,7 +80,7 @@ def add_commands(app: FastAPI, sessions: OwnedSessions) -> None:
         seconds for more."""
         at = (stdout_at, stderr_at)
         kept = sessions.kept(owner_of(request.scope), session, number, at, wait=wait)
-        piece = await with_client(request, kept)
+        piece, incomplete = await with_client(request, kept)
         return CommandPiece(
             stdout_base64=_base64(piece.stdout),
             stderr_base64=_base64(piece.stderr),
@@ -87,13 +88,14 @@ def add_commands(app: FastAPI, sessions: OwnedSessions) -> None:
             stderr_at=piece.at[1],
             ended=piece.ended,
             exit_code=piece.exit_code,
+            incomplete=incomplete,
         )
 
     @app.post("/v1/sessions/{session}/commands/{number}/signal", status_code=204, response_class=Response)
     async def signal_command(request: Request, session: Name, number: _Number, asked: SignalAsked) -> None:
         """Send a command a signal."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        await sandbox.signal(number, asked.signal)
+        await with_client(request, sandbox.signal(number, asked.signal))
 
 
 async def _events(sandbox: Sandbox, asked: CommandAsked) -> AsyncGenerator[bytes, None]:

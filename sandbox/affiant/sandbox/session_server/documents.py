@@ -108,7 +108,7 @@ class SessionFacts(_Document):
     session: str = Field(description="Its id, which receipts name")
     name: str | None
     agent: str | None
-    state: str = Field(description="running, closed, cut-off or lost")
+    state: str = Field(description="running, closed, interrupted or lost")
     started: int | None = Field(description="Unix seconds")
     ended: int | None = None
     expires: int | None = Field(default=None, description="Unix seconds; of one that runs")
@@ -213,6 +213,9 @@ class CommandPiece(_Document):
     stderr_at: int
     ended: bool
     exit_code: int | None
+    incomplete: str | None = Field(
+        description="Why this is not all that the command wrote from the positions on; null: it is"
+    )
 
 
 class SignalAsked(_Asked):

@@ -6,14 +6,16 @@ It is plain ASGI, because a framework reads a body before it asks who sent it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from affiant.errors import AffiantError, MalformedError, NotFreshError, UnreachableError
 from affiant.sandbox.session_server.callers import Callers
-from affiant.sandbox.session_server.error_responses import error_response
+from affiant.sandbox.session_server.error_responses import error_response, internal_error
 
-__all__ = ["ANSWERED_BY_LENGTH", "Guard", "owner_of"]
+__all__ = ["Guard", "Places", "owner_of"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -25,8 +27,9 @@ _OF_CALLERS: Final = "/v1/"
 _OWNER: Final = "affiant.owner"
 _DOCUMENT: Final = 8 << 20
 """Bytes of a JSON body: a command's input may be a MiB of characters that are written as six."""
-ANSWERED_BY_LENGTH: Final = ("/file", "/tree")
-"""Paths whose bodies are files, written to a disk as they come, with a bound of their own."""
+_OF_FILES: Final = ("/file", "/tree")
+"""Ends of paths whose bodies are files, written to a disk as they come, with a bound of their own."""
+_OF_TREES: Final = "/tree"
 _PIECE_S: Final = 30.0
 
 
@@ -35,18 +38,52 @@ def owner_of(scope: Scope) -> str:
     return str(scope[_OWNER])
 
 
+class Places:
+    """A number of places, which requests of callers hold while they are under way.
+
+    Args:
+        most: places. each: of them, how many one caller holds at most.
+    """
+
+    def __init__(self, most: int, each: int) -> None:
+        self._most = most
+        self._each = each
+        self._held: Counter[str] = Counter()
+
+    @contextmanager
+    def held(self, owner: str) -> Iterator[None]:
+        """Hold a place for the length of the block.
+
+        Raises:
+            ``session.crowded``: none is free for this caller.
+        """
+        if self._held.total() >= self._most or self._held[owner] >= self._each:
+            raise UnreachableError(
+                "too many requests are under way",
+                expected=f"at most {self._each} of one caller, {self._most} of all",
+                hint="Try again when one has ended",
+                code="session.crowded",
+            )
+        self._held[owner] += 1
+        try:
+            yield
+        finally:
+            self._held -= Counter([owner])
+
+
 class Guard:
     """Lets callers in.
 
     Args:
-        most: requests of callers under way at once.
+        requests: places of all requests. trees: of those that move folders as archives, which take a disk's space
+            until they are sent.
     """
 
-    def __init__(self, app: App, callers: Callers, *, most: int) -> None:
+    def __init__(self, app: App, callers: Callers, *, requests: Places, trees: Places) -> None:
         self._app = app
         self._callers = callers
-        self._most = most
-        self._under_way = 0
+        self._requests = requests
+        self._trees = trees
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -55,21 +92,33 @@ class Guard:
         if not str(scope["path"]).startswith(_OF_CALLERS):
             await self._app(scope, receive, send)
             return
+        answer = _Answer(send)
         try:
-            scope[_OWNER] = await self._callers.owner(_authorization(scope))  # a stranger takes no place
-            if self._under_way >= self._most:
-                raise UnreachableError(
-                    "too many requests are under way",
-                    expected=f"at most {self._most}",
-                    code="session.crowded",
-                )
-            self._under_way += 1
-            try:
-                await self._app(scope, _bounded(scope, receive), send)
-            finally:
-                self._under_way -= 1
+            owner = scope[_OWNER] = await self._callers.owner(_authorization(scope))
+            with ExitStack() as places:  # a stranger takes none
+                places.enter_context(self._requests.held(owner))
+                if str(scope["path"]).endswith(_OF_TREES):
+                    places.enter_context(self._trees.held(owner))
+                await self._app(scope, _bounded(scope, receive), answer.send)
         except AffiantError as error:
             await error_response(error)(scope, receive, send)
+        except Exception as error:
+            if answer.begun:  # the application has said so; a client sees that an answer ends early
+                raise
+            await error_response(internal_error(error))(scope, receive, send)
+
+
+class _Answer:
+    """Notes whether an answer has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.begun = False
+
+    async def send(self, message: Message) -> None:
+        """Send a part of it."""
+        self.begun = True
+        await self._send(message)
 
 
 def _authorization(scope: Scope) -> str | None:
@@ -79,7 +128,7 @@ def _authorization(scope: Scope) -> str | None:
 
 def _bounded(scope: Scope, receive: Receive) -> Receive:
     """``receive``, which ends a body that is too large or too slow."""
-    most = None if str(scope["path"]).endswith(ANSWERED_BY_LENGTH) else _DOCUMENT
+    most = None if str(scope["path"]).endswith(_OF_FILES) else _DOCUMENT
     whole, size = False, 0
 
     async def bounded() -> Message:

@@ -1,13 +1,13 @@
-"""The ports that callers have opened: each is held by a task of this server, until it is closed or the server ends."""
+"""The ports that callers have opened: each is held by a task of this server, until it is closed, by whomever."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from affiant.errors import AffiantError, StateError
+from affiant.errors import StateError
 from affiant.sandbox.api.sandbox import Sandbox
 from affiant.sandbox.session_acts.sandbox_ports import OpenPort
 
@@ -37,16 +37,17 @@ class HeldPorts:
         Raises:
             AffiantError: ``ports.denied``, ``ports.open`` and others, as the session has them.
         """
-        opened: asyncio.Future[OpenPort] = asyncio.get_running_loop().create_future()
-        release = asyncio.Event()
-        task = asyncio.create_task(self._hold(session, number, opened, release))
+        opened: asyncio.Future[_Held] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._hold(session, number, opened))
+        first: tuple[asyncio.Future[Any], ...] = (task, opened)
         try:
-            port = await asyncio.shield(opened)
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             task.cancel()
             raise
-        self._held[session.id, number] = _Held(port, task, release)
-        return port
+        if not opened.done():
+            await task  # raises why it was not opened
+        return opened.result().port
 
     async def close(self, session: str, number: int) -> OpenPort:
         """Close it; its ``use`` says what it was used for.
@@ -54,7 +55,7 @@ class HeldPorts:
         Raises:
             ``ports.open``: it is not open here.
         """
-        held = self._held.pop((session, number), None)
+        held = self._held.get((session, number))
         if held is None:
             raise StateError("this port is not open here", found=number, code="ports.open")
         held.release.set()
@@ -65,25 +66,32 @@ class HeldPorts:
 
     async def close_session(self, session: str) -> None:
         """Forget the ports of a session that has ended."""
-        for key in [each for each in self._held if each[0] == session]:
-            with suppress(StateError):
-                await self.close(*key)
+        await self._close_each([key for key in self._held if key[0] == session])
 
     async def close_all(self) -> None:
         """Close every port."""
-        await asyncio.gather(*(self.close_session(session) for session in {each[0] for each in self._held}))
+        await self._close_each(list(self._held))
 
-    async def _hold(
-        self,
-        session: Sandbox,
-        number: int,
-        opened: asyncio.Future[OpenPort],
-        release: asyncio.Event,
-    ) -> None:
-        try:
-            async with session.port(number) as port:
-                opened.set_result(port)
-                await release.wait()
-        except AffiantError as error:
-            if not opened.done():
-                opened.set_exception(error)
+    async def _close_each(self, keys: list[tuple[str, int]]) -> None:
+        async def closed(session: str, number: int) -> None:
+            with suppress(StateError):
+                await self.close(session, number)
+
+        await asyncio.gather(*(closed(*key) for key in keys))
+
+    async def _hold(self, session: Sandbox, number: int, opened: asyncio.Future[_Held]) -> None:
+        """Hold one port until it is to be closed, or was."""
+        async with session.port(number) as port:
+            task, key = asyncio.current_task(), (session.id, number)
+            assert task is not None
+            held = self._held[key] = _Held(port, task)
+            opened.set_result(held)
+            ends = [asyncio.ensure_future(end) for end in (held.release.wait(), port.until_closed())]
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if self._held.get(key) is held:
+                    del self._held[key]
+                for end in ends:
+                    end.cancel()
+                await asyncio.gather(*ends, return_exceptions=True)

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from affiant.attestation.log.witness.server import serve_bounded
+from affiant.attestation.log.witness.bounded_serving import listening, serve_bounded, tls_context
 from affiant.errors import ConfigurationError
 from affiant.sandbox.processes.home import Home, write_file
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_server.app import session_app
 from affiant.sandbox.session_server.callers import Callers, IssuerKeys, OpenIDCallers, TokenCallers
-from affiant.sandbox.session_server.guard import Guard
+from affiant.sandbox.session_server.guard import Guard, Places
 from affiant.sandbox.session_server.held_ports import HeldPorts
 from affiant.sandbox.session_server.owned_sessions import Bounds, OwnedSessions
 from affiant.secrets.store.private_files import open_private_file, read_private_descriptor
@@ -38,7 +38,10 @@ __all__ = ["Listen", "openid_callers", "serve_sessions", "token_callers"]
 _TOKEN: Final = 4096
 _SHORTEST: Final = 32
 _CONNECTIONS: Final = 256
-_REQUESTS: Final = 128
+_REQUESTS: Final = (128, 64)
+"""Under way at once: of all callers, and of one."""
+_TREES: Final = (8, 4)
+"""As above; each takes up to 3 GiB of temporary disk."""
 _DOCUMENT: Final = 1 << 20
 _FETCH_S: Final = 10.0
 
@@ -156,9 +159,18 @@ def serve_sessions(
     Raises:
         ``session.server``: the address or the certificate cannot be used.
     """
-    tls = _tls(listen)
+    tls = tls_context(listen.tls_cert, listen.tls_key, code="session.server")
+    if tls is None and not _is_loopback(listen.host):
+        raise ConfigurationError(
+            "tokens would cross the network in clear",
+            found=listen.host,
+            expected="a loopback address, or a certificate",
+            hint="Give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy",
+            code="session.server",
+        )
+    logging.basicConfig(format="affiant: %(message)s", level=logging.ERROR)
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
-    with _listening(listen, tls) as listener:
+    with listening(listen.host, listen.port, code="session.server") as listener:
         asyncio.run(_serve(listener, tls, OwnedSessions(home, template, bounds), callers, announce))
 
 
@@ -171,53 +183,8 @@ async def _serve(
 ) -> None:
     ports = HeldPorts()
     try:
-        app = Guard(session_app(sessions, ports), callers, most=_REQUESTS)
+        app = Guard(session_app(sessions, ports), callers, requests=Places(*_REQUESTS), trees=Places(*_TREES))
         await serve_bounded(app, listener, tls, connections=_CONNECTIONS, announce=announce)
     finally:
         await sessions.close()
         await ports.close_all()
-
-
-def _listening(listen: Listen, tls: ssl.SSLContext | None) -> socket.socket:
-    if tls is None and not _is_loopback(listen.host):
-        raise ConfigurationError(
-            "tokens would cross the network in clear",
-            found=listen.host,
-            expected="a loopback address, or a certificate",
-            hint="Give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy",
-            code="session.server",
-        )
-    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((listen.host, listen.port))
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        raise ConfigurationError(
-            "cannot listen",
-            where=f"{listen.host}:{listen.port}",
-            found=error.strerror,
-            code="session.server",
-        ) from error
-    return listener
-
-
-def _tls(listen: Listen) -> ssl.SSLContext | None:
-    if listen.tls_cert is None and listen.tls_key is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        if listen.tls_cert is None or listen.tls_key is None:
-            raise OSError
-        context.load_cert_chain(listen.tls_cert, listen.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(
-            "the certificate and its key cannot be used",
-            expected="both, PEM",
-            found=type(error).__name__,
-            code="session.server",
-        ) from error
-    return context

@@ -11,6 +11,7 @@ from affiant.sandbox.session_server.documents import PortAsked, PortOpen, PortUs
 from affiant.sandbox.session_server.guard import owner_of
 from affiant.sandbox.session_server.held_ports import HeldPorts
 from affiant.sandbox.session_server.owned_sessions import OwnedSessions
+from affiant.sandbox.session_server.responding import with_client
 from affiant.sandbox.session_server.session_routes import Name
 
 __all__ = ["add_ports"]
@@ -26,7 +27,7 @@ def add_ports(app: FastAPI, sessions: OwnedSessions, ports: HeldPorts) -> None:
         """Reach the agent's server at a port that its profile lists, on 127.0.0.1 of the server's machine, until the
         port is closed or the server ends. Every user of that machine can reach it."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        address = (await ports.open(sandbox, asked.port)).address
+        address = (await with_client(request, ports.open(sandbox, asked.port))).address
         assert isinstance(address, tuple)
         return PortOpen(port=asked.port, host=address[0], address=address[1])
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import FastAPI, Header, Query, Request
 from fastapi import Path as InPath
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 
 from affiant.errors import AffiantError
 from affiant.sandbox.processes.session_note import SessionState
@@ -23,8 +22,7 @@ from affiant.sandbox.session_server.documents import (
 from affiant.sandbox.session_server.guard import owner_of
 from affiant.sandbox.session_server.held_ports import HeldPorts
 from affiant.sandbox.session_server.owned_sessions import OwnedSessions
-from affiant.sandbox.session_server.responding import with_client
-from affiant.sandbox.session_state.session_folder import ARCHIVE
+from affiant.sandbox.session_server.responding import MOVE_S, OpenFile, in_time, with_client
 from affiant.sandbox.session_state.session_listing import SessionEntry
 
 __all__ = ["Name", "add_sessions"]
@@ -53,7 +51,9 @@ def add_sessions(app: FastAPI, sessions: OwnedSessions, ports: HeldPorts) -> Non
     ) -> SessionFacts:
         """Create a session. With the `Idempotency-Key` of one that runs, that one is answered (200)."""
         owner = owner_of(request.scope)
-        session, created = await with_client(request, sessions.create(owner, asked, idempotency_key))
+        session, created = await with_client(
+            request, sessions.create(owner, asked, idempotency_key), within_s=MOVE_S
+        )
         facts = await _facts(sessions, owner, session, created=created)
         return JSONResponse(facts.model_dump(mode="json"), 201 if created else 200)  # type: ignore[return-value]  # documented as SessionFacts
 
@@ -74,21 +74,21 @@ def add_sessions(app: FastAPI, sessions: OwnedSessions, ports: HeldPorts) -> Non
     async def get_metrics(request: Request, session: Name) -> MetricsNow:
         """What the session uses now."""
         sandbox = await sessions.opened(owner_of(request.scope), session)
-        return MetricsNow.of(await sandbox.metrics())
+        return MetricsNow.of(await with_client(request, sandbox.metrics()))
 
     @app.post("/v1/sessions/{session}/stop")
     async def stop_session(request: Request, session: Name) -> Stopped:
         """Close the session, which ends its commands; of one that has ended, what closing it has answered."""
-        found, digest = await sessions.stop(owner_of(request.scope), session)
+        stopping = sessions.stop(owner_of(request.scope), session)
+        found, digest = await with_client(request, stopping, within_s=MOVE_S)
         await ports.close_session(found)
         return Stopped(session=found, bundle=digest)
 
     @app.get("/v1/sessions/{session}/bundle", response_class=Response, responses=_BUNDLE)  # type: ignore[arg-type]  # FastAPI's own type is narrower
     async def get_bundle(request: Request, session: Name) -> Response:
         """The receipts of a session that has ended, hidden values opened: `affiant verify` judges them."""
-        path: Path = await sessions.bundle(owner_of(request.scope), session)
-        media_type = "application/zip" if path.name == ARCHIVE else "application/json"
-        return FileResponse(path, media_type=media_type, headers={"cache-control": "no-store"})
+        bundle, is_archive = await sessions.bundle(owner_of(request.scope), session)
+        return OpenFile(bundle, "application/zip" if is_archive else "application/json")
 
     @app.delete("/v1/sessions/{session}")
     async def remove_session(request: Request, session: Name, bundle: _Digest) -> Removed:
@@ -104,7 +104,7 @@ async def _facts(
     if entry.note.state is not SessionState.RUNNING:
         return noted
     try:
-        status = await (await sessions.opened(owner, entry.note.session)).status()
+        status = await in_time((await sessions.opened(owner, entry.note.session)).status())
     except AffiantError:  # it is being started, or has just ended: what is noted holds
         return noted.model_copy(update={"created": created})
     commands = status.get("commands")

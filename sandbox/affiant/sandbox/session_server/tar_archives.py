@@ -9,86 +9,120 @@ from __future__ import annotations
 
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Final, Self, cast
+from typing import IO, Final
 
 from affiant.errors import MalformedError, UnreachableError
+from affiant.sandbox.base.threads import Proceed
+from affiant.sandbox.session_server.tar_reader import TarEntry, TarReader
 from affiant.sandbox.workspace.tree import Entry, Kind, TreeTooLarge
 from affiant.sandbox.workspace.unpack import Unpacking
 from affiant.sandbox.workspace.walk import WHOLE, Limits, escaped, open_directory
 
 __all__ = ["pack_archive", "unpack_archive"]
 
-_CHUNK: Final = 1 << 20
 _NAME: Final = 255
-_EXTENDED: Final = 1 << 20
+_TARGET: Final = 4095
 
 
 def unpack_archive(archive: IO[bytes], folder: Path, *, limits: Limits = WHOLE) -> None:
     """Write what is in a tar archive without compression into an empty folder.
+
+    Args:
+        limits: folders that an entry's path implies are entries too.
 
     Raises:
         ``session.archive``: it is none, or has an entry that cannot be taken. TreeTooLarge: more than the limits.
         ``workspace.unwritable``: this machine cannot keep it.
     """
     try:
-        with (
-            tarfile.open(fileobj=archive, mode="r|", tarinfo=_BoundedHeader) as opened,
-            open_directory(folder) as base,
-        ):
-            Unpacking(base).unpack(_entries(opened, limits))
-    except (tarfile.TarError, EOFError, ValueError) as error:
-        raise MalformedError(
-            "not a tar archive, or a broken one", found=type(error).__name__, code="session.archive"
-        ) from error
+        with open_directory(folder) as base:
+            Unpacking(base).unpack(_entries(TarReader(archive), limits))
     except OSError as error:
         raise UnreachableError(
             "the archive cannot be unpacked", found=error.strerror, code="workspace.unwritable"
         ) from error
 
 
-def pack_archive(local: Path, archive: IO[bytes]) -> None:
-    """Write a file, or what is in a folder, as a tar archive: names, content and executable bits, nothing else."""
-    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as opened:
-        if local.is_dir() and not local.is_symlink():
-            for found in sorted(local.rglob("*")):
-                opened.add(found, str(found.relative_to(local)), recursive=False, filter=_plain)
-        else:
-            opened.add(local, local.name, recursive=False, filter=_plain)
+def pack_archive(local: Path, archive: IO[bytes], proceed: Proceed = lambda: None) -> None:
+    """Write a file, or what is in a folder, as a tar archive: names, content and executable bits, nothing else.
+
+    Args:
+        proceed: called for each entry; it raises once the archive is not wanted any more.
+
+    Raises:
+        ``workspace.unwritable``: this machine cannot keep it.
+    """
+    single = not local.is_dir() or local.is_symlink()
+    try:
+        with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as opened:
+            for found in [local] if single else sorted(local.rglob("*")):
+                proceed()
+                name = found.relative_to(local.parent if single else local)
+                opened.add(found, str(name), recursive=False, filter=_plain)
+                opened.members.clear()  # type: ignore[attr-defined]  # else it keeps each entry
+    except OSError as error:
+        raise UnreachableError(
+            "the archive cannot be packed", found=error.strerror, code="workspace.unwritable"
+        ) from error
 
 
-class _BoundedHeader(tarfile.TarInfo):
-    """An entry whose extended header is bounded: ``tarfile`` reads one of any size into memory."""
-
-    def _proc_member(self, opened: tarfile.TarFile) -> Self:
-        if not self.isreg() and self.size > _EXTENDED and not self.isdir() and not self.issym():
-            raise tarfile.ReadError("an extended header is too large")
-        return cast("Self", super()._proc_member(opened))  # type: ignore[misc]  # private, and where sizes are known
-
-
-def _entries(opened: tarfile.TarFile, limits: Limits) -> Iterator[tuple[Entry, Iterator[bytes]]]:
-    files, left = 0, limits.total_bytes
-    for member in opened:
-        path = _path(member.name, limits)
-        files, left = files + 1, left - (member.size if member.isreg() else 0)
-        if files > limits.files or left < 0:
+def _entries(opened: TarReader, limits: Limits) -> Iterator[tuple[Entry, Iterator[bytes]]]:
+    counted, left = _Counted(), limits.total_bytes
+    for member, content in opened:
+        limits.proceed()
+        segments = _segments(member.name, limits)
+        left -= member.size
+        if counted.add(segments, folder=member.kind == "directory") > limits.files or left < 0:
             raise TreeTooLarge(
                 "the archive unpacks to too much",
                 expected=f"at most {limits.files} entries and {limits.total_bytes} bytes",
             )
-        if member.isdir():
-            if path:
-                yield Entry(path, Kind.DIRECTORY, executable=False, content=""), iter(())
-        elif member.issym() and path:
-            yield Entry(path, Kind.LINK, executable=False, content=member.linkname), iter(())
-        elif member.isreg() and path and not member.issparse():
-            yield Entry(path, Kind.FILE, bool(member.mode & stat.S_IXUSR), ""), _chunks(opened, member)
-        else:
-            raise _rejected("neither a file, a folder nor a symbolic link", member.name)
+        if segments or member.kind != "directory":
+            yield _entry(member, segments), _wanted(content, limits)
 
 
-def _path(name: str, limits: Limits) -> str:
+class _Counted:
+    """How many entries there are, with the folders that paths imply."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._folders: dict[tuple[int, str], int] = {}
+        """The number of each folder, by its parent's number and its name: a path's text is kept once."""
+
+    def add(self, segments: Sequence[str], *, folder: bool) -> int:
+        """Count one entry; how many there are now. A folder that was counted before counts once more."""
+        known, parent = len(self._folders), 0
+        for name in segments if folder else segments[:-1]:
+            parent = self._folders.setdefault((parent, name), len(self._folders) + 1)
+        new = len(self._folders) - known
+        self._count += max(new, 1) if folder else new + 1
+        return self._count
+
+
+def _entry(member: TarEntry, segments: Sequence[str]) -> Entry:
+    if not segments:
+        raise _rejected("a file or a link without a name", member.name)
+    path = "/".join(segments)
+    match member.kind:
+        case "directory":
+            return Entry(path, Kind.DIRECTORY, executable=False, content="")
+        case "link":
+            if not 0 < len(member.target.encode("utf-8", "replace")) <= _TARGET or "\0" in member.target:
+                raise _rejected("a link that points to nothing", member.name)
+            return Entry(path, Kind.LINK, executable=False, content=member.target)
+        case "file":
+            return Entry(path, Kind.FILE, member.executable, "")
+
+
+def _wanted(content: Iterator[bytes], limits: Limits) -> Iterator[bytes]:
+    for piece in content:
+        limits.proceed()
+        yield piece
+
+
+def _segments(name: str, limits: Limits) -> list[str]:
     """A canonical path; empty: the folder itself."""
     segments = [segment for segment in name.split("/") if segment not in {"", "."}]
     whole = all(
@@ -97,14 +131,7 @@ def _path(name: str, limits: Limits) -> str:
     )
     if name.startswith("/") or not whole or len(segments) > limits.depth:
         raise _rejected("a path that leads elsewhere, or no name", name)
-    return "/".join(segments)
-
-
-def _chunks(opened: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
-    content = opened.extractfile(member)
-    assert content is not None
-    while chunk := content.read(_CHUNK):
-        yield chunk
+    return segments
 
 
 def _rejected(what: str, name: str) -> MalformedError:

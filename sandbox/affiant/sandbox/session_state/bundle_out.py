@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -33,6 +34,7 @@ __all__ = [
     "close_in",
     "close_of",
     "open_bundle",
+    "open_bundle_file",
     "open_counted",
     "parse_sealed_bundle",
     "read_sealed_bundle",
@@ -54,20 +56,31 @@ class SealedBundle:
 
 
 def read_sealed_bundle(path: Path) -> SealedBundle:
-    """What the supervisor left at ``path``. No link is followed; anything but a plain file is refused.
+    """What the supervisor left at ``path``.
 
     Raises:
         ``session.bundle``, BundleMalformed: it is not what it should be.
     """
+    with open_bundle_file(path) as file:
+        return parse_sealed_bundle(file.read(_LIMIT + 1))
+
+
+def open_bundle_file(path: Path) -> BufferedReader:
+    """The file at ``path``, in a folder that others could write to: no link is followed, and no pipe is waited for.
+
+    Raises:
+        ``session.bundle``: there is none, or it is no plain file.
+    """
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise MalformedError("the session's bundle is no plain file", code="session.bundle")
-            return parse_sealed_bundle(file.read(_LIMIT + 1))
+        file = open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115 - the caller's
     except OSError as error:
         raise MalformedError(
             "the session left no bundle", found=error.strerror, code="session.bundle"
         ) from error
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise MalformedError("the session's bundle is no plain file", code="session.bundle")
+    return file
 
 
 def parse_sealed_bundle(data: bytes) -> SealedBundle:

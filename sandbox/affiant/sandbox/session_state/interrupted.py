@@ -1,10 +1,11 @@
 """What the next command does about sessions whose launcher was killed: end, tidy up, gather, and say so.
 
-For each, under a lock so that two commands do not do it at once:
+For each, under a lock of its own so that two commands do not do it at once and none waits for another's:
 
 1. what still runs is ended, within five seconds (``launch_records``);
 2. the agent's working files are removed, as with every session; if changes were to be copied out and the agent had
-   begun, its files are kept instead, because they are the only copy of what was asked for;
+   begun, its files are kept instead, because they are the only copy of what was asked for. If they cannot be kept,
+   nothing is removed, and the record of the launch stays for the next command;
 3. the receipts are gathered if that needs no gateway to be started: the supervisor has closed the session and left
 them,
    or a gateway of this state folder runs (``recovery``; else ``affiant session recover``);
@@ -15,25 +16,25 @@ Nothing of the user's own is touched: input and output folders are no part of a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, StateError
 from affiant.sandbox.processes.home import Home, lock
-from affiant.sandbox.processes.launch_records import Launch, end_leftovers
-from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
+from affiant.sandbox.processes.launch_records import Launch, end_leftovers, launch_record
+from affiant.sandbox.processes.session_note import SessionNote, SessionState, read_note, write_note
 from affiant.sandbox.session_state.bundle_out import read_spooled
 from affiant.sandbox.session_state.recovery import Gathered, gather_now
-from affiant.sandbox.session_state.session_folder import (
-    KEPT,
-    RECORDS,
-    keep_files,
-    reclaim_folder,
-    remove_files,
-)
+from affiant.sandbox.session_state.session_folder import RECORDS, reclaim_folder, settle_files
 from affiant.sandbox.supervisor.launch.lifecycle import note_killed
 
 __all__ = ["InterruptedSession", "reap_leftovers"]
+
+_GATHERED_WITHIN_S: Final = 60.0
+"""A command that only tidies up waits no longer for one session's archive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +47,40 @@ class InterruptedSession:
 
 
 def reap_leftovers(home: Home) -> tuple[InterruptedSession, ...]:
-    """End and tidy up what killed launchers left; what cannot be tidied up is said, and tried again next time."""
+    """End and tidy up what killed launchers left; what cannot be tidied up is said, and tried again next time.
+
+    A session that another command tidies up now is left to that command.
+    """
     with lock(home.path / "reap.lock"):
-        found = []
-        for launch in end_leftovers(home):
-            try:
-                text = _settled(home, launch)
-                launch.remove(home)
-            except OSError as error:
-                text = f"session {launch.session} was interrupted, and cannot be tidied up: {error}"
-            found.append(InterruptedSession(launch.session, text))
-        return tuple(found)
+        leftovers = end_leftovers(home)
+    found = []
+    for launch in leftovers:
+        with _alone(home, launch.session) as alone:
+            if alone:
+                try:
+                    text = _settled(home, launch)
+                    launch.remove(home)
+                except OSError as error:
+                    text = f"session {launch.session} was interrupted, and cannot be tidied up: {error}"
+                found.append(InterruptedSession(launch.session, text))
+    return tuple(found)
+
+
+@contextmanager
+def _alone(home: Home, session: str) -> Iterator[bool]:
+    """Whether this command is the one that tidies the session up, for the length of the block."""
+    path = home.launches / f"{session}.lock"
+    with ExitStack() as held:
+        try:
+            held.enter_context(lock(path, wait=False))
+        except StateError:
+            yield False
+            return
+        yield launch_record(home, session).exists()
+        if not launch_record(
+            home, session
+        ).exists():  # one that waits with the removed file finds no record either
+            path.unlink(missing_ok=True)
 
 
 def _settled(home: Home, launch: Launch) -> str:
@@ -65,11 +89,15 @@ def _settled(home: Home, launch: Launch) -> str:
     if not folder.is_dir():
         return f"{named} was interrupted before it began: its launcher was killed"
     reclaim_folder(folder)
-    kept = _tidied(home, launch)
+    kept = settle_files(home, launch)
     if not (folder / RECORDS).exists():
         return f"{named} was interrupted before its agent ran: its launcher was killed"
+    left = read_note(folder)
+    if left is not None:  # its launcher ended it in order, except for its files
+        write_note(home, replace(left, kept=kept))
+        return f"{named} is tidied up{_files(replace(left, kept=kept))}"
     note_killed(folder, at=datetime.now(UTC))
-    gathered = gather_now(home, launch.session)
+    gathered = gather_now(home, launch.session, within_s=_GATHERED_WITHIN_S)
     closed = gathered is not None and gathered.in_order
     note = SessionNote(
         session=launch.session,
@@ -80,21 +108,6 @@ def _settled(home: Home, launch: Launch) -> str:
     )
     write_note(home, note)
     return f"{named} {_how(closed=closed)}; {_where(home, launch.session, gathered)}{_files(note)}"
-
-
-def _tidied(home: Home, launch: Launch) -> bool:
-    """Whether the agent's files were kept, and not removed."""
-    kept = False
-    if launch.ran and launch.asked is not None and launch.asked.output is not None:
-        try:
-            keep_files(home, launch.session)
-            kept = True
-        except FileNotFoundError:  # an earlier command got as far
-            kept = (home.session(launch.session) / KEPT).exists()
-        except OSError:  # what cannot be moved is not removed either
-            return True
-    remove_files(home, launch.session)
-    return kept
 
 
 def _how(*, closed: bool) -> str:

@@ -29,7 +29,7 @@ from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
 from affiant.attestation.records.receipt import receipt_hash
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, StateError
 from affiant.printable import printable
 from affiant.sandbox.base.errors import GatewayUnreachable, SessionBundleTooLarge
 from affiant.sandbox.processes.home import OPENINGS_KEY, Home
@@ -133,8 +133,18 @@ def gather(home: Home, session: str, sealed: SealedBundle, key: X25519PrivateKey
     )
 
 
-def gather_whole(home: Home, session: str, key: X25519PrivateKey, *, most: int = MAX_BUNDLE) -> Gathered:
+def gather_whole(
+    home: Home,
+    session: str,
+    key: X25519PrivateKey,
+    *,
+    most: int = MAX_BUNDLE,
+    within_s: float | None = None,
+) -> Gathered:
     """Write what is at hand of ``session``: a single bundle, or an archive where that has more than ``most`` bytes.
+
+    Args:
+        within_s: so long an archive may take; None: as long as it takes.
 
     Raises:
         AffiantError: as of :func:`fetch_sealed`, :func:`gather` and :func:`export_archive`.
@@ -142,17 +152,22 @@ def gather_whole(home: Home, session: str, key: X25519PrivateKey, *, most: int =
     try:
         sealed = fetch_sealed(home, session, most=most)
     except SessionBundleTooLarge as error:
-        return export_archive(home, session, error)
+        return export_archive(home, session, error, within_s=within_s)
     return gather(home, session, sealed, key)
 
 
-def export_archive(home: Home, session: str, because: SessionBundleTooLarge) -> Gathered:
+def export_archive(
+    home: Home, session: str, because: SessionBundleTooLarge, *, within_s: float | None = None
+) -> Gathered:
     """Have ``affiant bundle export`` write the session's archive, hidden values opened, into its folder.
 
     The store is that of the gateway of this state folder. The export holds no more than a segment of it in memory.
 
+    Args:
+        within_s: so long it may take; None: as long as it takes.
+
     Raises:
-        SessionBundleTooLarge: ``because``, with what the export said.
+        ``session.bundle_too_large``: the export failed.
     """
     folder = home.session(session)
     path = folder / ARCHIVE
@@ -162,11 +177,21 @@ def export_archive(home: Home, session: str, because: SessionBundleTooLarge) -> 
         command += ["--home", str(home.path), "--session", session, "--output", str(draft)]
         command += ["--openings", str(home.path / OPENINGS_KEY)]
         label = canonical({"disclosures": list(kept_label(folder))})
-        done = subprocess.run([*command, "--label", "-"], input=label, capture_output=True, check=False)
+        command += ["--label", "-"]
+        try:
+            done = subprocess.run(command, input=label, capture_output=True, check=False, timeout=within_s)
+        except subprocess.TimeoutExpired:
+            because.found = f"no archive after {within_s:g} s"
+            raise because from None
         if done.returncode != 0 or not draft.is_file():
             said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-            because.found = printable(said, limit=300)
-            raise because
+            raise StateError(
+                "a single bundle does not hold the session's records, and their export as an archive failed",
+                where=because.where,
+                found=printable(said, limit=300),
+                hint=because.hint,
+                code=because.code,
+            ) from because
         draft.replace(path)
     gathered, known = Gathered(path=path, bundle=None, closed=None, added=0, left_out=0), set[str]()
     for sdjwt in gathered.receipts():
@@ -175,11 +200,12 @@ def export_archive(home: Home, session: str, because: SessionBundleTooLarge) -> 
     return replace(gathered, left_out=sum(rh not in known for rh in spooled_hashes(folder / RECORDS)))
 
 
-def gather_now(home: Home, session: str) -> Gathered | None:
-    """As :func:`gather`, from what is at hand; None: it cannot be had now, or is malformed: recovering says which."""
+def gather_now(home: Home, session: str, *, within_s: float | None = None) -> Gathered | None:
+    """As :func:`gather_whole`, from what is at hand; None: it cannot be had now, or is malformed: recovering says
+    which."""
     try:
         key = home.openings_key(random_bytes=secrets.token_bytes)
-        return gather_whole(home, session, key)
+        return gather_whole(home, session, key, within_s=within_s)
     except AffiantError:
         return None
 

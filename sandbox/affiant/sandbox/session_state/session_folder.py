@@ -1,14 +1,13 @@
 """A session's folder between its processes: taken back from the supervisor's user, its working files kept or removed.
 
 The agent worked on copies. They go with the session, unless something that the user asked for is only there: then
-they are kept beside the records, as ``files.kept``, for a later copy by the rules of
-``copy_out``.
+they are kept beside the records, as ``files.kept``, for a later copy by the rules of ``copy_out``. Of an input that is
+shared, ``shared_input`` keeps the changes. Nothing is copied to be kept.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -16,8 +15,10 @@ from typing import Final
 from affiant.sandbox.base.privileges import is_root
 from affiant.sandbox.isolation.plan.leftover_record import FOLDER
 from affiant.sandbox.processes.home import Home
-from affiant.sandbox.session_state.shared_input import LAYER, materialise, unmount_input
+from affiant.sandbox.processes.launch_records import Launch
+from affiant.sandbox.session_state.shared_input import changes_of, release_input, unmount_input
 from affiant.sandbox.supervisor.launch.lifecycle import STATES
+from affiant.sandbox.workspace.input_store import remove_whole
 
 __all__ = [
     "ARCHIVE",
@@ -28,11 +29,11 @@ __all__ = [
     "RECORDS",
     "RESTRICTION_SOCKET",
     "SEALED",
-    "WORKING",
     "keep_files",
     "reclaim_folder",
     "remove_files",
     "remove_kept",
+    "settle_files",
 ]
 
 BUNDLE: Final = "bundle.affiant.json"
@@ -49,8 +50,6 @@ HOST_SOCKET: Final = "session.sock"
 """Where a session host takes its session's commands."""
 BASE: Final = "base"
 """The input once more, for a diff; the agent never has it."""
-WORKING: Final = "files"
-"""The agent's files while the session runs."""
 KEPT: Final = "files.kept"
 """The agent's files, if they could not be copied out."""
 
@@ -61,24 +60,48 @@ def reclaim_folder(folder: Path) -> None:
         os.chown(folder, os.getuid(), os.getgid(), follow_symlinks=False)
 
 
-def keep_files(home: Home, session: str) -> Path:
-    """Keep what the agent left, because it could not be copied out; where it is now."""
-    kept = home.session(session) / KEPT
-    materialise(home, home.session(session))
-    (home.session(session) / WORKING).rename(kept)
+def settle_files(home: Home, launch: Launch) -> bool:
+    """Remove what the agent worked on, or keep it if it is the only copy of what was asked for; whether it was kept.
+
+    Idempotent: a command that was killed amid this is followed by another.
+
+    Raises:
+        OSError: it cannot be kept, and nothing was removed.
+    """
+    kept = launch.only_copy and keep_files(home, launch.session) is not None
+    remove_files(home, launch.session)
     return kept
 
 
+def keep_files(home: Home, session: str) -> Path | None:
+    """Keep what the agent left, because it could not be copied out; where it is now. None: it left nothing. Idempotent.
+
+    Raises:
+        OSError: it cannot be kept; it is where it was.
+    """
+    folder, changes = home.session(session), changes_of(home, session)
+    unmount_input(home, session)
+    try:
+        (folder / "files").rename(folder / KEPT)
+    except FileNotFoundError:  # an earlier command got as far, or the supervisor's user removed it
+        if not os.path.lexists(folder / KEPT):
+            if changes is None:
+                return None
+            (folder / KEPT).mkdir(mode=0o700)
+    return changes or folder / KEPT
+
+
 def remove_files(home: Home, session: str) -> None:
-    """Remove the copies that the agent worked on and in, and the socket of a launcher that was killed."""
-    with suppress(FileNotFoundError):
-        reclaim_folder(home.session(session))
+    """Remove what the agent worked on and in, and the socket of a launcher that was killed; not what was kept."""
     folder = home.session(session)
-    unmount_input(folder)
-    working = (WORKING, BASE, LAYER, "merged", "rootfs", RESTRICTION_SOCKET, HOST_SOCKET)
-    _remove(*(folder / name for name in working))
+    with suppress(FileNotFoundError):
+        reclaim_folder(folder)
+    unmount_input(home, session)
+    if not os.path.lexists(folder / KEPT):
+        release_input(home, session)
+    remove_whole(*(folder / name for name in ("files", BASE, "rootfs", RESTRICTION_SOCKET, HOST_SOCKET)))
     if not (folder / RECORDS).exists():
-        _remove(folder / STATES)
+        remove_whole(folder / STATES)
     for empty in (folder / FOLDER, folder):  # a session that never came to be leaves nothing in them
         with suppress(OSError):
             empty.rmdir()
@@ -86,11 +109,5 @@ def remove_files(home: Home, session: str) -> None:
 
 def remove_kept(home: Home, session: str) -> None:
     """Remove what was kept, once it is copied out."""
-    _remove(home.session(session) / KEPT)
-
-
-def _remove(*paths: Path) -> None:
-    """By rm(1): it follows no link and has no limit of depth, and the agent may have nested folders as deep as it
-    liked."""
-    command = ["rm", "-rf", "--one-file-system", "--", *(str(path) for path in paths)]
-    subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
+    release_input(home, session)
+    remove_whole(home.session(session) / KEPT)

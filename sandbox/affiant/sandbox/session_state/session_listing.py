@@ -16,7 +16,8 @@ from affiant.errors import ConfigurationError
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.launch_records import Launch, live_launches
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, read_note
-from affiant.sandbox.session_state.session_folder import ARCHIVE, BUNDLE, KEPT, RECORDS, WORKING
+from affiant.sandbox.session_state.session_folder import ARCHIVE, BUNDLE, KEPT, RECORDS
+from affiant.sandbox.session_state.shared_input import changes_of
 from affiant.sandbox.supervisor.launch.lifecycle import Step, read_steps
 
 __all__ = ["SessionEntry", "find_session", "is_session_id", "list_sessions"]
@@ -27,7 +28,8 @@ _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{21}")
 
 @dataclass(frozen=True, slots=True)
 class SessionEntry:
-    """One session. ``bundle``, ``records`` and ``kept`` are None where there is no such file or folder."""
+    """One session. ``bundle``, ``records`` and ``kept`` are None where there is no such file or folder. ``kept`` has
+    the agent's files; of a shared input, the changes to it."""
 
     note: SessionNote
     bundle: Path | None
@@ -99,11 +101,12 @@ def _entry(home: Home, session: str, running: Mapping[str, Launch]) -> SessionEn
     folder = home.session(session)
     archive, single, records, kept = (_existing(folder / name) for name in (ARCHIVE, BUNDLE, RECORDS, KEPT))
     bundle = single if archive is None else archive
+    if kept is not None:
+        kept = changes_of(home, session) or kept
     steps = read_steps(folder)
     if session in running:
         note = SessionNote(session=session, state=SessionState.RUNNING, asked=running[session].asked)
         return SessionEntry(note, bundle, records, kept, steps=steps)
-    kept = kept or _existing(folder / WORKING)  # what could not be moved stays where the agent had it
     found = read_note(folder)
     if found is not None:
         return SessionEntry(found, bundle, records, kept, steps=steps)

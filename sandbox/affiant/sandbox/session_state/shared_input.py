@@ -1,8 +1,11 @@
 """Shows a session's input through an overlay: a stored tree below, which stays as it is, and the changes above.
 
 The overlay is mounted in the session's folder by its launcher, before any other process of the session is there. So
-supervisor, runner and launcher see an ordinary folder. What the agent writes goes into ``layer/upper``. The kernel
-never writes into the lower layer, and a link to one of its files is a link to a copy.
+supervisor, runner and launcher see an ordinary folder. What the agent writes goes into ``upper``, beside the note of
+the tree in the store's folder, which only its owner can enter. The kernel never writes into the lower layer, and a link
+to one of its files is a link to a copy.
+
+Files are kept by leaving both layers where they are: nothing is copied, and they can be shown again at any time.
 
 Only root can mount it, and only under gVisor does the stored tree belong to the right user. Elsewhere, and where the
 file system gives no overlay, the input is copied.
@@ -10,163 +13,138 @@ file system gives no overlay, the input is copied.
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
-import subprocess
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Final
 
 from affiant.sandbox.base.privileges import Owner, is_root
-from affiant.sandbox.isolation.plan.linux import MS_NODEV, MS_NOSUID, mount, mount_table, unmount
+from affiant.sandbox.isolation.plan.linux import (
+    MS_NODEV,
+    MS_NOSUID,
+    MS_RDONLY,
+    mount,
+    mount_table,
+    unmount,
+)
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.workspace.input_store import InputStore
-from affiant.sandbox.workspace.walk import descended, open_directory
 
 __all__ = [
-    "LAYER",
     "can_share",
+    "changes_of",
     "input_store",
-    "mark_use",
-    "materialise",
+    "release_input",
     "show_shared",
+    "shown_again",
     "stored_input",
     "unmount_input",
 ]
 
-LAYER: Final = "layer"
-_OF: Final = "of"
-_AT: Final = "at"
-_MERGED: Final = "merged"
+_UPPER: Final = "upper"
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def input_store(home: Home) -> InputStore:
     """The state folder's store of inputs."""
-    return InputStore(home.path / "inputs", lambda: _in_use(home))
+    return InputStore(home.inputs)
 
 
-def _in_use(home: Home) -> frozenset[str]:
-    found = set()
-    for note in home.sessions.glob(f"*/{LAYER}/{_OF}"):
-        with suppress(OSError, UnicodeDecodeError):
-            found.add(note.read_text(encoding="ascii"))
-    return frozenset(found)
-
-
-def can_share(folder: Path) -> bool:
-    """Whether an overlay can be mounted in the session's ``folder``; makes the folder of its layers."""
+def can_share(home: Home, session: str) -> bool:
+    """Whether an overlay can be mounted for the session; makes its layers."""
     if not is_root():
         return False
-    layer = folder / LAYER
-    layer.mkdir(mode=0o700)
-    for name in ("upper", "work", "lower", "probe"):
-        (layer / name).mkdir(mode=0o755)
+    layers = input_store(home).layers(session)
     try:
-        _mount(layer / "lower", layer, layer / "probe")
+        layers.mkdir(mode=0o700, parents=True)
+        for name in (_UPPER, "work", "lower", "probe"):
+            (layers / name).mkdir(mode=0o755)
+        with _opened(layers / "lower") as lower:
+            _mount(layers, lower, layers / "probe")
+        unmount(str(layers / "probe"))
     except OSError:
-        _remove(layer)
         return False
-    unmount(str(layer / "probe"))
     return True
 
 
-def mark_use(folder: Path, digest: str) -> None:
-    """Note which stored tree the session uses."""
-    (folder / LAYER / _OF).write_text(digest, encoding="ascii")
-
-
-def show_shared(home: Home, folder: Path, source: str, owner: Owner) -> None:
-    """Mount the noted tree at ``source`` below the session's ``folder``, writable for ``owner``.
+def show_shared(home: Home, session: str, source: str, owner: Owner) -> None:
+    """Mount the tree that the session uses at ``source`` below its folder, writable for ``owner``.
 
     Raises:
-        OSError: the kernel refuses.
+        OSError: the kernel refuses, or the tree is not there.
     """
-    layer, place = folder / LAYER, folder / source
+    layers, place = input_store(home).layers(session), home.session(session) / source
     place.mkdir(mode=0o755, parents=True)
-    os.chown(layer / "upper", owner.uid, owner.gid)
-    (layer / _AT).write_text(source, encoding="utf-8")
-    _mount(_stored(home, folder), layer, place)
+    os.chown(layers / _UPPER, owner.uid, owner.gid)
+    with input_store(home).opened(session) as lower:
+        _mount(layers, lower, place)
 
 
-def stored_input(home: Home, folder: Path) -> Path | None:
-    """The stored tree that the session's ``folder`` uses; None: it has its own copy."""
-    return _stored(home, folder) if _has_layer(folder) else None
+def stored_input(home: Home, session: str) -> Path | None:
+    """The stored tree that the session uses; None: it has its own copy."""
+    return input_store(home).used_by(session)
 
 
-def _has_layer(folder: Path) -> bool:
-    """Whether the session's ``folder``, which was its supervisor's, holds the layers that its launcher made."""
-    try:
-        facts = os.lstat(folder / LAYER)
-    except FileNotFoundError:
-        return False
-    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and (folder / LAYER / _AT).is_file()
+def changes_of(home: Home, session: str) -> Path | None:
+    """Where the changes to the stored tree are; None: the session has its own copy."""
+    return None if stored_input(home, session) is None else input_store(home).layers(session) / _UPPER
 
 
-def _stored(home: Home, folder: Path) -> Path:
-    return input_store(home).place((folder / LAYER / _OF).read_text(encoding="ascii"))
-
-
-def _mount(lower: Path, layer: Path, place: Path) -> None:
-    """The layers are given as descriptors: their paths may hold characters that end an option."""
-    with ExitStack() as opened:
-        places = {"lowerdir": lower, "upperdir": layer / "upper", "workdir": layer / "work"}
-        options = []
-        for name, path in places.items():
-            descriptor = os.open(path, _DIRECTORY)
-            opened.callback(os.close, descriptor)
-            options.append(f"{name}=/proc/self/fd/{descriptor}")
-        mount(
-            "affiant",
-            str(place),
-            "overlay",
-            MS_NOSUID | MS_NODEV,
-            ",".join([*options, "redirect_dir=on", "index=off"]),
-        )
-
-
-def unmount_input(folder: Path) -> None:
-    """Unmount what is mounted below the session's ``folder``. Idempotent."""
-    if is_root() and (folder / LAYER).exists():
-        for mounted in [each.at for each in mount_table() if Path(each.at).is_relative_to(folder)]:
-            with suppress(OSError):
-                unmount(mounted)
-
-
-def materialise(home: Home, folder: Path) -> None:
-    """Make an ordinary folder of the overlay, so that it can be kept without the stored tree. Idempotent.
+@contextmanager
+def shown_again(home: Home, session: str) -> Iterator[Path]:
+    """The session's files as they were left, read-only, wherever its overlay was mounted before.
 
     Raises:
-        OSError: it cannot be copied; the overlay's layers are still there.
+        OSError: the kernel refuses, or the tree is not there.
     """
-    if not _has_layer(folder):
-        return
-    above, _, name = (folder / LAYER / _AT).read_text(encoding="utf-8").rpartition("/")
-    with ExitStack() as opened:  # no name in the folder is followed: it was the supervisor's
-        base = opened.enter_context(open_directory(folder))
-        parent = opened.enter_context(descended(base, above.split("/"), _enter))
-        if os.stat(name, dir_fd=parent, follow_symlinks=False).st_dev == os.fstat(parent).st_dev:
-            empty = _enter(parent, name)
-            opened.callback(os.close, empty)
-            _mount(_stored(home, folder), folder / LAYER, Path(f"/proc/self/fd/{empty}"))
-        _remove(folder / _MERGED)
-        place = f"/proc/self/fd/{parent}/{name}"
-        command = ["cp", "-a", "--", place, str(folder / _MERGED)]
-        done = subprocess.run(command, check=False, stderr=subprocess.DEVNULL, pass_fds=[parent])
-        if done.returncode != 0:
-            raise OSError(errno.EIO, "the agent's files cannot be copied")
-        unmount_input(folder)
-        os.rmdir(name, dir_fd=parent)
-        os.rename(_MERGED, name, src_dir_fd=base, dst_dir_fd=parent)
-    _remove(folder / LAYER)
+    layers = input_store(home).layers(session)
+    with ExitStack() as opened:
+        lower = opened.enter_context(input_store(home).opened(session))
+        upper = opened.enter_context(_opened(layers / _UPPER))
+        place = mkdtemp(prefix="shown.", dir=layers)
+        opened.callback(os.rmdir, place)
+        _overlay(place, f"lowerdir=/proc/self/fd/{upper}:/proc/self/fd/{lower}", MS_RDONLY)
+        opened.callback(unmount, place)
+        yield Path(place)
 
 
-def _enter(parent: int, name: str) -> int:
-    return os.open(name, _DIRECTORY, dir_fd=parent)
+def unmount_input(home: Home, session: str) -> None:
+    """Unmount what is mounted below the session's folder, or below that of its layers. Idempotent."""
+    if is_root():
+        folders = [
+            Path(os.path.realpath(path.parent), session)  # as the table of mounts names it
+            for path in (home.session(session), input_store(home).layers(session))
+        ]
+        for mounted in [each.at for each in mount_table()][::-1]:
+            if any(Path(mounted).is_relative_to(folder) for folder in folders):
+                with suppress(OSError):
+                    unmount(mounted)
 
 
-def _remove(path: Path) -> None:
-    subprocess.run(
-        ["rm", "-rf", "--one-file-system", "--", str(path)], check=False, stderr=subprocess.DEVNULL
-    )
+def release_input(home: Home, session: str) -> None:
+    """Unmount the session's input, and remove its changes to it. Idempotent."""
+    unmount_input(home, session)
+    input_store(home).release(session)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, _DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _mount(layers: Path, lower: int, place: Path) -> None:
+    with _opened(layers / _UPPER) as upper, _opened(layers / "work") as work:
+        layered = {"lowerdir": lower, "upperdir": upper, "workdir": work}
+        _overlay(place, ",".join(f"{name}=/proc/self/fd/{each}" for name, each in layered.items()))
+
+
+def _overlay(place: Path | str, layers: str, flags: int = 0) -> None:
+    """The layers are given as descriptors: their paths may hold characters that end an option."""
+    options = f"{layers},redirect_dir=on,index=off"
+    mount("affiant", str(place), "overlay", MS_NOSUID | MS_NODEV | flags, options)

@@ -1,7 +1,10 @@
-"""The supervisor's process: ``python -m affiant.sandbox.supervisor --control-fd N (--td-fd M | --own-td)``.
+"""The supervisor's process.
 
-The I/O boundary: command line, clock, randomness, the release manifest of this installation, and the two descriptors
-that the launcher passed on. As root it is root only until runner and broker are started (``starting``).
+``affiant.sandbox.supervisor --control-fd N (--td-fd M | --own-td) [--template-fd T]``. An interpreter starts it
+(``start.py``), or a template process forks it. The I/O boundary: command line, clock, randomness, the release manifest
+of this installation, and the descriptors that the launcher passed on: its control socket, the TD, and the template's
+socket, by which it has runner and broker forked. As root it is root only until runner and broker are started
+(``starting``).
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ async def activate(
         else GatewayRoute(admitted.gateway, written, budget, decided=decisions.follow_gateway),
         certificates=certificates,
     )
-    await proxy.start(socket.listener)
+    await proxy.start(socket.listeners.proxy, gateway=socket.listeners.gateway)
     opening.stack.push_async_callback(proxy.stop)
     epochs = asyncio.create_task(keep_epochs(records, every_s=EPOCH_S, in_flight=lambda: proxy.in_flight))
     opening.stack.callback(epochs.cancel)

@@ -77,7 +77,7 @@ class Commands:
         members = {
             "code": result.code,
             "usage": None if ended is None else asdict(ended),
-            "limit": None if limit is None else {**refusal_members(limit), "where": limit.where},
+            "limit": None if limit is None else refusal_members(limit),
         }
         await act.tell("exited", members)
         return None

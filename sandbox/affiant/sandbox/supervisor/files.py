@@ -202,9 +202,10 @@ def _result(said: IO[bytes], proceed: Proceed) -> Mapping[str, object]:
 def _raise_error(result: Mapping[str, object]) -> None:
     error = result.get("error")
     if isinstance(error, dict):
-        where, found = error.get("where"), error.get("found")
-        text = str(error.get("message")) + ("" if found is None else f": {found}")
-        raise sent_error({**error, "message": text if where is None else f"{where}: {text}"})
+        found = error.get("found")
+        raise sent_error(
+            {**error, "message": str(error.get("message")) + ("" if found is None else f": {found}")}
+        )
 
 
 def _taken(content: int, stage: IO[bytes], call: FileCall, proceed: Proceed) -> Summary:

@@ -20,12 +20,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from affiant.attestation.release.running import memory_descriptors
 from affiant.attestation.statements.evidence_source import QuoteSource
 from affiant.errors import NotAuthenticError
 from affiant.lazy_names import loading
 from affiant.sandbox.base.privileges import BROKER_USER, SUPERVISOR_USER, drop_privileges, is_root
-from affiant.sandbox.base.template_order import StartedProgram, forked_here
+from affiant.sandbox.base.template_order import StartedProgram, start_here
 from affiant.sandbox.egress.record_budget import RecordLimits
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, SandboxPlan
 from affiant.sandbox.isolation.runner.client import RunnerClient, spawn_runner
@@ -196,15 +195,7 @@ def _spawn_broker(parts: Iterable[BrokerPart], template: int | None) -> tuple[St
     user = BROKER_USER if is_root() else None
     with theirs:
         command = broker_command(control_fd=theirs.fileno(), uid=user, gid=user, parts=parts)
-        process: StartedProgram | None = None
-        if template is not None:
-            process = forked_here(template, command, environment={}, control=theirs.fileno())
-        if process is None:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), *memory_descriptors()),
-                env={},
-                cwd="/",
-            )
+        process = start_here(
+            command, environment={}, control=theirs.fileno(), template=template, own_session=False
+        )
     return process, ours

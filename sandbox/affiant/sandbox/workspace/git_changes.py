@@ -27,14 +27,13 @@ from affiant.errors import ConfigurationError, UnreachableError
 from affiant.sandbox.base.privileges import is_root
 from affiant.sandbox.workspace.copy_out import Left, content_left
 from affiant.sandbox.workspace.git_commit import (
-    ENVIRONMENT,
     Repository,
-    git_command,
-    machine_errors,
     open_repository,
+    read_pointer,
     require_git,
     submodules,
 )
+from affiant.sandbox.workspace.git_process import Writer, asked_git, git_process
 from affiant.sandbox.workspace.tree import Entry, Kind, Skipped, TreeTooLarge, TreeUnreadable, tree_digest
 from affiant.sandbox.workspace.walk import escaped, open_directory, read_tree
 
@@ -104,7 +103,6 @@ def _names_git(name: str) -> bool:
     return False
 
 
-@machine_errors()
 def make_diff(left: Left, source: Path, *, base: FolderBase | tuple[Path, str]) -> bytes:
     """The changes as a diff for ``git apply``, binary files too.
 
@@ -115,10 +113,9 @@ def make_diff(left: Left, source: Path, *, base: FolderBase | tuple[Path, str]) 
     Raises:
         TreeUnreadable: what is to be read has changed. TreeTooLarge: more than 256 MiB.
         ``session.input_commit``: the repository cannot be read any more. ``workspace.git``: git is not installed.
-        ``workspace.unwritable``: the machine has no temporary folder for it, or a full disk.
     """
     require_git("--output-diff")
-    with tempfile.TemporaryDirectory(prefix="affiant-git-") as made:
+    with tempfile.TemporaryDirectory(prefix="affiant-git-", ignore_cleanup_errors=True) as made:
         git = Path(made)
         _begin(git)
         (git / "objects").mkdir()
@@ -157,18 +154,10 @@ def _diff(git: Path, before: str) -> bytes:
         "--no-textconv",
         "--no-color",
     )
-    with subprocess.Popen(
-        git_command(git, "diff-tree", *options, before, _CHANGES),
-        env=ENVIRONMENT,
-        cwd=git,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as process:
+    with git_process(git, "diff-tree", *options, before, _CHANGES) as process:
         assert process.stdout is not None
         found = process.stdout.read(_DIFF_BYTES + 1)
         if len(found) > _DIFF_BYTES:
-            process.kill()
             raise TreeTooLarge("the diff is too large", expected=f"at most {_DIFF_BYTES} bytes")
     if process.returncode != 0:
         raise TreeUnreadable("git cannot compare the files")
@@ -199,7 +188,6 @@ def branch_message(
     return "\n".join([f"Changes of agent {escaped(agent)} in session {session}", "", *trailers, ""])
 
 
-@machine_errors()
 def require_new_branch(repository: Path, branch: str) -> None:
     """Return if ``branch`` can be made in ``repository``.
 
@@ -211,13 +199,13 @@ def require_new_branch(repository: Path, branch: str) -> None:
         _require_new(git, folders, branch)
 
 
-def _require_new(git: Path, folders: Repository, branch: str) -> None:
+def _require_new(git: Path, folders: Repository, branch: str, writer: Writer = None) -> None:
     name = f"refs/heads/{branch}"
     if (
         branch.startswith("-")
         or branch == "HEAD"
         or "\0" in branch
-        or _asked(git, "check-ref-format", name) is None
+        or asked_git(git, "check-ref-format", name, writer=writer) is None
     ):
         raise ConfigurationError(
             "not a name for a branch",
@@ -225,7 +213,9 @@ def _require_new(git: Path, folders: Repository, branch: str) -> None:
             found=escaped(branch),
             code="session.output_branch",
         )
-    listed = _asked(git, "for-each-ref", "--format=%(refname)", "refs/heads") or ""
+    listed = asked_git(git, "for-each-ref", "--format=%(refname)", "refs/heads", writer=writer)
+    if listed is None:
+        raise _unwritable(folders.common)
     for other in (*listed.split("\n"), *_checked_out(folders)):
         if other == name or other.startswith(f"{name}/") or (other and name.startswith(f"{other}/")):
             raise ConfigurationError(
@@ -241,23 +231,13 @@ def _checked_out(folders: Repository) -> Iterator[str]:
     """What the work trees have checked out: a branch without a commit yet is in no list."""
     for head in (folders.own / "HEAD", folders.common / "HEAD", *folders.common.glob("worktrees/*/HEAD")):
         try:
-            with open(head, "rb") as file:
-                text = file.read(4096).decode("utf-8", "surrogateescape")
+            text = read_pointer(head).decode("utf-8", "surrogateescape")
         except OSError:
             continue
         if text.startswith("ref:"):
             yield text.removeprefix("ref:").strip()
 
 
-def _asked(git: Path, *arguments: str) -> str | None:
-    """What a git that only reads printed; None: it failed."""
-    done = subprocess.run(
-        git_command(git, *arguments), env=ENVIRONMENT, cwd=git, capture_output=True, check=False
-    )
-    return done.stdout.decode("utf-8", "surrogateescape").strip() if done.returncode == 0 else None
-
-
-@machine_errors()
 def make_branch(
     left: Left, source: Path, *, repository: Path, commit: str, branch: str, message: str, now: int
 ) -> str:
@@ -273,7 +253,7 @@ def make_branch(
     """
     with (
         open_repository(repository) as (linked, folders),
-        tempfile.TemporaryDirectory(prefix="affiant-git-") as made,
+        tempfile.TemporaryDirectory(prefix="affiant-git-", ignore_cleanup_errors=True) as made,
     ):
         _require_new(linked, folders, branch)
         git, writer = Path(made), _writer_of(repository)
@@ -285,26 +265,18 @@ def make_branch(
             _give(git, writer)
         with _importing(git, writer) as stream:
             _write_changes(stream, left, source, message=message.encode(), now=now, parent=commit)
-        new = _asked(git, "rev-parse", "--verify", "--quiet", _CHANGES)
+        new = asked_git(git, "rev-parse", "--verify", "--quiet", _CHANGES, writer=writer)
         if new is None:
             raise _unwritable(repository)
         if writer is not None:
             _give(linked, writer)
-        done = subprocess.run(
-            git_command(linked, "update-ref", "--no-deref", f"refs/heads/{branch}", new, _NONE),
-            env=ENVIRONMENT,
-            cwd=linked,
-            capture_output=True,
-            check=False,
-            **_as(writer),
-        )
-        if done.returncode != 0:
-            _require_new(linked, folders, branch)
+        update = ("update-ref", "--no-deref", f"refs/heads/{branch}", new, _NONE)
+        if asked_git(linked, *update, writer=writer) is None:
+            _require_new(linked, folders, branch, writer)
             raise _unwritable(repository)
         return new
 
 
-@machine_errors()
 def submodules_of(repository: Path, commit: str) -> frozenset[str]:
     """The submodules of a commit.
 
@@ -323,14 +295,10 @@ def _unwritable(repository: Path) -> UnreachableError:
     )
 
 
-def _writer_of(repository: Path) -> tuple[int, int] | None:
+def _writer_of(repository: Path) -> Writer:
     """The user and group as whom root writes into the repository; None: as this process."""
     facts = repository.stat()
     return (facts.st_uid, facts.st_gid) if is_root() and facts.st_uid != 0 else None
-
-
-def _as(writer: tuple[int, int] | None) -> Mapping[str, Any]:
-    return {} if writer is None else {"user": writer[0], "group": writer[1], "extra_groups": []}
 
 
 def _give(git: Path, writer: tuple[int, int]) -> None:
@@ -347,20 +315,15 @@ def _begin(git: Path) -> None:
 
 
 @contextmanager
-def _importing(git: Path, writer: tuple[int, int] | None) -> Iterator[IO[bytes]]:
+def _importing(git: Path, writer: Writer) -> Iterator[IO[bytes]]:
     """``git fast-import``: commits in, objects out.
 
     Raises:
         ``workspace.unwritable``: it failed.
     """
-    with subprocess.Popen(
-        git_command(git, "fast-import", "--quiet", "--done", "--date-format=raw"),
-        env=ENVIRONMENT,
-        cwd=git,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        **_as(writer),
+    arguments = ("fast-import", "--quiet", "--done", "--date-format=raw")
+    with git_process(
+        git, *arguments, writer=writer, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
     ) as process:
         assert process.stdin is not None
         try:

@@ -2,28 +2,32 @@
 
 git reads the objects through a private repository that links to the given one's objects and names of commits, and has a
 configuration of its own. So no configuration of the repository, the user or the machine is read, and with it no hook,
-filter, helper or alias; nothing is fetched, written or locked. Files arrive as they are in the commit: pointers of LFS
-stay pointers, submodules are empty folders, line ends are not changed.
+filter, helper or alias; nothing is fetched, written or locked. Commit, trees and files are compared with their names.
+Files arrive as they are in the commit: pointers of LFS stay pointers, submodules are empty folders, line ends are not
+changed.
 
 Repositories with SHA-256 objects or reftable names are not read.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import re
 import shutil
-import subprocess
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
-from affiant.errors import ConfigurationError, UnreachableError
+from affiant.errors import ConfigurationError
 from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.workspace.copy_in import Copied
+from affiant.sandbox.workspace.git_process import SEARCHED, GitObjects, asked_git
 from affiant.sandbox.workspace.tree import (
     Entry,
     FileNameError,
@@ -35,39 +39,28 @@ from affiant.sandbox.workspace.tree import (
 from affiant.sandbox.workspace.walk import WHOLE, Limits, escaped, open_directory
 
 __all__ = [
-    "ENVIRONMENT",
     "Repository",
     "copy_commit",
-    "git_command",
-    "machine_errors",
     "open_repository",
+    "read_pointer",
     "require_git",
     "resolve_commit",
     "submodules",
 ]
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_CHUNK: Final = 1 << 20
+_NAME: Final = re.compile(r"[0-9a-f]{40}")
+_NAME_BYTES: Final = 20
 _LINK_BYTES: Final = 4096
 _POINTER_BYTES: Final = 1 << 16
 _ALTERNATES: Final = 100
 _CONFIGURATION: Final = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
-ENVIRONMENT: Final = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "LC_ALL": "C",
-    "HOME": "/nonexistent",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-}
+_TREE_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One line of ``git ls-tree``."""
+    """One entry of a tree; ``mode`` is one of the five that git has."""
 
     path: str
     mode: str
@@ -103,35 +96,17 @@ def copy_commit(
         with _private_repository(repository) as git:
             commit = _resolve(git, reference, repository)
             target.mkdir(mode=0o755, parents=True, exist_ok=True)
-            with open_directory(target) as copy, _objects(git) as objects:
+            with open_directory(target) as copy, GitObjects.of(git, limits) as objects:
                 if os.listdir(copy):
                     raise TreeUnreadable("the copy's directory is not empty", where=escaped(target.name))
                 writer = _Writer(copy, objects, limits, owner)
                 writer.give(copy)
-                for item in _items(git, commit, limits):
+                for item in _items(objects, commit, limits):
                     if not any(item.path == path or item.path.startswith(f"{path}/") for path in exclude):
                         writer.write(item)
     except OSError as error:
         raise TreeUnreadable("the commit cannot be copied", found=error.strerror) from error
     return Copied(tuple(writer.entries), tree_digest(writer.entries), commit), commit
-
-
-@contextmanager
-def machine_errors() -> Iterator[None]:
-    """Give an error of the machine a code, for the length of a block or of a call.
-
-    Raises:
-        ``workspace.unwritable``: it has no temporary folder, or its disk is full.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise UnreachableError(
-            "git cannot read or write its files on this machine",
-            where=None if error.filename is None else escaped(os.fsdecode(error.filename)),
-            found=error.strerror,
-            code="workspace.unwritable",
-        ) from error
 
 
 def require_git(where: str) -> None:
@@ -140,18 +115,15 @@ def require_git(where: str) -> None:
     Raises:
         ``workspace.git``: it is not; ``where`` needs it.
     """
-    if shutil.which("git", path=ENVIRONMENT["PATH"]) is None:
-        raise ConfigurationError(
-            "git is not installed", where=where, expected=ENVIRONMENT["PATH"], code="workspace.git"
-        )
+    if shutil.which("git", path=SEARCHED) is None:
+        raise ConfigurationError("git is not installed", where=where, expected=SEARCHED, code="workspace.git")
 
 
-@machine_errors()
 def resolve_commit(repository: Path, reference: str) -> tuple[str, str]:
     """The name of the commit, and one for the repository that it is in.
 
     Raises:
-        ``session.input_commit``: no such repository or commit. ``workspace.unwritable``: the machine did not let us.
+        ``session.input_commit``: no such repository or commit.
     """
     with open_repository(repository) as (git, folders):
         facts = folders.common.stat()
@@ -196,11 +168,13 @@ def open_repository(repository: Path) -> Iterator[tuple[Path, Repository]]:
     own, common = _folders_of(repository)
     if (common / "reftable").exists() or not (common / "objects").is_dir():
         raise _no_repository(repository, "the repository lacks an objects folder, or uses reftable")
-    with tempfile.TemporaryDirectory(prefix="affiant-git-") as made:
+    with tempfile.TemporaryDirectory(prefix="affiant-git-", ignore_cleanup_errors=True) as made:
         git = Path(made)
         (git / "config").write_text(_CONFIGURATION)
-        with open(own / "HEAD", "rb") as file:
-            (git / "HEAD").write_bytes(file.read(_POINTER_BYTES))
+        try:
+            (git / "HEAD").write_bytes(read_pointer(own / "HEAD")[:_POINTER_BYTES])
+        except OSError as error:
+            raise _no_repository(repository, "HEAD cannot be read") from error
         for name in ("objects", "refs", "packed-refs", "shallow"):
             place = (common / name).resolve()
             if place.exists():
@@ -232,10 +206,11 @@ def _require_own_alternates(repository: Path, objects: Path) -> None:
     while waiting:
         folder = waiting.pop()
         try:
-            with open(folder / "info" / "alternates", "rb") as file:
-                text = file.read(_POINTER_BYTES + 1)
+            text = read_pointer(folder / "info" / "alternates")
         except FileNotFoundError:
             continue
+        except OSError as error:
+            raise _no_repository(repository, "its alternates cannot be read") from error
         if len(text) > _POINTER_BYTES:
             raise _no_repository(repository, "too many alternates")
         for line in text.split(b"\n"):
@@ -256,7 +231,7 @@ def _folders_of(repository: Path) -> tuple[Path, Path]:
     own = repository / ".git"
     try:
         if own.is_file():
-            text = own.read_bytes()[:_POINTER_BYTES].decode("utf-8", "surrogateescape")
+            text = read_pointer(own).decode("utf-8", "surrogateescape")
             own = repository / text.removeprefix("gitdir:").strip()
         elif not own.is_dir():
             own = repository
@@ -264,31 +239,31 @@ def _folders_of(repository: Path) -> tuple[Path, Path]:
             raise _no_repository(repository, "no HEAD")
         common = own / "commondir"
         if common.is_file():
-            return own, own / common.read_bytes()[:_POINTER_BYTES].decode("utf-8", "surrogateescape").strip()
+            return own, own / read_pointer(common).decode("utf-8", "surrogateescape").strip()
     except (OSError, ValueError) as error:
         raise _no_repository(repository, type(error).__name__) from error
     return own, own
 
 
-def git_command(git: Path, *arguments: str) -> list[str]:
-    """A call of git in the private repository ``git``; with :data:`ENVIRONMENT` it reads no other configuration."""
-    return ["git", f"--git-dir={git}", "--no-pager", *arguments]
+def read_pointer(path: Path) -> bytes:
+    """At most 64 KiB and one byte of a file in a repository, which may be another user's: no pipe is waited for.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read(_POINTER_BYTES + 1)
 
 
 def _resolve(git: Path, reference: str, repository: Path) -> str:
-    done = None
+    name = None
     if reference and "\0" not in reference:
-        done = subprocess.run(
-            git_command(
-                git, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}"
-            ),
-            env=ENVIRONMENT,
-            cwd=git,
-            capture_output=True,
-            check=False,
-        )
-    name = "" if done is None else done.stdout.decode("ascii", "replace").strip()
-    if done is None or done.returncode != 0 or len(name) != 40:
+        options = ("--verify", "--quiet", "--end-of-options")
+        name = asked_git(git, "rev-parse", *options, f"{reference}^{{commit}}")
+    if name is None or not _NAME.fullmatch(name):
         raise ConfigurationError(
             "the repository has no such commit",
             where=escaped(str(repository)),
@@ -301,100 +276,80 @@ def _resolve(git: Path, reference: str, repository: Path) -> str:
 
 def submodules(git: Path, commit: str) -> frozenset[str]:
     """The paths in the commit that are commits of other repositories."""
-    return frozenset(item.path for item in _items(git, commit, WHOLE) if item.mode == "160000")
+    with GitObjects.of(git, WHOLE) as objects:
+        return frozenset(item.path for item in _items(objects, commit, WHOLE) if item.mode == "160000")
 
 
-def _items(git: Path, commit: str, limits: Limits) -> Iterator[_Item]:
+def _items(objects: GitObjects, commit: str, limits: Limits) -> Iterator[_Item]:
     """Each directory before what is in it."""
-    with subprocess.Popen(
-        git_command(git, "ls-tree", "-r", "-t", "-z", "--full-tree", commit),
-        env=ENVIRONMENT,
-        cwd=git,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            for count, line in enumerate(_split(process.stdout)):
-                if count >= limits.files:
-                    raise TreeTooLarge("too many files", expected=f"at most {limits.files}")
-                limits.proceed()
-                facts, _, path = line.partition(b"\t")
-                mode, _, name = facts.decode("ascii").split(" ")
-                yield _Item(_safe_path(path, limits), mode, name)
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode != 0:
-        raise TreeUnreadable("git cannot read the commit's tree", where=commit)
+    content = b"".join(objects.read(commit, "commit", where=commit, at_most=_TREE_BYTES))
+    tree = content.partition(b"\n")[0].removeprefix(b"tree ").decode("ascii", "replace")
+    for count, item in enumerate(_below(objects, tree, "", limits)):
+        if count >= limits.files:
+            raise TreeTooLarge("too many files", expected=f"at most {limits.files}")
+        yield item
 
 
-def _split(stream: IO[bytes]) -> Iterator[bytes]:
-    """What stands before each NUL."""
-    held = b""
-    while chunk := stream.read(_CHUNK):
-        *whole, held = (held + chunk).split(b"\0")
-        yield from whole
+def _below(objects: GitObjects, tree: str, prefix: str, limits: Limits) -> Iterator[_Item]:
+    content = b"".join(objects.read(tree, "tree", where=prefix, at_most=_TREE_BYTES))
+    while content:
+        head, _, content = content.partition(b"\0")
+        octal, _, name = head.partition(b" ")
+        object_name, content = content[:_NAME_BYTES], content[_NAME_BYTES:]
+        if not octal.isdigit() or not name or len(object_name) != _NAME_BYTES:
+            raise TreeUnreadable("git cannot read the commit's tree", where=escaped(prefix))
+        item = _Item(_safe_path(prefix, name, limits), _mode(int(octal, 8)), object_name.hex())
+        yield item
+        if item.mode == "040000":
+            yield from _below(objects, item.name, f"{item.path}/", limits)
 
 
-def _safe_path(raw: bytes, limits: Limits) -> str:
-    """A path of a commit, which anyone may have made.
+def _mode(number: int) -> str:
+    """As git takes it: five modes, whatever the tree says."""
+    match stat.S_IFMT(number):
+        case stat.S_IFDIR:
+            return "040000"
+        case stat.S_IFLNK:
+            return "120000"
+        case stat.S_IFREG:
+            return "100755" if number & stat.S_IXUSR else "100644"
+        case _:
+            return "160000"
+
+
+def _safe_path(prefix: str, raw: bytes, limits: Limits) -> str:
+    """The path of a tree's entry, which anyone may have made.
 
     Raises:
         FileNameError: not printable, or it leads elsewhere or into a ``.git``.
         TreeTooLarge: nested too deep.
     """
-    path = raw.decode("utf-8", "surrogateescape")
-    names = path.split("/")
-    if not path.isprintable() or any(name in {"", ".", ".."} or name.lower() == ".git" for name in names):
+    name = raw.decode("utf-8", "surrogateescape")
+    path = prefix + name
+    if not name.isprintable() or "/" in name or name in {".", ".."} or name.lower() == ".git":
         raise FileNameError("a commit holds a path that no folder can have", where=escaped(path))
-    if len(names) > limits.depth:
+    if path.count("/") >= limits.depth:
         raise TreeTooLarge("directories nested too deep", where=escaped(path[:200]))
     return path
-
-
-@contextmanager
-def _objects(git: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """``git cat-file --batch``: names in, contents out."""
-    with subprocess.Popen(
-        git_command(git, "cat-file", "--batch"),
-        env=ENVIRONMENT,
-        cwd=git,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 class _Writer:
     """Makes entries below a descriptor; every directory there was made by itself, so no link is met."""
 
-    def __init__(
-        self, copy: int, objects: subprocess.Popen[bytes], limits: Limits, owner: Owner | None
-    ) -> None:
+    def __init__(self, copy: int, objects: GitObjects, limits: Limits, owner: Owner | None) -> None:
         self.entries: list[Entry] = []
-        self._copy, self._objects, self._limits, self._owner = copy, objects, limits, owner
+        self._copy, self._objects, self._owner = copy, objects, owner
         self._left = limits.total_bytes
-        self._folders = {""}
 
     def give(self, fd: int) -> None:
         if self._owner is not None:
             os.fchown(fd, self._owner.uid, self._owner.gid)
 
     def write(self, item: _Item) -> None:
-        if item.path.rpartition("/")[0] not in self._folders:
-            raise FileNameError("a commit holds a path below no folder", where=escaped(item.path))
         match item.mode:
             case "040000" | "160000":  # a folder; a submodule, which is an empty one
                 os.mkdir(item.path, 0o755, dir_fd=self._copy)
                 self._give_path(item.path)
-                if item.mode == "040000":
-                    self._folders.add(item.path)
                 self._add(item, Kind.DIRECTORY, "")
             case "120000":
                 target = b"".join(self._content(item, at_most=_LINK_BYTES)).decode("utf-8", "surrogateescape")
@@ -419,24 +374,7 @@ class _Writer:
         self._add(item, Kind.FILE, f"sha256:{digest.hexdigest()}", executable=executable)
 
     def _content(self, item: _Item, *, at_most: int) -> Iterator[bytes]:
-        assert self._objects.stdin is not None
-        assert self._objects.stdout is not None
-        self._objects.stdin.write(item.name.encode("ascii") + b"\n")
-        self._objects.stdin.flush()
-        header = self._objects.stdout.readline().split()
-        if len(header) != 3 or header[1] != b"blob":
-            raise TreeUnreadable("the repository lacks an object of the commit", where=escaped(item.path))
-        left = int(header[2])
-        if left > at_most:
-            raise TreeTooLarge("too many bytes", where=escaped(item.path))
-        while left:
-            self._limits.proceed()
-            chunk = self._objects.stdout.read(min(left, _CHUNK))
-            if not chunk:
-                raise TreeUnreadable("git ended early", where=escaped(item.path))
-            left -= len(chunk)
-            yield chunk
-        self._objects.stdout.read(1)  # the newline behind each object
+        return self._objects.read(item.name, "blob", where=item.path, at_most=at_most)
 
     def _give_path(self, path: str) -> None:
         if self._owner is not None:

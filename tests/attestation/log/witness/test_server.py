@@ -16,7 +16,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import uvicorn
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -27,11 +26,8 @@ from tests.attestation.log_builder import log_signer
 from tests.attestation.served_witness import Served
 from tests.raising import raises_code
 
-from affiant.attestation.log.witness.asgi import _send
 from affiant.attestation.log.witness.checkpoint_request import MAX_REQUEST_BYTES
 from affiant.attestation.log.witness.client import ask_witness
-from affiant.attestation.log.witness.protocol import WitnessResponse
-from affiant.attestation.log.witness.server import _BoundedHTTP, _Server
 from affiant.attestation.log.witness.witness import origin_hash
 from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
 from affiant.attestation.tlog.checkpoint import parse_checkpoint
@@ -93,37 +89,6 @@ def test_connections_beyond_the_bound_are_closed_and_the_witness_goes_on(served:
         each.close()
     time.sleep(0.2)
     assert served.add(request(0, 9))[0] == 200
-
-
-def test_a_head_that_never_ends_ends_its_connection() -> None:
-    async def app(scope: object, receive: object, send: object) -> None:
-        await _send(send, WitnessResponse(200, b"ok\n"))  # type: ignore[arg-type]
-
-    async def scenario() -> list[bytes]:
-        protocol = type("Quick", (_BoundedHTTP,), {"head_s": 0.3})
-        config = uvicorn.Config(
-            app, loop="none", http=protocol, lifespan="off", log_config=None, timeout_keep_alive=1
-        )  # type: ignore[arg-type]
-        started = asyncio.Event()
-        server = _Server(config, started.set)
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            listener.listen()
-            task = asyncio.create_task(server.serve([listener]))
-            await started.wait()
-            answers = []
-            for first in (b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET"):
-                reader, writer = await asyncio.open_connection(*listener.getsockname())
-                writer.write(first)
-                async with asyncio.timeout(5):
-                    answers.append(await reader.read())
-                writer.close()
-            server.should_exit = True
-            await task
-            return answers
-
-    empty, cut, second = asyncio.run(scenario())
-    assert (empty, cut) == (b"", b"") and second.count(b"HTTP/1.1 200") == 1
 
 
 def test_tls_is_served_and_verified_by_clients(home: Path, tmp_path: Path) -> None:

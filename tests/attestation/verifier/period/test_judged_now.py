@@ -290,9 +290,14 @@ def test_what_is_refused_is_named_before_what_is_not(tmp_path: Path, monkeypatch
 
 
 def test_keysets_whose_quote_was_not_come_to_are_counted(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, told = period(tmp_path, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr("affiant.attestation.verifier.period.case_rows.MAX_SESSION", 5)
+        verdict = judged_now(path, collateral=published(PLATFORM, LATER))
+    assert (counted(verdict).judged, counted(verdict).not_judged) == (2, 1)
+    assert row(verdict, "session.close").state is State.NOT_MADE
     alone = judged_now(path, collateral=published(PLATFORM, LATER), session=told[1].session)
     assert (counted(alone).judged, counted(alone).not_judged) == (2, 1)
     assert "of 1 keysets the quote was not judged" in " ".join(render(alone).split())

@@ -36,6 +36,7 @@ from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.case.question import Question
 from affiant.attestation.verifier.period.log.coverage import Coverage
 from affiant.attestation.verifier.period.verify_period import examine_period, verify_period
+from affiant.attestation.verifier.report.banner import banner_rows
 from affiant.attestation.verifier.report.html import render_html
 from affiant.attestation.verifier.report.text import render
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
@@ -407,6 +408,19 @@ def test_another_session_is_refused_by_its_own_rules(tmp_path: Path) -> None:
 
     verdict = judged(build(tmp_path, Story(alter=alter).tell()))
     assert refusals(verdict) == {"session.close": "session.close"}
+
+
+def test_a_session_that_is_too_large_is_not_judged_and_the_verdict_says_so(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("affiant.attestation.verifier.period.case_rows.MAX_SESSION", 3)
+    verdict = judged(archive)
+    check = row(verdict, "session.close")
+    assert (check.state, check.tier) == (State.NOT_MADE, Tier.NONE)
+    assert "more than 3" in check.detail
+    assert (verdict.outcome, verdict.exit_code) == (Outcome.UNJUDGED, 30)
+    banner = dict(banner_rows(verdict))
+    assert banner["outcome"].startswith("CANNOT BE JUDGED: it holds more than this verifier judges together")
 
 
 def test_long_sessions_are_judged_by_one_process_and_by_two_alike(

@@ -20,7 +20,7 @@ def built(tmp_path, *entries, **arguments):
     plan = plan_sandbox("s", [FileGrant(path, access) for path, access in entries], **arguments)
     at = tmp_path / "root"
     at.mkdir()
-    return at, build_root(plan, at=at, ca_bundle=b"PEM")
+    return at, build_root(plan, at=at, ca_bundle=b"PEM", hosts={"gateway.affiant.internal": "127.0.0.2"})
 
 
 def test_of_the_machine_only_usr_is_shown(tmp_path):
@@ -34,7 +34,7 @@ def test_of_the_machine_only_usr_is_shown(tmp_path):
 
 
 def test_etc_names_no_user_of_the_machine():
-    passwd = etc_files(hostname="h", ca_bundle=b"")["passwd"].decode()
+    passwd = etc_files(hostname="h", ca_bundle=b"", hosts={})["passwd"].decode()
     assert [line.split(":")[0] for line in passwd.splitlines()] == ["root", "agent", "nobody"]
 
 

@@ -214,7 +214,7 @@ def test_two_sandboxes_at_once_have_their_own_proxies_and_files(backend, tmp_pat
         plan = plan_sandbox(name, [FileGrant("/w", Access.READ_WRITE)])
         (tmp_path / name).mkdir()
         async with sandbox(tmp_path / name, backend, plan) as (client, proxy, _):
-            with greeting(proxy.listener) as greeted:
+            with greeting(proxy.listeners.proxy) as greeted:
                 program = (
                     "import socket,sys,time,os; open('/w/'+sys.argv[1],'w').close(); time.sleep(0.3);"
                     f"print(socket.create_connection(('{proxy.endpoint.host}', 3128)).recv(99), os.listdir('/w'))"

@@ -128,15 +128,18 @@ class Unknown(StateError):
         StateError("no", code="session.not_open"),
         UnreachableError("no answer", hint="Ask again", code="service.silent"),
         Unknown("no", found="x", code="tool.timeout"),
+        StateError("no", where="/a: b", found="x", hint="Look", code="files.missing"),
+        StateError("/a: no", where="/a", code="files.missing"),
     ],
 )
 def test_an_error_says_whether_to_try_again_at_the_other_end_and_at_the_one_after_that(error) -> None:
     for _ in range(2):
         sent = sent_error(dict(parse_object(canonical(refusal_members(error)))))
-        assert (sent.code, sent.retryable, sent.hint, str(sent)) == (
+        assert (sent.code, sent.retryable, sent.hint, sent.where, str(sent)) == (
             error.code,
             error.retryable,
             error.hint,
+            error.where,
             str(error),
         )
         assert sent.to_json().get("retryable", False) is error.retryable

@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import chain, starmap
 from typing import Final
 
+from affiant.attestation.verdict.verdict import BEYOND_VERIFIER, Check, State, Tier
 from affiant.attestation.verifier.check_rows import not_asked_check, not_made_check, refused_check
 from affiant.attestation.verifier.comparing import instant_of
 from affiant.attestation.verifier.period import judging
@@ -18,10 +19,12 @@ from affiant.attestation.verifier.period.work import Judged, Kept, Then, Work, c
 from affiant.attestation.verifier.period.worker_pool import WorkerPool
 from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, NO_BODY
 
-__all__ = ["Compared", "judge_cases", "make_case_rows"]
+__all__ = ["MAX_SESSION", "Compared", "judge_cases", "make_case_rows"]
 
 _IN_MEMORY: Final = 4_000
 """Records of one session that are in memory while it is judged, some 80 MiB; those of a longer one stay on disk."""
+MAX_SESSION: Final = 1_000_000
+"""Records of one session that are judged together: about 1 GiB of memory, 1 KiB a record."""
 _BEFORE: Final = ("fmt.", "sig.", "chain.")
 _ALONE: Final = 5_000
 """Records of a gateway without a session that make one case."""
@@ -59,6 +62,10 @@ def judge_cases(run: Run, workers: WorkerPool, compared: Compared | None = None)
     assert run.first is not None
     if not run.holds("sig.receipts"):
         return
+    for session in run.first.judged:
+        if (count := run.spill.count(session)) > MAX_SESSION:
+            for each in (run,) if compared is None else (run, compared.run):
+                _too_large(each, session, count)
     total, done = len(run.first.judged) or 1, 0
     making = _making(run, compared)
     for judged in chain(
@@ -104,8 +111,15 @@ def _sessions(run: Run, *, long: bool) -> Iterator[tuple[str, str, Sequence[Kept
     """Sessions; the records of ``long`` ones stay on disk."""
     assert run.first is not None
     for session, kid in sorted(run.first.judged.items()):
-        if (run.spill.count(session) > _IN_MEMORY) == long:
+        if (count := run.spill.count(session)) <= MAX_SESSION and (count > _IN_MEMORY) == long:
             yield session, kid, OnDisk(run.spill, session) if long else tuple(run.spill.texts(session))
+
+
+def _too_large(run: Run, session: str, count: int) -> None:
+    text = f"a session of {count} records: more than {MAX_SESSION} are not judged together"
+    for row in case_rows(with_session=True):
+        check = Check(row.code, row.level, State.NOT_MADE, Tier.NONE, text, reason=BEYOND_VERIFIER)
+        run.cases.tally(row).add(check, case=session)
 
 
 def _boots(run: Run) -> Mapping[str, Kept]:

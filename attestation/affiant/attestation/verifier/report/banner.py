@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from affiant.attestation.verdict.lines import asked_text
 from affiant.attestation.verdict.outcome import Outcome, Platform
-from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verdict.verdict import BEYOND_VERIFIER, Check, State, Tier, Verdict
 from affiant.attestation.verifier.combined import CombinedVerdict
 
 __all__ = ["Banner", "banner_of", "banner_rows", "is_verified"]
@@ -22,6 +22,8 @@ _OUTCOMES: Final = {
     Outcome.UNJUDGED: "objects that the records name are not in the bundle, so nothing follows from what holds",
     Outcome.REJECTED: "refused checks: {refused}. Do not rely on these receipts",
 }
+_BEYOND: Final = "it holds more than this verifier judges together, so nothing follows from what holds"
+"""Of an outcome that cannot be judged, where no object is known to be missing."""
 _PLATFORMS: Final = {
     Platform.HARDWARE: "hardware: the quotes are of genuine TDX",
     Platform.CLAIMED: "hardware (claimed): no appraisal up to L4 confirms it",
@@ -76,6 +78,12 @@ def banner_rows(verdict: Verdict | CombinedVerdict) -> Iterator[tuple[str, str]]
 
 def _why(verdict: Verdict | CombinedVerdict) -> str:
     rows = _rows(verdict)
+    lacking = [
+        row for row in rows if row.code == "bundle.objects" and row.state is State.NOT_MADE and row.required
+    ]
+    limits = [row.reason == BEYOND_VERIFIER for row in lacking]
+    if verdict.outcome is Outcome.UNJUDGED and limits and all(limits):
+        return _BEYOND
     required = [check for check in rows if check.required]
     return _OUTCOMES[verdict.outcome].format(
         warned=sum(check.state is State.HELD and check.tier is Tier.WARNING for check in required),

@@ -1,6 +1,7 @@
 """Answers that the proxy gives itself: what was refused, why, and how to ask for it.
 
-JSON in the form of the gateway's errors, so that every client shows the message; the reason code is stable, the
+JSON in the form of the gateway's errors, so that every client shows the message; a path that the gateway does not serve
+has the error of the API that it belongs to; the reason code is stable, the
 rules are ids into this agent's own profile, and nothing of another agent's policy or of the machine is shown.
 
 Most clients show nothing of a CONNECT's answer but its reason phrase ("Tunnel connection failed: 403 ..."), so there it
@@ -15,11 +16,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from affiant.attestation.schema.agent_routes import not_served_body
 from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError, UnreachableError
 from affiant.policy.decision.limit_errors import LimitReached
 from affiant.sandbox.egress.http.errors import (
     ApprovalNeeded,
     EgressDenied,
+    PathNotServed,
     PeerSilent,
     RequestTooLarge,
     reason_of,
@@ -42,6 +45,7 @@ _MOST: Final = 320
 _REASONS: Final = {
     400: b"Bad Request",
     403: b"Forbidden",
+    404: b"Not Found",
     408: b"Request Timeout",
     413: b"Content Too Large",
     429: b"Too Many Requests",
@@ -94,6 +98,10 @@ def denial_of(
         connect: whether it was CONNECT.
     """
     rules = list(refusal.rules) if isinstance(refusal, (EgressDenied, LimitReached)) else []
+    if isinstance(refusal, PathNotServed):
+        code = reason_of(refusal)
+        body = not_served_body(refusal.method, refusal.path, code=code, record=record)
+        return Denial(404, body + b"\n", _proxy_status(refusal, _said(code, host)))
     error: dict[str, object] = {
         "message": str(refusal),
         "type": "egress_denied" if isinstance(refusal, NotAllowedError) else "egress_failed",

@@ -5,12 +5,14 @@ Their texts quote at most a short excerpt of what the agent sent, and no header 
 
 from __future__ import annotations
 
+from affiant.attestation.schema.agent_routes import not_served
 from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError, UnreachableError
 
 __all__ = [
     "ApprovalNeeded",
     "ClientHelloMalformed",
     "EgressDenied",
+    "PathNotServed",
     "PeerSilent",
     "RecordBudgetSpent",
     "RecordsUnavailable",
@@ -53,6 +55,15 @@ class EgressDenied(NotAllowedError):
         super().__init__(message, hint=hint)
         self.reason = reason
         self.rules = rules
+
+
+class PathNotServed(EgressDenied):
+    """The gateway serves no such method and path to agents."""
+
+    def __init__(self, method: str, path: str) -> None:
+        super().__init__(not_served(method, path), reason="gateway_path", rules=())
+        self.method = method
+        self.path = path
 
 
 class ApprovalNeeded(EgressDenied):

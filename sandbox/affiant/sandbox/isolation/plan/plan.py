@@ -64,6 +64,9 @@ RESERVED: Final = (
 )  # fmt: skip
 """What belongs to the sandbox's own system: neither it, nor what is below or above it, can be listed."""
 
+GATEWAY_HOST: Final = "gateway.affiant.internal"
+"""The gateway's name in the sandbox."""
+
 _MIB: Final = 1 << 20
 _MAX_ENTRIES: Final = 256
 _SESSION: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")

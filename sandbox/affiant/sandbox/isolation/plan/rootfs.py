@@ -58,11 +58,14 @@ def mount_order(plan: SandboxPlan, shown: Sequence[Shown]) -> list[Shown | Scrat
     return sorted(items, key=lambda item: outer_first(item.target))
 
 
-def build_root(plan: SandboxPlan, *, at: Path, ca_bundle: bytes) -> tuple[Shown, ...]:
+def build_root(
+    plan: SandboxPlan, *, at: Path, ca_bundle: bytes, hosts: Mapping[str, str]
+) -> tuple[Shown, ...]:
     """Write the skeleton of ``plan`` at ``at`` (an empty directory); return what has to be shown read-only.
 
     Args:
         ca_bundle: PEM certificates that programs inside trust.
+        hosts: name -> address, for ``/etc/hosts``.
 
     Raises:
         ``isolation.plan``: the root or the runtime is not what it has to be.
@@ -79,7 +82,8 @@ def build_root(plan: SandboxPlan, *, at: Path, ca_bundle: bytes) -> tuple[Shown,
             shown = (*shown, Shown(RUNTIME_AT, runtime))
             if (Path(runtime) / _NODE_PACKAGES).is_dir() and not os.path.lexists(at / "node_modules"):
                 (at / "node_modules").symlink_to(f"{RUNTIME_AT}/{_NODE_PACKAGES}")
-        _write_etc(plan, at / "etc", ca_bundle, alternatives=_alternatives_of(plan))
+        files = etc_files(hostname=plan.hostname, ca_bundle=ca_bundle, hosts=hosts)
+        _write_etc(at / "etc", files, alternatives=_alternatives_of(plan))
         for name in ("dev", "proc", "tmp"):
             (at / name).mkdir(mode=0o755, exist_ok=True)
         for point in _mount_points(plan):
@@ -208,9 +212,9 @@ def _make_mount_point(at: Path, point: str, shown: tuple[Shown, ...]) -> None:
         path.mkdir(mode=0o755, exist_ok=True)
 
 
-def _write_etc(plan: SandboxPlan, etc: Path, ca_bundle: bytes, *, alternatives: Path) -> None:
+def _write_etc(etc: Path, files: Mapping[str, bytes], *, alternatives: Path) -> None:
     etc.mkdir(mode=0o755)
-    for name, content in etc_files(hostname=plan.hostname, ca_bundle=ca_bundle).items():
+    for name, content in files.items():
         path = etc / name
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -241,12 +245,18 @@ CA_BUNDLE_AT: Final = "/etc/ssl/certs/ca-certificates.crt"
 """Where programs inside find the certificates to trust: what SSL_CERT_FILE and its kin should name."""
 
 
-def etc_files(*, hostname: str, ca_bundle: bytes) -> Mapping[str, bytes]:
-    """Path below ``/etc`` -> content. ``ca_bundle`` is PEM; it may be empty."""
+def etc_files(*, hostname: str, ca_bundle: bytes, hosts: Mapping[str, str]) -> Mapping[str, bytes]:
+    """Path below ``/etc`` -> content.
+
+    Args:
+        ca_bundle: PEM; it may be empty.
+        hosts: name -> address, beside the sandbox's own.
+    """
+    others = "".join(f"{address} {name}\n" for name, address in hosts.items())
     return {
         "group": f"root:x:0:\nagent:x:{AGENT_GID}:\nnogroup:x:65534:\n".encode(),
         "hostname": f"{hostname}\n".encode(),
-        "hosts": f"127.0.0.1 localhost {hostname}\n::1 localhost\n".encode(),
+        "hosts": f"127.0.0.1 localhost {hostname}\n::1 localhost\n{others}".encode(),
         "nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files\n",
         "passwd": (
             "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"

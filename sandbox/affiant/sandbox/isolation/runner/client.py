@@ -4,7 +4,7 @@ The launcher calls :func:`spawn_runner` (with root where gVisor is wanted) and g
 supervisor, which builds a :class:`RunnerClient` over it::
 
     runner = RunnerClient(control)
-    proxy = await runner.prepare(plan, ca_bundle=pem)      # proxy.listener: accept the sandbox's connections
+    proxy = await runner.prepare(plan, ca_bundle=pem)      # proxy.listeners: accept the sandbox's connections
     number = await runner.start(Command(("python3", "agent.py"), env), stdin=0, stdout=w1, stderr=w2)
     end = await runner.wait(number)
     await runner.cleanup()
@@ -17,14 +17,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from affiant.attestation.release.running import memory_descriptors
 from affiant.errors import AffiantError
-from affiant.sandbox.base.template_order import StartedProgram, forked_here
+from affiant.sandbox.base.template_order import StartedProgram, start_here
 from affiant.sandbox.isolation.plan.driver import Ended
 from affiant.sandbox.isolation.plan.errors import FrameError, RunnerLost, error_from_json
 from affiant.sandbox.isolation.plan.file_access import FileCall, call_to_json
@@ -36,7 +34,7 @@ from affiant.sandbox.isolation.plan.protocol import (
     receive_frame,
     send_frame,
 )
-from affiant.sandbox.isolation.runner.network import Endpoint
+from affiant.sandbox.isolation.runner.network import Endpoint, Listeners
 from affiant.sandbox.isolation.runner.runner_settings import Settings, runner_command
 
 __all__ = ["ProxySocket", "RunnerClient", "spawn_runner"]
@@ -47,10 +45,10 @@ _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF
 
 @dataclass(frozen=True, slots=True)
 class ProxySocket:
-    """The only way out of the sandbox: a listening TCP socket that nothing else can reach."""
+    """The only way out of the sandbox: two listening TCP sockets that nothing else can reach."""
 
     endpoint: Endpoint
-    listener: socket.socket
+    listeners: Listeners
     backend: str
     memory: str
     """What keeps the memory limit: ``cgroup``, or ``watchdog``."""
@@ -69,18 +67,7 @@ def spawn_runner(settings: Settings, *, template: int | None = None) -> tuple[St
     ours, theirs = control_pair()
     with theirs:
         command = runner_command(settings, control_fd=theirs.fileno())
-        process: StartedProgram | None = None
-        if template is not None:
-            process = forked_here(template, command, environment=_ENVIRONMENT, control=theirs.fileno())
-        if process is None:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), *memory_descriptors()),
-                env=_ENVIRONMENT,
-                cwd="/",
-                start_new_session=True,
-            )
+        process = start_here(command, environment=_ENVIRONMENT, control=theirs.fileno(), template=template)
     return process, ours
 
 
@@ -125,12 +112,13 @@ class RunnerClient:
             facts, descriptors = await self._ask("prepare", {"plan": plan_to_json(plan)}, (bundle,))
         finally:
             os.close(bundle)
-        if len(descriptors) != 1:
+        if len(descriptors) != 2:
             _close(descriptors)
-            raise FrameError("the runner sent another number of sockets than one")
+            raise FrameError("the runner sent another number of sockets than two")
+        listeners = Listeners(*(socket.socket(fileno=descriptor) for descriptor in descriptors))
         return ProxySocket(
             endpoint=Endpoint(str(facts["host"]), _integer(facts, "port")),
-            listener=socket.socket(fileno=descriptors[0]),
+            listeners=listeners,
             backend=str(facts["backend"]),
             memory=str(facts["memory"]),
             paths=str(facts["paths"]),
@@ -221,6 +209,10 @@ class RunnerClient:
         try:
             send_frame(self._control, {"id": number, "do": command, **members}, descriptors)
             answer, received = await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:  # the answer came too
+                _close(future.result()[1])
+            raise
         except OSError as error:
             raise RunnerLost("the runner does not take commands any more") from error
         finally:

@@ -55,12 +55,14 @@ from affiant.sandbox.isolation.plan.file_access import FileAct, FileCall, place_
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import write_file
 from affiant.sandbox.isolation.plan.linux import landlock_version
-from affiant.sandbox.isolation.plan.plan import Command, Limits, SandboxPlan
+from affiant.sandbox.isolation.plan.plan import GATEWAY_HOST, Command, Limits, SandboxPlan
 from affiant.sandbox.isolation.plan.rootfs import build_root
 from affiant.sandbox.isolation.runner.file_child import FilePlace
 from affiant.sandbox.isolation.runner.network import (
+    GATEWAY_AT,
     NEAR,
     Endpoint,
+    Listeners,
     begin_connection,
     join_namespaces,
     listen_on_loopback,
@@ -142,8 +144,8 @@ class Sandbox:
 
     def prepare(
         self, plan: SandboxPlan, ca_bundle: bytes, *, record: Callable[[str], None]
-    ) -> tuple[Endpoint, socket.socket]:
-        """Make everything that the command needs; return where the proxy listens, and its socket.
+    ) -> tuple[Endpoint, Listeners]:
+        """Make everything that the command needs; return where the proxy listens, and its sockets.
 
         Args:
             record: called with the path of the memory cgroup before it is made.
@@ -204,7 +206,9 @@ class Sandbox:
         hidden = (
             self.settings.backend is BackendName.BUBBLEWRAP
         )  # gVisor's own kernel shows no path of this machine
-        parts = build_root(plan, at=root, ca_bundle=ca_bundle)
+        parts = build_root(
+            plan, at=root, ca_bundle=ca_bundle, hosts={GATEWAY_HOST: GATEWAY_AT[self.settings.backend]}
+        )
         image = show_image(parts, at=shown_at, session_dir=session_dir if hidden else None)
         session = show_session(plan, session_dir=session_dir, at=shown_at, owner=owner, hidden=hidden)
         self.paths_show = hidden and paths_show(session_dir, at=shown_at)

@@ -1,10 +1,13 @@
-"""The only network a sandbox has: one listening socket, the proxy's, and nothing behind it.
+"""The only network a sandbox has: two listening sockets of the proxy's, and nothing behind them.
+
+One is the proxy as clients are told of it. The other has the address that the gateway's name has in the sandbox, for
+clients that know no proxy; the proxy serves nothing but the gateway there.
 
 For gVisor two fresh network namespaces are joined by a veth pair. The *near* one is the sandbox's. The *far*
-one holds the other end, the proxy's listening socket, and nothing else: no route, no other interface, no
+one holds the other end, the listening sockets, and nothing else: no route, no other interface, no
 process. Neither is the machine's; neither has a name, so both vanish with the last process or socket in them.
 As everything is private to the session, the addresses are constants. For bubblewrap the sandbox's own loopback
-carries the listening socket.
+carries the listening sockets.
 
 This file talks to the kernel, and to it by the ``ip`` program (iproute2).
 """
@@ -14,23 +17,39 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from affiant.errors import StateError
 from affiant.sandbox.isolation.plan.errors import SandboxFailed
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.linux import loopback_up
 
-__all__ = ["NEAR", "PROXY_PORT", "Endpoint", "begin_connection", "join_namespaces", "listen_on_loopback"]
+__all__ = [
+    "GATEWAY_AT",
+    "NEAR",
+    "PROXY_PORT",
+    "Endpoint",
+    "Listeners",
+    "begin_connection",
+    "join_namespaces",
+    "listen_on_loopback",
+]
 
 PROXY_PORT: Final = 3128
+_GATEWAY_PORT: Final = 80
 _FAR: Final = "10.189.0.1"
 NEAR: Final = "10.189.0.2"
 """The agent's own address under gVisor."""
-_PREFIX: Final = 30
-"""One private network of two addresses (RFC 1918), the same in every session: no session sees another's."""
+_PREFIX: Final = 29
+"""One private network of six addresses (RFC 1918), the same in every session: no session sees another's."""
+GATEWAY_AT: Final[Mapping[BackendName, str]] = {
+    BackendName.GVISOR: "10.189.0.4",
+    BackendName.BUBBLEWRAP: "127.0.0.2",
+}
+"""The address of the gateway's name in the sandbox."""
 
 _BACKLOG: Final = 128
 
@@ -48,14 +67,32 @@ class Endpoint:
         return f"http://{self.host}:{self.port}"
 
 
-def listen_on_loopback() -> tuple[Endpoint, socket.socket]:
-    """Open the proxy's socket on the loopback interface of the present (fresh) network namespace."""
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """The proxy's sockets: for clients that are told of the proxy, and for those that ask the gateway's name."""
+
+    proxy: socket.socket
+    gateway: socket.socket
+
+    @classmethod
+    def at(cls, address: str, gateway: str) -> Listeners:
+        """Listen in the present network namespace."""
+        proxy = _listener(address, PROXY_PORT)
+        try:
+            return cls(proxy, _listener(gateway, _GATEWAY_PORT))
+        except BaseException:
+            proxy.close()
+            raise
+
+
+def listen_on_loopback() -> tuple[Endpoint, Listeners]:
+    """Open the proxy's sockets on the loopback interface of the present (fresh) network namespace."""
     loopback_up()
-    return Endpoint("127.0.0.1"), _listener("127.0.0.1")
+    return Endpoint("127.0.0.1"), Listeners.at("127.0.0.1", GATEWAY_AT[BackendName.BUBBLEWRAP])
 
 
-def join_namespaces(near: int, *, enter_near: Callable[[], None]) -> tuple[Endpoint, socket.socket]:
-    """Join the present, fresh network namespace (the far one) with the near one; open the proxy's socket here.
+def join_namespaces(near: int, *, enter_near: Callable[[], None]) -> tuple[Endpoint, Listeners]:
+    """Join the present, fresh network namespace (the far one) with the near one; open the proxy's sockets here.
 
     Args:
         near: the process whose network namespace is the near one, as ``ip`` will see its number.
@@ -64,10 +101,11 @@ def join_namespaces(near: int, *, enter_near: Callable[[], None]) -> tuple[Endpo
     Raises:
         SandboxFailed: the kernel or ``ip`` refused.
     """
-    _ip(f"link add far type veth peer name eth0 netns {near}", *_addressed("far", _FAR))
+    gateway = GATEWAY_AT[BackendName.GVISOR]
+    _ip(f"link add far type veth peer name eth0 netns {near}", *_addressed("far", _FAR, gateway))
     _ip("link set dev lo up", *_addressed("eth0", NEAR), preexec=enter_near)
     _ignore_echo()
-    return Endpoint(_FAR), _listener(_FAR)
+    return Endpoint(_FAR), Listeners.at(_FAR, gateway)
 
 
 def begin_connection(address: str, port: int) -> socket.socket:
@@ -93,11 +131,11 @@ def begin_connection(address: str, port: int) -> socket.socket:
     return connection
 
 
-def _addressed(name: str, address: str) -> tuple[str, ...]:
+def _addressed(name: str, *addresses: str) -> tuple[str, ...]:
     """``addrgenmode none``: without it the kernel adds an IPv6 link-local address by itself."""
     return (
         f"link set dev {name} addrgenmode none",
-        f"address add {address}/{_PREFIX} dev {name}",
+        *(f"address add {address}/{_PREFIX} dev {name}" for address in addresses),
         f"link set dev {name} up",
     )
 
@@ -132,10 +170,10 @@ def _ignore_echo() -> None:
         ) from error
 
 
-def _listener(address: str) -> socket.socket:
+def _listener(address: str, port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        listener.bind((address, PROXY_PORT))
+        listener.bind((address, port))
         listener.listen(_BACKLOG)
         listener.setblocking(False)  # noqa: FBT003 - takes no keyword
     except BaseException:

@@ -162,7 +162,7 @@ class Runner:
         (ca_bundle,) = _exactly(descriptors, 1)
         plan = plan_from_json(members.get("plan"))
         self._record()
-        endpoint, listener = self.sandbox.prepare(
+        endpoint, listeners = self.sandbox.prepare(
             plan, _read_all(ca_bundle), record=lambda path: self._record(memory=path)
         )
         memory = self.sandbox.enclosure.memory
@@ -175,7 +175,7 @@ class Runner:
             "memory": "watchdog" if memory is None else "cgroup",
             "paths": "shown" if self.sandbox.paths_show else "hidden",
         }
-        return Reply(facts, (listener.detach(),))
+        return Reply(facts, (listeners.proxy.detach(), listeners.gateway.detach()))
 
     def _record(self, init: int | None = None, memory: str | None = None) -> None:
         runner, owner = (ProcessName.of(pid) for pid in (os.getpid(), peer_process(self.control)[0]))

@@ -67,20 +67,27 @@ def text_member(value: object, where: str) -> str:
 def refusal_members(refusal: AffiantError) -> Mapping[str, object]:
     """``code``, ``message`` and ``hint`` of a refusal: its text without the hint, which has a member of its own.
 
-    ``retryable`` where the same call may succeed later, or where that is not known.
+    ``where`` if the text begins with it; ``retryable`` where the same call may succeed later, or where that is not
+    known.
     """
     message, hint = str(refusal), refusal.hint
     if hint is not None:
         message = message.removesuffix(f". {hint}")
-    members = {"code": refusal.code, "message": message, "hint": hint}
+    members: dict[str, object] = {"code": refusal.code, "message": message, "hint": hint}
+    if refusal.where is not None:
+        members["where"] = refusal.where
     return members if refusal.retryable is False else {**members, "retryable": refusal.retryable}
 
 
 def sent_error(members: Mapping[str, object]) -> StateError:
     """The error whose :func:`refusal_members` the other end sent, under the code that it has there."""
-    hint, retryable = members.get("hint"), members.get("retryable", False)
+    hint, retryable, where = members.get("hint"), members.get("retryable", False), members.get("where")
+    place = where if isinstance(where, str) else None
     error = StateError(
-        str(members.get("message")), code=str(members.get("code")), hint=None if hint is None else str(hint)
+        str(members.get("message")).removeprefix(f"{place}: "),
+        code=str(members.get("code")),
+        hint=None if hint is None else str(hint),
+        where=place,
     )
     error.retryable = retryable if isinstance(retryable, bool) else None
     return error

@@ -23,6 +23,7 @@ from affiant.errors import ConfigurationError
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.model.profile import PathMode, Resources
 from affiant.sandbox.isolation.plan.plan import (
+    GATEWAY_HOST,
     RUNTIME_AT,
     Access,
     FileGrant,
@@ -45,7 +46,15 @@ __all__ = [
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _PROXY: Final = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 _TRUST: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO")
-_OURS: Final = (*_PROXY, "NO_PROXY", "no_proxy", *_TRUST, "OPENAI_BASE_URL", "OPENAI_API_KEY")
+_OURS: Final = (
+    *_PROXY,
+    "NO_PROXY",
+    "no_proxy",
+    *_TRUST,
+    "OPENAI_BASE_URL",
+    "OPENAI_API_KEY",
+    "NODE_USE_ENV_PROXY",
+)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 
 
@@ -74,8 +83,9 @@ def agent_environment(
         "NO_PROXY": "",
         "no_proxy": "",
         **dict.fromkeys(_TRUST, CA_BUNDLE_AT),
-        "OPENAI_BASE_URL": "http://gateway.affiant.internal/v1",
+        "OPENAI_BASE_URL": f"http://{GATEWAY_HOST}/v1",
         "OPENAI_API_KEY": "affiant-session",
+        "NODE_USE_ENV_PROXY": "1",
         **placeholders,
     }
     defaults = {

@@ -1,0 +1,1 @@
+"""APIs for models: strict JSON, closed lists, event streams, calls of tools. Sans-IO."""

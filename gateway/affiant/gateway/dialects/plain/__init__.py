@@ -1,0 +1,1 @@
+"""Dialects without tools: text completions, embeddings, rerank, moderations. Sans-IO."""

@@ -1,0 +1,152 @@
+"""Server-sent events as exact bytes: an event is everything through its blank line, however it arrives.
+
+Lines end with LF, CRLF or CR (WHATWG HTML, "Server-sent events", 9.2.5). Splitting is by event, never by read:
+the same bytes give the same events for every chunking. After a blank line that ended with CR one more byte is
+awaited, since an LF there still belongs to it.
+
+>>> splitter = EventSplitter()
+>>> splitter.feed(b"data: a\\r"), splitter.feed(b"\\n\\r"), splitter.feed(b"\\ndata: b\\n\\n")
+((), (), (b'data: a\\r\\n\\r\\n', b'data: b\\n\\n'))
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from affiant.errors import MalformedError
+
+__all__ = ["MAX_EVENT", "EventSplitter", "event_data", "is_done", "require_done", "require_fields"]
+
+MAX_EVENT: Final = 1 << 20
+"""Bytes of one event."""
+
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_BOUNDARY: Final = re.compile(rb"(?:\r\n|\n|\r)(?:\r\n|\n|\r)")
+_BOM: Final = b"\xef\xbb\xbf"
+_FIELD: Final = re.compile(
+    rb"data(?::.*)?|event(?:: ?[A-Za-z0-9 ._:/-]{0,128})?|id(?:: ?[A-Za-z0-9 ._:/+=-]{0,256})?"
+    rb"|retry(?:: ?[0-9]{0,16})?",
+    re.DOTALL,
+)
+"""A line that every reader takes for the same field; a value that is not data has no room for another line."""
+
+
+class EventSplitter:
+    """Splits a stream into events; :attr:`pending` is what has no blank line yet."""
+
+    __slots__ = ("_searched", "pending")
+
+    def __init__(self) -> None:
+        self.pending = bytearray()
+        self._searched = 0
+
+    def feed(self, chunk: bytes) -> tuple[bytes, ...]:
+        """The events that ``chunk`` completes.
+
+        Raises:
+            ``upstream.answer``: an event beyond 1 MiB.
+        """
+        data = self.pending
+        data += chunk
+        events = []
+        start, search = 0, self._searched
+        while (end := _event_end(data, start, search)) is not None:
+            events.append(bytes(data[start:end]))
+            start = search = end
+        del data[:start]
+        # a boundary takes at most four bytes, of which three may be here already
+        self._searched = max(len(self.pending) - 3, 0)
+        if len(self.pending) > MAX_EVENT:
+            raise MalformedError(
+                "an event is too large", expected=f"at most {MAX_EVENT} bytes", code="upstream.answer"
+            )
+        return tuple(events)
+
+    def finish(self) -> bytes:
+        """At the end of the stream: a last event whose blank line ended with CR; or nothing, and it was cut."""
+        if _event_end(self.pending + b"x", 0, 0) == len(self.pending) and self.pending:
+            event = bytes(self.pending)
+            self.pending.clear()
+            return event
+        return b""
+
+
+def _event_end(data: bytes | bytearray, start: int, search: int) -> int | None:
+    """Where the first event from ``start`` ends; None while that is not known."""
+    at = max(start, search)
+    while True:
+        if at == start and (blank := _LINE_END.match(data, start)):
+            return _settled(data, blank.end())  # a blank line by itself
+        match = _BOUNDARY.search(data, at)
+        if match is None:
+            return None
+        if data[match.start() : match.end()] == b"\r\n":  # one line end, not two
+            at = match.start() + 1
+            continue
+        return _settled(data, match.end())
+
+
+def _settled(data: bytes | bytearray, end: int) -> int | None:
+    if data[end - 1 : end] == b"\r":
+        if end == len(data):
+            return None
+        if data[end : end + 1] == b"\n":
+            return end + 1
+    return end
+
+
+def event_data(event: bytes) -> bytes | None:
+    """The event's data as a client reads it: its ``data`` lines joined by LF; None if it has none."""
+    event = event.removeprefix(_BOM)
+    lines = []
+    for line in _LINE_END.split(event):
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            lines.append(value.removeprefix(b" "))
+    return b"\n".join(lines) if lines else None
+
+
+def is_done(event: bytes) -> bool:
+    """Whether an event ends a stream as OpenAI's clients judge it: its data begins with ``[DONE]``."""
+    return b"[DONE]" in event and (event_data(event) or b"").startswith(b"[DONE]")
+
+
+def require_done(event: bytes) -> None:
+    """Return if an event that ends a stream so says nothing else.
+
+    Raises:
+        ``upstream.answer``: it does.
+    """
+    require_fields(event)
+    if (event_data(event) or b"").strip() != b"[DONE]":
+        raise MalformedError("the terminal event says more", expected="[DONE]", code="upstream.answer")
+
+
+def require_fields(event: bytes) -> None:
+    """Return if every line of ``event`` is blank, a comment or a field, and the same to every reader.
+
+    Some readers take a bare line of JSON, ``Data:`` or an indented ``data:`` for data; some end lines at U+2028,
+    or at what it is in Latin-1. Where data is JSON, neither can be in it but inside a string.
+
+    Raises:
+        ``upstream.answer``: some line is none of these.
+    """
+    for line in _LINE_END.split(event):
+        if line.startswith(b":"):
+            plain = len(line.decode("latin-1").splitlines()) == 1 and _is_one_line(line)
+        else:
+            plain = not line or _FIELD.fullmatch(line) is not None
+        if not plain:
+            raise MalformedError(
+                "a line of the stream is no field",
+                expected="data, event, id, retry or a comment",
+                code="upstream.answer",
+            )
+
+
+def _is_one_line(line: bytes) -> bool:
+    try:
+        return len(line.decode("utf-8").splitlines()) == 1
+    except UnicodeDecodeError:
+        return False

@@ -1,1 +1,0 @@
-"""OpenAI's chat completions: strict JSON, event streams, tool calls, model fallbacks. Sans-IO."""

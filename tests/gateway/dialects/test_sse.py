@@ -1,0 +1,110 @@
+"""Events are split by their bytes alone, whatever the chunking and whatever the line ends."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai._streaming import SSEDecoder
+from tests.properties import thorough
+from tests.raising import raises_code
+
+from affiant.gateway.dialects.sse import MAX_EVENT, EventSplitter, event_data
+
+ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+lines = st.lists(
+    st.one_of(
+        st.text(alphabet="ab{}:é \u2028\x85", max_size=8).map(lambda t: b"data: " + t.encode()),
+        st.sampled_from([b": comment", b"event: x", b"id: 1", b"data", b"data:", b"retry: 5", b"data:x"]),
+    ),
+    max_size=4,
+)
+streams = st.lists(st.tuples(lines, ENDS), max_size=6).map(
+    lambda events: b"".join(b"".join(line + end for line in found) + end for found, end in events)
+)
+
+
+def chunked(data: bytes, cuts: list[int]) -> list[bytes]:
+    places = sorted({cut % (len(data) + 1) for cut in cuts} | {0, len(data)})
+    return [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+
+
+def split(chunks: list[bytes]) -> list[bytes]:
+    splitter = EventSplitter()
+    events = [event for chunk in chunks for event in splitter.feed(chunk)]
+    last = splitter.finish()
+    return [*events, *([last] if last else []), *([splitter.pending] if splitter.pending else [])]
+
+
+@given(streams, st.lists(st.integers(0, 500), max_size=20))
+@thorough(300)
+def test_every_chunking_gives_the_same_events_and_no_byte_is_lost(data: bytes, cuts: list[int]) -> None:
+    whole = split([data])
+    assert split(chunked(data, cuts)) == whole
+    assert split([data[i : i + 1] for i in range(len(data))]) == whole
+    assert b"".join(whole) == data
+
+
+@given(streams)
+@thorough(300)
+def test_the_openai_client_sees_the_same_data(data: bytes) -> None:
+    """What the filter judges is what the client will read: the same events, the same data."""
+    decoder = SSEDecoder()
+    theirs = [sse.data.encode() for sse in decoder.iter_bytes(iter([data])) if sse.data]
+    mine = [found for event in split([data]) if (found := event_data(event))]
+    assert theirs == mine
+
+
+@pytest.mark.parametrize(
+    ("data", "events"),
+    [
+        (b"data: a\n\ndata: b\n\n", [b"data: a\n\n", b"data: b\n\n"]),
+        (b"data: a\r\n\r\ndata: b\r\n\r\n", [b"data: a\r\n\r\n", b"data: b\r\n\r\n"]),
+        (b"data: a\r\rdata: b\r\r", [b"data: a\r\r", b"data: b\r\r"]),
+        (b"data: a\n\r\ndata: b\r\n\n", [b"data: a\n\r\n", b"data: b\r\n\n"]),
+        (b"\n\ndata: a\n\n", [b"\n", b"\n", b"data: a\n\n"]),
+        (b"data: a\r\n\n", [b"data: a\r\n\n"]),
+        (b"data: a\r\n", [b"data: a\r\n"]),
+    ],
+)
+def test_line_ends_in_every_mixture(data: bytes, events: list[bytes]) -> None:
+    assert split([data]) == events
+
+
+def test_an_event_is_not_finished_by_half_a_line_end() -> None:
+    splitter = EventSplitter()
+    assert splitter.feed(b"data: a\r\n\r") == ()
+    assert splitter.feed(b"\n") == (b"data: a\r\n\r\n",)
+
+
+def test_an_endless_event_is_refused() -> None:
+    splitter = EventSplitter()
+    with raises_code("upstream.answer"):
+        for _ in range(MAX_EVENT // 4096 + 2):
+            splitter.feed(b"x" * 4096)
+
+
+@pytest.mark.parametrize(
+    ("event", "data"),
+    [
+        (b"data: x\n\n", b"x"),
+        (b"data:x\ndata: y\n\n", b"x\ny"),
+        (b"\xef\xbb\xbfdata: x\n\n", b"x"),
+        (b"data\n\n", b""),
+        (b": comment\n\n", None),
+        (b"datax: y\n\n", None),
+        (b"data:  two spaces\n\n", b" two spaces"),
+    ],
+)
+def test_data_is_read_as_a_client_reads_it(event: bytes, data: bytes | None) -> None:
+    assert event_data(event) == data
+
+
+def test_an_event_that_comes_in_small_pieces_costs_what_it_weighs() -> None:
+    event = b"data: " + b"x" * ((1 << 20) - 8) + b"\n\n"
+    splitter, started = EventSplitter(), time.monotonic()
+    found = [out for at in range(0, len(event), 4) for out in splitter.feed(event[at : at + 4])]
+    assert found == [event]
+    assert time.monotonic() - started < 5  # with a copy of what is pending for each piece: minutes
