@@ -124,7 +124,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "The HTTP server's limit of requests at once is reached, for all callers or for one.",
     ),
     "session.environment": ("ConfigurationError", "A name that is no variable, or one that is set already."),
-    "session.expired": ("NotFreshError", "The activation's time is over."),
+    "session.expired": (
+        "NotFreshError",
+        "The activation's time, or the session's time to live, is over.",
+    ),
     "session.extra_ca": (
         "ConfigurationError",
         "A file given as extra certificate authorities holds no certificates.",
@@ -138,12 +141,16 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.host": ("ConfigurationError", "A host-to-address entry is malformed."),
     "session.host_failed": (
         "StateError",
-        "The session host could not be started, or failed while it started.",
+        "The session host could not be started, or failed by a mistake of its own.",
     ),
     "session.input": ("ConfigurationError", "The input, its place or the output does not fit the profile."),
     "session.input_commit": ("ConfigurationError", "The input is no git repository, or has no such commit."),
     "session.input_private": ("ConfigurationError", "A folder for the agent overlaps a private one."),
     "session.issuer": ("UnreachableError", "The keys of the OpenID issuer cannot be fetched."),
+    "session.key_taken": (
+        "StateError",
+        "The session of this idempotency key has another agent or profile.",
+    ),
     "session.launcher_silent": (
         "UnreachableError",
         "The process that holds the session does not answer its supervisor.",
@@ -207,6 +214,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     "session.ttl": ("ConfigurationError", "A session was asked to live longer than the HTTP server allows."),
     "session.upstream": ("ConfigurationError", "An address given as a model server is not one."),
     "store.locked": ("StateError", "Another process holds this part of the state folder."),
+    "workspace.git": (
+        "ConfigurationError",
+        "An input, a diff or a branch needs git, which is not installed.",
+    ),
     "workspace.image": ("MalformedError", "An archive or OCI layout that is not what it claims to be."),
     "workspace.output": ("NotAllowedError", "A link or a file of the output is where a directory is needed."),
     "workspace.stream": (

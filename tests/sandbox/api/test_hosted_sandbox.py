@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -21,6 +22,10 @@ from affiant.attestation.bundle.bundle import parse_bundle
 from affiant.attestation.records.receipt import parse_receipt
 from affiant.errors import AffiantError
 from affiant.sandbox import Exited, Output, Sandbox, SandboxSync, SessionRequest
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.processes.session_note import SessionState
+from affiant.sandbox.session_state.bundle_out import close_in
+from affiant.sandbox.session_state.session_listing import find_session
 
 SERVE = "import http.server as h; print('up', flush=True); h.test(h.SimpleHTTPRequestHandler, port=8080)"
 
@@ -203,8 +208,8 @@ def test_leaving_the_block_of_create_closes_a_named_sandbox(given: dict[str, Any
 def test_create_names_each_thing_that_a_session_can_be_asked_for() -> None:
     given = inspect.signature(Sandbox.create).parameters
     named_otherwise = {"input_at", "input_commit", "lease_s", "key"}
-    of_http = {"owner"}
-    assert {*inspect.signature(SessionRequest).parameters} - given.keys() == named_otherwise | of_http
+    of_hosts = {"owner", "hosted"}
+    assert {*inspect.signature(SessionRequest).parameters} - given.keys() == named_otherwise | of_hosts
     assert all(each.kind is inspect.Parameter.KEYWORD_ONLY for each in given.values())
     assert inspect.signature(SandboxSync.create).parameters == given
 
@@ -213,3 +218,41 @@ def test_calls_that_need_a_session_host_say_so(given: dict[str, Any]) -> None:
     sandbox = Sandbox(None, None)  # type: ignore[arg-type]
     with raises_code("session.holder"):
         asyncio.run(sandbox.detach(["true"]))
+
+
+def close_of(bundle: Path, session: str) -> str | None:
+    found = parse_bundle(bundle.read_bytes()).receipts
+    return next(filter(None, (close_in(text, session) for text in found)), None)
+
+
+@pytest.mark.slow
+def test_a_named_sandbox_closes_as_one_without_a_name_does(given: dict[str, Any]) -> None:
+    """Its time to live ends it in order, an exception of the block as killed; leaving it afterwards is no error."""
+
+    async def expires() -> Sandbox:
+        async with Sandbox.create(**{**given, "ttl": 2}) as sandbox:
+            with suppress(AffiantError):
+                await sandbox.run(["sleep", "300"])
+        return sandbox
+
+    async def fails() -> Sandbox:
+        with pytest.raises(ValueError, match="of the block"):
+            async with Sandbox.create(**given) as sandbox:
+                raise ValueError("of the block")
+        return sandbox
+
+    async def is_closed_by_another() -> Sandbox:
+        async with Sandbox.create(**given) as sandbox:
+            await (await Sandbox.connect("hosted", home=given["home"])).close()
+        return sandbox
+
+    home = open_home(given["home"])
+    for scenario, why, code in (
+        (expires, "done", "session.expired"),
+        (fails, "killed", None),
+        (is_closed_by_another, "done", None),
+    ):
+        sandbox = asyncio.run(scenario())
+        entry = find_session(home, sandbox.id)
+        assert (close_of(sandbox.bundle_path, sandbox.id), entry.note.code) == (why, code)
+        assert entry.note.state is SessionState.CLOSED

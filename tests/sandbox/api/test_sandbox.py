@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,9 @@ import pytest
 from tests.raising import raises_code
 
 from affiant.attestation.records.receipt import parse_receipt
+from affiant.errors import StateError
 from affiant.sandbox import Exited, IsolationClass, Output, Resources, Sandbox, SandboxSync
+from affiant.sandbox.api.sandbox import Opening
 
 T = TypeVar("T")
 PROFILE = """
@@ -320,3 +323,98 @@ def test_files_without_asyncio(warm: Any, tmp_path: Path) -> None:
         assert sandbox.files.remove("/workspace/up").files == 1
         with raises_code("ports.denied"), sandbox.port(8080):
             pass
+
+
+def test_an_error_of_the_close_at_the_end_of_its_time_is_raised_by_leaving() -> None:
+    async def scenario() -> list[str]:
+        reported: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: reported.append(context["message"])
+        )
+        sandbox = Sandbox(Held(), stack(full), ttl=0.01)  # type: ignore[arg-type]
+        while sandbox._closing is None or not sandbox._closing.done():
+            await asyncio.sleep(0.01)
+        for leave in (sandbox.leave(None, None, None), sandbox.close()):
+            with raises_code("workspace.unwritable"):
+                await leave
+        del sandbox
+        gc.collect()
+        await asyncio.sleep(0)
+        return reported
+
+    async def full(*_: object) -> None:
+        raise StateError("the output cannot be written", code="workspace.unwritable")
+
+    assert asyncio.run(scenario()) == []
+
+
+def test_an_error_of_the_close_that_no_caller_waits_for_is_reported_once() -> None:
+    async def scenario() -> list[str]:
+        reported: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: reported.append(context["message"])
+        )
+        sandbox = Sandbox(Held(), stack(full), ttl=0.01)  # type: ignore[arg-type]
+        while sandbox._closing is None or not sandbox._closing.done():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)
+        del sandbox
+        gc.collect()
+        await asyncio.sleep(0)
+        return reported
+
+    async def full(*_: object) -> None:
+        raise StateError("the output cannot be written", code="workspace.unwritable")
+
+    assert len(asyncio.run(scenario())) == 1
+
+
+def test_whoever_closes_meanwhile_waits_until_the_session_is_closed() -> None:
+    async def scenario() -> None:
+        begun, end, order = asyncio.Event(), asyncio.Event(), list[str]()
+
+        async def slow(*_: object) -> None:
+            begun.set()
+            await end.wait()
+            order.append("closed")
+
+        async def closing(sandbox: Sandbox, name: str) -> None:
+            await sandbox.close()
+            order.append(name)
+
+        sandbox = Sandbox(Held(), stack(slow))  # type: ignore[arg-type]
+        leaving = asyncio.create_task(sandbox.leave(None, None, None))
+        await begun.wait()
+        others = [asyncio.create_task(closing(sandbox, name)) for name in ("one", "two")]
+        await asyncio.sleep(0)
+        others[1].cancel()  # one that no longer waits stops nothing
+        end.set()
+        await asyncio.gather(leaving, *others, return_exceptions=True)
+        assert order == ["closed", "one"]
+
+    asyncio.run(scenario())
+
+
+def test_what_went_wrong_in_the_block_comes_before_what_went_wrong_after_it() -> None:
+    async def full(*_: object) -> None:
+        raise StateError("the output cannot be written", code="workspace.unwritable")
+
+    async def scenario() -> None:
+        async def made() -> Sandbox:
+            return Sandbox(Held(), stack(full))  # type: ignore[arg-type]
+
+        async with Opening(made):
+            raise StateError("first", code="session.not_open")
+
+    with raises_code("session.not_open"):
+        asyncio.run(scenario())
+
+
+class Held:
+    """A session that does nothing."""
+
+
+def stack(closed: Callable[..., Coroutine[Any, Any, None]]) -> AsyncExitStack:
+    made = AsyncExitStack()
+    made.push_async_exit(closed)
+    return made

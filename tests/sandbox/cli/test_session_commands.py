@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.sandbox.processes.test_launch_records import own_name
+from tests.sandbox.processes.test_launch_records import gone_process, own_name
 from tests.sandbox.session_state.test_bundle_out import close, receipt, sealed, spooled
 from tests.sandbox.session_state.test_interrupted import interrupt
 
 from affiant.__main__ import cli
 from affiant.attestation.bundle.bundle import parse_bundle
+from affiant.sandbox.cli import detached_commands
+from affiant.sandbox.cli.session_commands import session
 from affiant.sandbox.processes.home import Home, open_home
-from affiant.sandbox.processes.launch_records import Launch
+from affiant.sandbox.processes.launch_records import Launch, read_launches
 from affiant.sandbox.processes.session_note import Asked, SessionNote, SessionState, read_note, write_note
+from affiant.sandbox.session_server import http_server
 
 ID, OTHER = "A" * 22, "B" * 22
 
@@ -125,7 +129,7 @@ def test_recover_puts_together_what_the_operator_gave_and_what_only_the_journal_
     options = ("--from", str(tmp_path / "given"), "--bundle", str(tmp_path / "b"))
     text = run(home, "recover", ID, *options).output
     assert "the session has no close" in text
-    assert "1 records of them only its own journal had" in text
+    assert "from its own journal, which the gateway had not acknowledged: 1\n" in text
     bundle = parse_bundle((tmp_path / "b").read_bytes())
     assert [text.count("~") for text in bundle.receipts] == [receipt("one").sdjwt.count("~")] * 2, "opened"
     assert (folder / "bundle.affiant.json").read_bytes() == (tmp_path / "b").read_bytes()
@@ -139,7 +143,7 @@ def test_recover_leaves_out_what_a_close_speaks_for(home: Home, tmp_path: Path):
     (tmp_path / "given").write_bytes(sealed(key_of(home), close(ID, "killed")))
     text = run(home, "recover", ID, "--from", str(tmp_path / "given")).output
     assert "was closed: killed" in text
-    assert "1 records are not among them" in text
+    assert "stay in the session's folder, outside the bundle: 1 (the signed close" in text
 
 
 @pytest.mark.parametrize(("why", "state"), [("killed", "closed"), ("lost", "lost")])
@@ -218,3 +222,28 @@ def test_names_of_sessions_are_completed(home: Home, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("COMP_CWORD", "3")
     done = CliRunner().invoke(cli, [], prog_name="affiant")
     assert ID in done.output
+
+
+MORE = {
+    **dict.fromkeys(("list", "ls", "prune", "top"), ()),
+    "create": ("--profile", "none.yaml", "--agent", "a"),
+    "recover": (OTHER,),
+    "rm": (OTHER, "--bundle", "copy.json"),
+    "serve": ("--profile", "none.yaml", "--token-file", "token"),
+    "show": (OTHER,),
+}
+
+
+def test_the_commands_that_tidy_up_first_are_those_that_the_help_names(home: Home, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "none.yaml").touch()
+    monkeypatch.setattr(http_server, "serve_sessions", lambda *_, **__: None)
+    monkeypatch.setattr(detached_commands, "start_host", lambda *_, **__: None)
+    text = " ".join(CliRunner().invoke(cli, ["session", "--help"]).output.split())
+    named = set(re.findall(r"`([a-z]+)`", text.partition("first end and tidy up")[0]))
+    assert named == {"create", "list", "show", "top", "recover", "rm", "prune", "serve"}
+    for name in session.commands.keys() - {"template"}:
+        Launch(ID, gone_process(), asked=Asked(agent="a", profile="p", started=1)).write(home)
+        CliRunner().invoke(cli, ["session", name, "--home", str(home.path), *MORE.get(name, (OTHER, "2"))])
+        tidied = read_launches(home) == ()
+        assert tidied == (name in {*named, "ls"}), name

@@ -23,6 +23,7 @@ from tests.sandbox.conftest import affiant
 
 from affiant.errors import AffiantError
 from affiant.sandbox import Sandbox
+from affiant.sandbox.cli import shell_command
 
 
 @pytest.fixture
@@ -112,3 +113,14 @@ def test_without_a_terminal_it_says_what_to_use(warm: Any, named: str) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
     assert done.returncode == 125 and b"[session.no_terminal]" in done.stderr
     assert f"affiant session exec {named} COMMAND".encode() in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "size"),
+    [(5000, 24, (24, 4096)), (80, 9999, (4096, 80)), (120, 50, (50, 120)), (0, 0, (24, 80))],
+)
+def test_a_terminal_of_any_size_is_shown_as_one_that_a_command_can_have(
+    monkeypatch: pytest.MonkeyPatch, columns: int, rows: int, size: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((columns, rows)))
+    assert shell_command._size() == size

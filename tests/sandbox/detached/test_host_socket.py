@@ -14,12 +14,14 @@ import pytest
 from tests.raising import raises_code
 
 from affiant.errors import AffiantError, ConfigurationError, StateError, UnreachableError
+from affiant.sandbox.base.user_socket import connect_user_socket
 from affiant.sandbox.detached import host_socket, kept_output
 from affiant.sandbox.detached.client import DetachedSession
 from affiant.sandbox.detached.host_socket import HostServer
 from affiant.sandbox.detached.kept_output import output_folder
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.session.session import Running
+from affiant.sandbox.session_acts.private_places import PrivatePlaces
 from affiant.sandbox.session_state.session_folder import HOST_SOCKET
 from affiant.sandbox.supervisor.launch.control import refusal_members, sent_error
 
@@ -43,8 +45,6 @@ class Act:
 class Held:
     """A session that rejects what is called ``rejected``, and runs the rest until the test ends it."""
 
-    private = frozenset({(1, 2)})
-
     def __init__(self) -> None:
         self.ends: dict[str, asyncio.Future[Mapping[str, object]]] = {}
 
@@ -54,6 +54,9 @@ class Held:
             raise ConfigurationError("a variable is set already", where="A", code="session.environment")
         end = self.ends.setdefault(argv[0], asyncio.get_running_loop().create_future())
         yield Running(Act(end), lambda step, detail: None)
+
+    async def private(self) -> PrivatePlaces:
+        return PrivatePlaces()
 
     def end(self, name: str, **more: object) -> None:
         self.ends.setdefault(name, asyncio.get_running_loop().create_future()).set_result({**ENDED, **more})
@@ -220,5 +223,91 @@ def test_a_client_hears_whether_to_try_again_as_the_supervisor_said_it(
                 await client.metrics()
             assert raised.value.retryable is retryable
             await server.finish({"event": "stopped"})
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (ValueError("secret"), "ValueError"),
+        (OSError(24, "Too many open files"), "OSError: Too many open files"),
+    ],
+)
+def test_a_mistake_of_the_hosts_is_answered_as_one_and_the_session_goes_on(
+    home: Home, error: Exception, found: str
+) -> None:
+    async def ask(*_: object) -> None:
+        raise error
+
+    @asynccontextmanager
+    async def begin(*_: object, **__: object) -> AsyncIterator[Running]:
+        raise error
+        yield
+
+    async def scenario(held: Any, session: DetachedSession) -> None:
+        held.ask, held.begin = ask, begin
+        for call in (session.metrics(), session.run(["true"])):
+            with raises_code("session.host_failed", match=found) as raised:
+                await call
+            assert "secret" not in str(raised.value)
+        piece = await until_ended(session, await session.detach(["true"]))
+        assert found.encode() in piece.stderr and b"[session.host_failed]" in piece.stderr
+        assert b"secret" not in piece.stderr
+        assert (await session.status())["session"] == "S"
+
+    served(home, scenario)
+
+
+def test_a_client_that_is_one_too_many_hears_so_and_can_still_close_the_session(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_socket, "_CONNECTIONS", 2)
+
+    async def scenario() -> None:
+        held, place = Held(), home.session("S") / HOST_SOCKET
+        server = HostServer(held, output_folder(home, "S"), lambda: 7, {"session": "S"})  # type: ignore[arg-type]
+        async with asyncio.timeout(30), server.listening(place):
+            session = await DetachedSession(home, "S").opened()
+            commands = [asyncio.create_task(session.run([name])) for name in ("one", "two")]
+            while len(held.ends) < 2:
+                await asyncio.sleep(0.01)
+            with raises_code("session.busy") as raised:
+                await session.run(["three"])
+            assert raised.value.retryable is True
+            idle = [await connect_user_socket(place) for _ in range(40)]  # most of them wait in the backlog
+            for each in idle:
+                each.close()
+            assert (await (await DetachedSession(home, "S").opened()).status())["session"] == "S"
+            closing = asyncio.create_task(session.close())
+            await server.stop_asked.wait()
+            await server.finish({"event": "stopped", "bundle": "b"})
+            assert await closing == Path("b")
+            for command in commands:
+                command.cancel()
+            await asyncio.gather(*commands, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"), [(("done",), "done"), (("killed", "done"), "killed"), (("done", "killed"), "killed")]
+)
+def test_a_client_says_how_the_session_is_to_be_closed(home: Home, asked: tuple[Any, ...], why: str) -> None:
+    async def scenario() -> None:
+        server = HostServer(Held(), output_folder(home, "S"), lambda: 7, {})  # type: ignore[arg-type]
+        async with asyncio.timeout(30), server.listening(home.session("S") / HOST_SOCKET):
+            session = DetachedSession(home, "S")
+            closing = []
+            for each in asked:
+                closing.append(asyncio.create_task(session.close(each)))
+                await server.stop_asked.wait()
+                await session.status()
+            await session.status()
+            assert server.stop_why == why
+            with raises_code("session.control"):
+                await session.ask({"op": "stop", "why": "lost"})
+            await server.finish({"event": "stopped", "bundle": "b"})
+            assert await asyncio.gather(*closing) == [Path("b")] * len(asked)
 
     asyncio.run(scenario())

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
 import time
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.raising import raises_code
 
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.errors import StateError
 from affiant.sandbox.detached import host
+from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.launch_records import Launch
 from affiant.sandbox.processes.session_note import Asked
+from affiant.sandbox.session import attested_launch
+from affiant.sandbox.session.session import Session
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_state.session_folder import HOST_SOCKET
 
@@ -101,3 +109,62 @@ def test_an_error_that_is_no_refusal_is_reported_too(tmp_path: Path, monkeypatch
         (event,) = [json.loads(line) for line in told]
     assert (event["event"], event["code"]) == ("refused", "session.host_failed")
     assert "ZeroDivisionError" in event["message"] and "shown" not in event["message"]
+
+
+PROFILE = "agent_configs:\n  a:\n    tools: [think]\n  b:\n    tools: [think]\n"
+
+
+@pytest.mark.parametrize(
+    ("agent", "profile", "code"),
+    [
+        ("a", PROFILE, None),
+        ("b", PROFILE, "session.key_taken"),
+        ("a", PROFILE + "# more\n", "session.key_taken"),
+    ],
+)
+def test_a_key_names_a_session_of_the_same_agent_and_profile_alone(
+    first: tuple[Home, Launch], tmp_path: Path, agent: str, profile: str, code: str | None
+) -> None:
+    """The file may have another path: a profile that is given as text has a new one each time."""
+    home, launch = first
+    (tmp_path / "p.yaml").write_text(profile)
+    (tmp_path / "p.yaml").chmod(0o600)
+    (home.session(SESSION) / HOST_SOCKET).touch()
+    assert launch.asked is not None
+    launch.asked = replace(launch.asked, file=sha256_name(PROFILE.encode()))
+    launch.write(home)
+    request = replace(REQUEST, agent=agent, profile=tmp_path / "p.yaml")
+    report = host._Report(os.open(os.devnull, os.O_WRONLY))
+    with nullcontext() if code is None else raises_code(code), host._named(home, request, report) as written:
+        assert code is None and written is None
+    report.close()
+
+
+def test_a_session_that_a_host_opens_is_hosted_with_and_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So ``affiant session create`` starts a template process in either case, and ``affiant run`` none."""
+    asked: list[bool] = []
+
+    async def services(*_: object, template: bool, **__: object) -> None:
+        asked.append(template)
+        raise StateError("enough", code="service.failed")
+
+    monkeypatch.setattr(attested_launch, "ensure_services", services)
+    (tmp_path / "p.yaml").write_text(PROFILE)
+    (tmp_path / "p.yaml").chmod(0o600)
+    home = open_home(tmp_path / "home")
+    request = replace(REQUEST, profile=tmp_path / "p.yaml", min_isolation=IsolationClass.NAMESPACE)
+    for name in ("build", None):
+        report = host._Report(os.open(os.devnull, os.O_WRONLY))
+        with raises_code("service.failed"):
+            asyncio.run(host._hold(home, replace(request, name=name), 9, report, lambda: None))
+        report.close()
+
+    async def run() -> None:
+        async with Session.open(replace(request, name="build"), home=home.path):
+            pytest.fail("it was opened")
+
+    with raises_code("service.failed"):
+        asyncio.run(run())
+    assert asked == [True, True, False]

@@ -245,7 +245,7 @@ def test_a_supervisor_that_was_offered_is_never_offered_again(place: Machine, ba
             (warm,) = pool._waiting
             below = family(warm.link.pid)
             (path,) = (place.home / "pools").glob("*.sock")
-            channel = ControlChannel(connect_user_socket(path))
+            channel = ControlChannel(await connect_user_socket(path))
             await channel.send(TAKE)
             offer = await channel.receive()
             assert offer is not None
@@ -270,7 +270,7 @@ def test_what_is_not_the_protocol_gets_nothing(
         async with pooled(place, planned(place, backend)) as pool:
             before = of(pool)
             (path,) = (place.home / "pools").glob("*.sock")
-            channel = ControlChannel(connect_user_socket(path))
+            channel = ControlChannel(await connect_user_socket(path))
             await channel.send(asked)
             assert await channel.receive() is None
             channel.close()

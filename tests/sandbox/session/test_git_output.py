@@ -11,10 +11,16 @@ from pathlib import Path
 import pytest
 from tests.raising import raises_code
 
+from affiant.sandbox.cli.recover_command import recover
 from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.processes.session_note import SessionState
+from affiant.sandbox.session import session as session_module
 from affiant.sandbox.session.session import Session
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_state.bundle_out import boundary_record
+from affiant.sandbox.session_state.session_listing import find_session
+from affiant.sandbox.workspace import git_commit, git_process
 
 GIT = {
     "PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1",
@@ -169,4 +175,66 @@ def test_a_diff_in_the_state_folder_is_refused(warm):
             pytest.fail("it was opened")
 
     with raises_code("session.input_private"):
+        asyncio.run(run())
+
+
+def without_a_temporary_folder(monkeypatch, folder: Path) -> None:
+    """The machine has none any more: its disk is full, or the folder is gone."""
+    monkeypatch.setattr("tempfile.tempdir", str(folder / "gone"))
+
+
+def without_git(monkeypatch, folder: Path) -> None:
+    monkeypatch.setitem(git_process._ENVIRONMENT, "PATH", str(folder))
+    monkeypatch.setattr(git_commit, "SEARCHED", str(folder))
+
+
+@pytest.mark.parametrize("broken", [without_a_temporary_folder, without_git])
+@pytest.mark.parametrize("form", ["diff", "branch"])
+def test_what_the_machine_cannot_write_as_a_diff_or_branch_is_kept_and_noted(
+    warm, repository, tmp_path, monkeypatch, broken, form
+):
+    asked = {
+        "diff": {"output_diff": tmp_path / "x.diff"},
+        "branch": {"input": repository, "input_commit": "main", "output_branch": "x"},
+    }[form]
+    opened: list[Session] = []
+
+    async def run() -> None:
+        async with Session.open(request(warm, **asked), home=warm.home) as session:
+            opened.append(session)
+            done = await session.run(["sh", "-c", "echo work > new.txt"])
+            assert done.exit_code == 0, done.stderr
+            broken(monkeypatch, tmp_path)
+
+    with raises_code("session.output_path", "workspace.unwritable", "workspace.git") as caught:
+        asyncio.run(run())
+    monkeypatch.undo()
+    assert f"affiant session recover {opened[0].id} --output DIR" in str(caught.value.hint)
+    taken(warm, opened[0].id, tmp_path, code=caught.value.code)
+
+
+def taken(warm, session: str, folder: Path, *, code: str) -> None:
+    """The session is noted as closed, with this code; its files can be recovered, once."""
+    home = open_home(warm.home)
+    entry = find_session(home, session)
+    assert (entry.noted, entry.note.state, entry.note.code) == (True, SessionState.CLOSED, code)
+    assert (entry.note.kept, entry.kept is not None) == (True, True)
+    recover(home, entry, given=None, bundle=None, output=folder / "out", starting=lambda: None)
+    assert (folder / "out" / "new.txt").read_text() == "work\n"
+    entry = find_session(home, session)
+    assert (entry.note.kept, entry.kept) == (False, None)
+
+
+@pytest.mark.parametrize("members", [{"output_diff": "x.diff"}, {"output_branch": "x"}, {}])
+def test_a_session_that_needs_git_starts_nothing_without_it(warm, repository, tmp_path, monkeypatch, members):
+    without_git(monkeypatch, tmp_path)
+    monkeypatch.setattr(session_module, "launched", lambda *_, **__: pytest.fail("it was launched"))
+    asked = {"input": repository, "input_commit": "main"} if "output_diff" not in members else {}
+    asked |= {name: tmp_path / value if name == "output_diff" else value for name, value in members.items()}
+
+    async def run() -> None:
+        async with Session.open(request(warm, **asked), home=warm.home):
+            pytest.fail("it was opened")
+
+    with raises_code("workspace.git"):
         asyncio.run(run())

@@ -9,9 +9,9 @@ import pytest
 from tests.raising import raises_code
 
 from affiant.sandbox.cli.recover_command import recover
-from affiant.sandbox.processes.home import Home, open_home
+from affiant.sandbox.processes.home import Home, open_home, write_file
 from affiant.sandbox.processes.session_note import SessionNote, SessionState
-from affiant.sandbox.session.private_paths import private_inodes, refuse_private
+from affiant.sandbox.session.private_paths import private_inodes, private_places, refuse_private
 from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice
 from affiant.sandbox.session_state.session_folder import KEPT
 from affiant.sandbox.session_state.session_listing import SessionEntry
@@ -81,8 +81,16 @@ def test_a_folder_beside_them_is_taken(home, tmp_path, option):
         refuse_private(home, request(tmp_path, **{option: tmp_path / place}))
 
 
-@pytest.mark.parametrize("file", ["st/secrets/key", "st/openings.key", "store/key", "tokens/vault"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        *("st/secrets/key", "st/openings.key", "store/key", "tokens/vault"),
+        *("st/gateway/key", "st/witness/key", "st/platform/key", "st/later/key"),
+    ],
+)
 def test_a_second_name_of_a_key_is_met_while_copying(home, tmp_path, file):
+    (tmp_path / "work" / file).parent.mkdir(exist_ok=True)
+    (tmp_path / "work" / file).touch()
     os.link(tmp_path / "work" / file, tmp_path / "work" / "in" / "harmless.txt")
     private = private_inodes(home, request(tmp_path))
     with raises_code("session.input_private", match="harmless.txt"):
@@ -92,14 +100,31 @@ def test_a_second_name_of_a_key_is_met_while_copying(home, tmp_path, file):
     assert list((tmp_path / "copy").iterdir()) == []
 
 
-@pytest.mark.parametrize("private", ["work/st", "work/st/secrets", "work/st/inputs", "work/store"])
+@pytest.mark.parametrize(
+    "private",
+    [
+        *("work/st", "work/st/secrets", "work/store", "work/st/inputs", "work/st/output", "work/st/witness"),
+        *("work/st/sessions", "work/st/launches", "work/st/template"),
+    ],
+)
 def test_a_private_folder_under_another_path_is_met_while_copying(home, tmp_path, private):
     """Without a bind mount: the folder itself, read by a caller who did not compare paths."""
-    home.inputs.mkdir()
+    (tmp_path / private).mkdir(exist_ok=True)
     found = private_inodes(home, request(tmp_path))
     for source in (tmp_path / private, (tmp_path / private).parent):
         with raises_code("session.input_private"):
             copy_in(source, tmp_path / "copy", private=found)
+
+
+def test_a_key_that_was_written_anew_is_private_too(home, tmp_path):
+    before = private_places(home, request(tmp_path))
+    write_file(home.secrets / "key", b"k3")
+    facts = (home.secrets / "key").stat()
+    after = private_places(home, request(tmp_path))
+    assert (facts.st_dev, facts.st_ino) in after.inodes - before.inodes
+    assert {place for place, _ in after.named} == {
+        tmp_path / "work" / "st", tmp_path / "work" / "store", tmp_path / "work" / "tokens" / "vault",
+    }  # fmt: skip
 
 
 def test_a_link_to_a_key_is_copied_as_a_link_and_leads_nowhere(home, tmp_path):

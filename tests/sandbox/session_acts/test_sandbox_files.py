@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from tests.raising import raises_code
 
+from affiant.sandbox.session_acts.private_places import PrivatePlaces
 from affiant.sandbox.session_acts.sandbox_files import FileChange, SandboxFiles
 from affiant.sandbox.workspace.tree import Entry, Kind
 from affiant.sandbox.workspace.tree_stream import TreeWriter, summarise
@@ -81,15 +84,72 @@ def test_one_file_is_downloaded_under_the_name_that_the_caller_gives(tmp_path: P
     assert os.listdir(tmp_path) == ["mine"]
 
 
+@pytest.mark.parametrize("place", [".", "sub", "sub/", "up/..", "linked"])
+def test_one_file_is_downloaded_into_a_folder_under_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "up").mkdir()
+    (tmp_path / "linked").symlink_to("sub")
+    monkeypatch.chdir(tmp_path)
+    files = SandboxFiles(Answering({"anything": b"x"}, kind="f"))
+    asyncio.run(files.download("/workspace/report.txt", place))
+    assert (Path(place) / "report.txt").read_bytes() == b"x"
+
+
+def test_one_file_replaces_no_folder_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "report.txt").mkdir()
+    (tmp_path / "report.txt" / "report.txt").mkdir()
+    with raises_code("workspace.output"):
+        files = SandboxFiles(Answering({"report.txt": b"x"}, kind="f"))
+        asyncio.run(files.download("/workspace/report.txt", tmp_path / "report.txt"))
+
+
 def test_affiants_own_files_are_not_uploaded(tmp_path: Path) -> None:
     (tmp_path / "up").mkdir()
     (tmp_path / "up/key").write_text("key")
     facts = (tmp_path / "up/key").stat()
-    files = SandboxFiles(Answering(), frozenset({(facts.st_dev, facts.st_ino)}))
+    files = SandboxFiles(Answering(), only(PrivatePlaces(frozenset({(facts.st_dev, facts.st_ino)}))))
     for place in ("up", "up/key"):
         with raises_code("session.input_private"):
             asyncio.run(files.upload(tmp_path / place, "/workspace/x"))
     assert "st_ino" not in repr(files) and str(facts.st_ino) not in repr(files)
+
+
+@pytest.mark.parametrize(
+    "place", ["state", "state/key", "state/gateway/key", ".", "linked/gateway", "up/../state"]
+)
+def test_no_call_reads_or_writes_below_a_private_path(tmp_path: Path, place: str) -> None:
+    (tmp_path / "state" / "gateway").mkdir(parents=True)
+    (tmp_path / "up").mkdir()
+    (tmp_path / "linked").symlink_to("state")
+    (tmp_path / "state" / "gateway" / "key").write_text("secret")
+    (tmp_path / "state" / "key").write_text("secret")
+    private = only(PrivatePlaces(named=((tmp_path / "state", "affiant's own state folder"),)))
+    with raises_code("session.input_private", match="state folder"):
+        asyncio.run(SandboxFiles(Answering(), private).upload(tmp_path / place, "/workspace/x"))
+    answering = Answering({"state/gateway/key": b"x", "key": b"x", "gateway/key": b"x"})
+    with raises_code("session.input_private", match="state folder"):
+        asyncio.run(SandboxFiles(answering, private).download("/workspace/x", tmp_path / place))
+    assert {path.read_text() for path in tmp_path.rglob("key")} == {"secret"}
+    asyncio.run(SandboxFiles(Answering(), private).upload(tmp_path / "up", "/workspace/x"))
+
+
+def only(private: PrivatePlaces) -> Callable[[], Coroutine[Any, Any, PrivatePlaces]]:
+    async def asked() -> PrivatePlaces:
+        return private
+
+    return asked
+
+
+def test_private_places_come_through_a_host_as_they_are() -> None:
+    private = PrivatePlaces(
+        frozenset({(1, 2), (0, 2**64 - 1)}), ((Path(os.fsdecode(b"/st\xff")), "the state folder"),)
+    )
+    assert PrivatePlaces.from_json(private.to_json()) == private
+    for other in (None, [], {"inodes": []}, {**private.to_json(), "more": 1}):
+        with raises_code("session.control"):
+            PrivatePlaces.from_json(other)
 
 
 def test_a_local_file_that_is_not_there_or_too_large_is_an_error(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,3 +76,29 @@ def test_a_port_that_is_rejected_says_why_and_waits_for_no_end() -> None:
                     pytest.fail("it was opened")
 
     asyncio.run(scenario())
+
+
+def test_a_ports_socket_is_its_users_alone_and_other_files_keep_their_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mask of new files is the whole process's: threads make files meanwhile."""
+    monkeypatch.setattr(os, "umask", lambda _: pytest.fail("the process's mask was changed"))
+
+    async def scenario() -> None:
+        playing = Playing({"event": "opened"}, {"event": "closed", "why": "asked"})
+        async with open_port(playing.begin, 80, path=tmp_path / "s"):
+            assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o600
+
+    asyncio.run(scenario())
+
+
+def test_a_port_without_room_for_its_socket_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "s").touch()
+
+    async def scenario(path: Path) -> None:
+        async with open_port(Playing().begin, 80, path=path):
+            pytest.fail("it was opened")
+
+    for path in (tmp_path / "s", tmp_path / "none" / "s", tmp_path / ("long" * 30)):
+        with raises_code("ports.address"):
+            asyncio.run(scenario(path))

@@ -25,7 +25,6 @@ from contextlib import (
     AsyncExitStack,
     ExitStack,
     asynccontextmanager,
-    nullcontext,
     suppress,
 )
 from dataclasses import dataclass, replace
@@ -34,15 +33,13 @@ from typing import Any, Final, Literal
 
 from affiant.attestation.quote.providers.own_platform import PlatformName
 from affiant.errors import AffiantError, StateError
-from affiant.folders import default_home
 from affiant.policy.model.profile import Resources
 from affiant.sandbox.detached.client import DetachedSession, KeptPiece
 from affiant.sandbox.detached.host_process import create_detached
 from affiant.sandbox.detached.names import require_name
 from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
-from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.services import GatewayChoice
-from affiant.sandbox.session.session import CommandResult, Metrics, Running, Session, SessionCalls
+from affiant.sandbox.session.session import CommandResult, Metrics, Running, Session, SessionCalls, user_home
 from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice, parse_input
 from affiant.sandbox.session_acts.captured import CAPTURE_LIMIT, Typing
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
@@ -125,9 +122,9 @@ class Opening:
         self._sandbox = await self._make()
         return self._sandbox
 
-    async def __aexit__(self, *why: object) -> bool | None:
+    async def __aexit__(self, *why: object) -> None:
         assert self._sandbox is not None
-        return await self._sandbox.leave(*why)
+        await self._sandbox.leave(*why)
 
 
 class Sandbox:
@@ -244,21 +241,25 @@ class Sandbox:
 
     async def _expire(self, ttl: float) -> None:
         await asyncio.sleep(ttl)
-        await self.close()
+        if isinstance(self._held, Session) and self._closing is None:
+            self._held.note_expired()
+        await asyncio.wait(
+            {self._begin_closing()}
+        )  # what goes wrong is raised where the sandbox is left or closed
 
-    async def leave(self, *why: Any) -> bool | None:
-        """Close it, by an exception as ``killed``; :class:`Opening` calls this."""
+    async def leave(self, *why: Any) -> None:
+        """Close it, by an exception as ``killed``; :class:`Opening` calls this.
+
+        Raises:
+            AffiantError: as :meth:`close`, unless an exception of the block comes before it.
+        """
         if self._stays:
-            return None
-        if self._closing is not None:
-            await self.close()
-            return None
-        self._stop_expiring()
-        return await self._stack.__aexit__(*why)
-
-    def _stop_expiring(self) -> None:
-        if self._expiring is not None and self._expiring is not asyncio.current_task():
-            self._expiring.cancel()
+            return
+        try:
+            await asyncio.shield(self._begin_closing(*why))
+        except AffiantError:
+            if why[0] is None:
+                raise
 
     async def close(self) -> None:
         """Close the session in order: commands are ended, the bundle is written. Idempotent.
@@ -266,10 +267,18 @@ class Sandbox:
         Raises:
             AffiantError: what went wrong while it was closed.
         """
+        await asyncio.shield(self._begin_closing())
+
+    def _begin_closing(self, *why: Any) -> asyncio.Task[None]:
+        """The one task that closes the session; whoever is first says why."""
         if self._closing is None:
-            self._stop_expiring()
-            self._closing = asyncio.create_task(self._stack.aclose())
-        await asyncio.shield(self._closing)
+            if self._expiring is not None and self._expiring is not asyncio.current_task():
+                self._expiring.cancel()
+            self._closing = asyncio.create_task(self._unwound(*(why or (None, None, None))))
+        return self._closing
+
+    async def _unwound(self, *why: Any) -> None:
+        await self._stack.__aexit__(*why)
 
     @property
     def session(self) -> Session:
@@ -506,7 +515,7 @@ async def _opened_by_a_host(
     request: SessionRequest, text: bytes | None, ttl: float | None, home: Path | None
 ) -> Sandbox:
     """A sandbox that a session host holds."""
-    place = open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
+    place = user_home(home)
     with ExitStack() as stack:  # the host has read the profile when it is ready
         request = _with_profile(request, text, stack)
         held, _ = await create_detached(place, request, ttl_s=None if ttl is None else max(int(ttl), 1))
@@ -519,10 +528,7 @@ async def _connected(name: str, home: Path | None) -> Sandbox:
 
 def _of_host(held: DetachedSession, *, stays: bool = False) -> Sandbox:
     async def closed(kind: type[BaseException] | None, *_: object) -> None:
-        with (
-            nullcontext() if kind is None else suppress(AffiantError)
-        ):  # what happened first is what must be heard
-            await held.close()
+        await held.close("done" if kind is None else "killed")
 
     stack = AsyncExitStack()
     stack.push_async_exit(closed)

@@ -10,6 +10,7 @@ __all__ = [
     "GatewayUnreachable",
     "OutputPlaceError",
     "SessionBundleTooLarge",
+    "SessionBusy",
 ]
 
 
@@ -35,6 +36,13 @@ class GatewayUnreachable(UnreachableError):
     """The gateway does not answer."""
 
     code = "gateway.unreachable"
+
+
+class SessionBusy(StateError):
+    """The session has as many acts, or as many clients, as it may have at once."""
+
+    code = "session.busy"
+    retryable = True
 
 
 class SessionBundleTooLarge(StateError):

@@ -387,7 +387,7 @@ def run(
 ) -> None:
     """Run COMMAND as an agent in an attested session, and leave a receipt for everything that it did.
 
-    The command's input, output and exit code are its own. 125: affiant itself refused or failed; 126: the
+    The command's input, output and exit code are its own. 125: affiant reported an error; 126: the
     command cannot be run; 127: it was not found; 128 + n: signal n ended it. Ctrl-C reaches all of its
     processes; a second one kills them. Ctrl-Z stops them until they are continued.
 

@@ -7,9 +7,10 @@ command cannot be run, was not found; 128 + n signal n ended it.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from affiant.sandbox.cli.commands import require_compatible, run, session_reques
 from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
 from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
 from affiant.sandbox.detached.client import DetachedSession, KeptPiece
-from affiant.sandbox.detached.host import StartingHost, start_host
+from affiant.sandbox.detached.host import StartingHost, ended_early, start_host
 from affiant.sandbox.detached.kept_output import Kept, incomplete, read_kept
 from affiant.sandbox.detached.names import require_name
 from affiant.sandbox.processes.home import open_home
@@ -90,7 +91,7 @@ def _until_ready(host: StartingHost, report: RunReport) -> Mapping[str, object]:
         host.interrupt()
         host.stream.read()  # until what was started is undone
         raise
-    raise sent_error({"message": "the session host ended while it started", "code": "session.not_open"})
+    raise ended_early()
 
 
 create = click.Command(
@@ -116,7 +117,7 @@ create = click.Command(
     ],
     help="""Create a session that runs until it is stopped, or its --ttl is over, and print its name.
 
-    It is held by a process of its own: the terminal may be closed. `affiant session exec NAME COMMAND` runs commands
+    A process of its own holds it: the terminal may be closed. `affiant session exec NAME COMMAND` runs commands
     in it, any number, also at once. Everything has its receipt, in one bundle, when the session is closed.
 
     \b
@@ -167,7 +168,7 @@ def execute(
       affiant session exec build sh -c 'cat > notes.txt' < notes.txt
 
     \b
-    Exit codes: the command's own; 125 refused, 126 the command cannot be run, 127 it was not found, 128 + n signal n.
+    Exit codes: the command's own; 125 error, 126 the command cannot be run, 127 it was not found, 128 + n signal n.
     """
     command = words(command)
     open_standard_streams()
@@ -238,13 +239,14 @@ def forward_signals(running: Running, first: signal.Signals | None = None) -> No
     is_flag=True,
     help="Follow the output until the command ends, and exit with its exit code.",
 )
+@click.option("--raw", is_flag=True, help="On a terminal, pass the command's control characters on.")
 @session_argument
 @click.argument("number", type=click.IntRange(min=1))
-def logs(*, home: Path, follow: bool, name: str, number: int) -> None:
+def logs(*, home: Path, follow: bool, raw: bool, name: str, number: int) -> None:
     """Print what command NUMBER of a SESSION wrote, if it was started with --detach.
 
     The last 4 MiB of its standard output and of its standard error are kept, also when the session has ended, until
-    `affiant session prune` or `rm`.
+    `affiant session prune` or `rm`. Without --follow, what the command writes after this call is not printed.
 
     \b
     Examples:
@@ -259,37 +261,53 @@ def logs(*, home: Path, follow: bool, name: str, number: int) -> None:
         session = DetachedSession.connect(name, home=home)
     except AffiantError:
         kept: Kept = read_kept(opened, find_session(opened, name).note.session, number)
-        _print(kept.stdout, kept.stderr)
-        _say_incomplete(kept.incomplete)
-        code = None if kept.facts is None else kept.facts.get("code")
+        code = asyncio.run(_shown(lambda streams: _whole(kept, streams), raw=raw))
     else:
-        code = asyncio.run(_followed(session, number, follow=follow))
+        code = asyncio.run(
+            _shown(lambda streams: _followed(session, number, streams, follow=follow), raw=raw)
+        )
     if follow:
-        raise click.exceptions.Exit(code if isinstance(code, int) else EXIT_OURS)
+        raise click.exceptions.Exit(EXIT_OURS if code is None else code)
 
 
-async def _followed(session: DetachedSession, number: int, *, follow: bool) -> int | None:
-    at, missing = (0, 0), 0
+_Printed = tuple[int | None, str | None]
+"""A command's exit code, and why its output is not whole; None: it is not known, and it is."""
+
+
+async def _shown(print_to: Callable[[Sequence[int]], Awaitable[_Printed]], *, raw: bool) -> int | None:
+    """Print kept output, which is the agent's, as the output of a command that runs; the command's exit code."""
+    async with safely_shown(1, 2, raw=raw) as streams:
+        code, not_whole = await print_to(streams)
+    if not_whole is not None:
+        click.echo(f"affiant: {printable(not_whole)}", err=True)
+    return code
+
+
+async def _whole(kept: Kept, streams: Sequence[int]) -> _Printed:
+    _print(streams, kept.stdout, kept.stderr)
+    code = None if kept.facts is None else kept.facts.get("code")
+    return code if isinstance(code, int) else None, kept.incomplete
+
+
+async def _followed(
+    session: DetachedSession, number: int, streams: Sequence[int], *, follow: bool
+) -> _Printed:
+    at, missing, end = (0, 0), 0, None
     while True:
         piece: KeptPiece = await session.kept(number, at, wait=follow)
-        _print(piece.stdout, piece.stderr)
-        missing += piece.missing
+        _print(streams, piece.stdout, piece.stderr)
+        missing, at, end = missing + piece.missing, piece.at, end or piece.end
         nothing = not piece.stdout and not piece.stderr
-        if nothing and (piece.ended or not follow):
-            _say_incomplete(incomplete(missing, piece.failed))
-            return piece.exit_code
-        at = piece.at
+        printed = not follow and (end is None or (at[0] >= end[0] and at[1] >= end[1]))
+        if printed or (nothing and piece.ended):
+            return piece.exit_code, incomplete(missing, piece.failed)
 
 
-def _say_incomplete(text: str | None) -> None:
-    if text is not None:
-        click.echo(f"affiant: {printable(text)}", err=True)
-
-
-def _print(stdout: bytes, stderr: bytes) -> None:
-    for stream, data in ((sys.stdout, stdout), (sys.stderr, stderr)):
-        stream.buffer.write(data)
-        stream.flush()
+def _print(streams: Sequence[int], *pieces: bytes) -> None:
+    for descriptor, data in zip(streams, pieces, strict=True):
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
 
 
 @click.command()

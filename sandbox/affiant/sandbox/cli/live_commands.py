@@ -11,7 +11,7 @@ import click
 from affiant.command_line import print_json, printable
 from affiant.errors import AffiantError
 from affiant.sandbox.cli.interrupted_sessions import tell_leftovers
-from affiant.sandbox.cli.session_options import home_option, json_option
+from affiant.sandbox.cli.session_options import home_option, json_option, print_table
 from affiant.sandbox.detached.client import DetachedSession
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.session_note import SessionState
@@ -35,7 +35,8 @@ def copy(*, home: Path, source: str, target: str, as_json: bool) -> None:
     """Copy a file or folder into a session that runs, or out of it: write the sandbox side as SESSION:PATH.
 
     The call acts as the agent, below the paths of its profile alone. A folder's content is copied to the target; files
-    there are replaced, nothing else is removed. The call has its receipt, with the digest that is printed.
+    there are replaced, nothing else is removed. A file that is copied out to a local folder keeps its name in it. The
+    call has its receipt, with the digest that is printed.
 
     \b
     Examples:
@@ -102,10 +103,7 @@ def top(*, home: Path, as_json: bool) -> None:
         print_json({"sessions": found})
         return
     columns = ("NAME", "SESSION", "MEMORY", "FILES", "RUNNING", "ENDED", "CPU")
-    rows = [columns, *(_row(each) for each in found)]
-    widths = [max(len(row[n]) for row in rows) for n in range(len(columns))]
-    for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_table([columns, *(_row(each) for each in found)])
 
 
 async def _metrics(home: Path, sessions: Sequence[str]) -> list[Mapping[str, object]]:

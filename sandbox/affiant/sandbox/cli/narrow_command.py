@@ -79,7 +79,7 @@ def narrow(
 ) -> None:
     """Replace the profile of a SESSION that runs by the narrower one in FILE.
 
-    What the agent may not do any more is shown first. A profile that is wider in anything is refused, and nothing is
+    What the agent may not do any more is shown first. A profile that is wider in anything is rejected, and nothing is
     sent; so is one with other files or another machine: a sandbox keeps what it was made with. Requests of the agent
     wait meanwhile; those under way get some seconds, and are then cut. The change is measured and appraised by the
     gateway, and it is in the receipts. There is no way back: a wider profile needs a new session. A restriction that

@@ -20,7 +20,6 @@ from affiant.sandbox.cli.session_options import home_option, json_option, sessio
 from affiant.sandbox.detached.kept_output import output_folder, remove_output
 from affiant.sandbox.detached.removal import remove_ended
 from affiant.sandbox.processes.home import Home, lock, open_home
-from affiant.sandbox.processes.session_note import SessionState
 from affiant.sandbox.session_state.session_folder import SEALED
 from affiant.sandbox.session_state.session_listing import SessionEntry, list_sessions
 from affiant.sandbox.session_state.shared_input import input_store
@@ -28,7 +27,6 @@ from affiant.sandbox.session_state.shared_input import input_store
 __all__ = ["prune", "remove"]
 
 _DAY_S: Final = 86_400
-_IN_ORDER: Final = frozenset({SessionState.CLOSED, SessionState.INTERRUPTED})
 
 
 @click.command("rm")
@@ -55,6 +53,7 @@ def remove(*, home: Path, name: str, bundle: Path, as_json: bool) -> None:
     Exit codes: 0 removed, 1 error, 2 usage.
     """
     opened = open_home(home)
+    tell_leftovers(opened)
 
     def require_copy(entry: SessionEntry) -> None:
         assert entry.bundle is not None  # what has none is not removed
@@ -162,7 +161,7 @@ def prune(*, home: Path, older_than: int, dry_run: bool, as_json: bool) -> None:
 
 
 def _has_ended(entry: SessionEntry, before: float) -> bool:
-    return entry.note.state in _IN_ORDER and entry.note.ended is not None and entry.note.ended <= before
+    return entry.note.state.in_order and entry.note.ended is not None and entry.note.ended <= before
 
 
 def _pruned(home: Home, entry: SessionEntry, *, dry_run: bool) -> int:

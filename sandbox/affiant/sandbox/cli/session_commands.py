@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from affiant.sandbox.cli.pool_command import pool
 from affiant.sandbox.cli.recover_command import Recovered, recover
 from affiant.sandbox.cli.removing_commands import prune, remove
 from affiant.sandbox.cli.serve_command import serve
-from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
+from affiant.sandbox.cli.session_options import home_option, json_option, print_table, session_argument
 from affiant.sandbox.cli.shell_command import shell
 from affiant.sandbox.cli.template_command import template
 from affiant.sandbox.processes.home import open_home
@@ -35,6 +35,7 @@ _SHOWN = (
     *(
         "session",
         "name",
+        "owner",
         "state",
         "agent",
         "profile",
@@ -54,7 +55,8 @@ _COLUMNS = ("SESSION", "STATE", "STARTED", "AGENT", "EXIT", "BUNDLE")
 def session() -> None:
     """The sessions of a state folder, and what is left of those that were interrupted.
 
-    Each of these commands first ends what a launcher that was killed has left, as `affiant run` does.
+    `create`, `list`, `show`, `top`, `recover`, `rm`, `prune` and `serve` first end and tidy up what a killed launcher
+    has left, as `affiant run` does.
 
     \b
     Examples:
@@ -95,7 +97,7 @@ def list_(*, home: Path, as_json: bool) -> None:
         rows = [_COLUMNS, *(_row(entry) for entry in entries)]
         names = ["NAME", *(_cell(entry.to_json()["name"]) for entry in entries)]
         named = any(name != "-" for name in names[1:])
-        _table([(name, *row) for name, row in zip(names, rows, strict=True)] if named else rows)
+        print_table([(name, *row) for name, row in zip(names, rows, strict=True)] if named else rows)
 
 
 session.add_command(list_, "ls")
@@ -123,7 +125,7 @@ def show(*, home: Path, name: str, as_json: bool) -> None:
         print_json(entry.to_json())
         return
     members = _shown(entry)
-    _table([(each, _cell(members[each])) for each in _SHOWN if members[each] is not None])
+    print_table([(each, _cell(members[each])) for each in _SHOWN if members[each] is not None])
 
 
 @session.command("recover")
@@ -186,14 +188,12 @@ def recover_(
     how = "has no close" if gathered.closed is None else f"was closed: {gathered.closed}"
     click.echo(f"receipts in {gathered.path if bundle is None else bundle}; the session {how}")
     if gathered.added:
-        click.echo(
-            f"{gathered.added} records of them only its own journal had: its gateway had not acknowledged them"
-        )
+        click.echo(f"records from its own journal, which the gateway had not acknowledged: {gathered.added}")
     if gathered.bundle is None:
         click.echo(f"affiant: {ARCHIVED}", err=True)
     if gathered.left_out:
-        why = "a close speaks for all that came before it" if gathered.in_order else "they stay in its folder"
-        click.echo(f"{gathered.left_out} records are not among them: {why}")
+        why = " (the signed close says which record was the last)" if gathered.in_order else ""
+        click.echo(f"records that stay in the session's folder, outside the bundle: {gathered.left_out}{why}")
     if done.taken is not None:
         click.echo(f"copied to {output}: {counted(done.taken.changes)}")
 
@@ -234,10 +234,3 @@ def _time(seconds: object) -> str | None:
 
 def _cell(value: object) -> str:
     return "-" if value is None else printable(str(value))
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo(line.rstrip())

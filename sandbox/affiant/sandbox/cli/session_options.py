@@ -1,7 +1,8 @@
-"""What the commands about sessions share: their options, and the completion of a session's name and id."""
+"""What the commands about sessions share: options, the completion of a session's name and id, and tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from affiant.folders import default_home
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session_state.session_listing import list_sessions
 
-__all__ = ["home_option", "json_option", "session_argument"]
+__all__ = ["home_option", "json_option", "print_table", "session_argument"]
 
 
 def _known(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -23,7 +24,7 @@ def _known(context: click.Context, _parameter: click.Parameter, incomplete: str)
     found: dict[str, str] = {}
     for entry in entries:
         asked, state = entry.note.asked, entry.note.state.value
-        if asked is not None and asked.name is not None:
+        if asked is not None and asked.name is not None and asked.owner is None:
             found.setdefault(asked.name, state)  # of several, the last
         found[entry.note.session] = state
     return [CompletionItem(name, help=state) for name, state in found.items() if name.startswith(incomplete)]
@@ -39,3 +40,10 @@ home_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 session_argument = click.argument("name", metavar="SESSION", shell_complete=_known)
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of as many cells each, the columns one below the other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -26,6 +26,7 @@ from affiant.sandbox.cli.session_options import home_option, session_argument
 from affiant.sandbox.detached.client import DetachedSession
 from affiant.sandbox.session.foreground_command import EXIT_OURS, open_standard_streams
 from affiant.sandbox.session.session import Running
+from affiant.sandbox.supervisor.launch.user_streams import MOST_CELLS
 
 __all__ = ["shell"]
 
@@ -52,7 +53,7 @@ def shell(*, home: Path, env: tuple[str, ...], cwd: str | None, name: str, comma
       affiant session shell --cwd /workspace/src build
 
     \b
-    Exit codes: the command's own; 125 refused, 126 the command cannot be run, 127 it was not found, 128 + n signal n.
+    Exit codes: the command's own; 125 error, 126 the command cannot be run, 127 it was not found, 128 + n signal n.
     """
     argv = words(command) if command else _SHELL
     open_standard_streams()
@@ -100,9 +101,9 @@ async def _interactive(
 
 
 def _size() -> tuple[int, int]:
-    """Rows and columns of this terminal; one that has none is as the first ones were."""
+    """Rows and columns of this terminal, as far as a command's can have them; of one that has none, 24 and 80."""
     columns, rows = os.get_terminal_size(0)
-    return (rows, columns) if rows and columns else _SIZE
+    return (min(rows, MOST_CELLS), min(columns, MOST_CELLS)) if rows and columns else _SIZE
 
 
 def _follow_size(running: Running) -> set[asyncio.Task[None]]:

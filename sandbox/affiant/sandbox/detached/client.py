@@ -10,25 +10,33 @@ Each act is a connection of its own to the host, which passes it on to the super
 
 from __future__ import annotations
 
-import os
+import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.errors import AffiantError, StateError
-from affiant.folders import default_home
 from affiant.sandbox.base.user_socket import connect_user_socket
 from affiant.sandbox.detached.names import running_session
-from affiant.sandbox.processes.home import Home, open_home
-from affiant.sandbox.session.session import Running, SessionCalls
+from affiant.sandbox.processes.home import Home
+from affiant.sandbox.processes.launch_records import live_launches
+from affiant.sandbox.processes.session_note import read_note
+from affiant.sandbox.session.session import Running, SessionCalls, Why, user_home
 from affiant.sandbox.session.supervisor_link import run_message
+from affiant.sandbox.session_acts.private_places import PrivatePlaces
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.session_state.session_folder import ARCHIVE, BUNDLE, HOST_SOCKET
 from affiant.sandbox.supervisor.launch.control import ControlChannel, sent_error
 
 __all__ = ["DetachedSession", "HostAct", "KeptPiece"]
+
+_CLOSED_WITHIN_S: Final = 120.0
+"""Longer than closing a session takes."""
+_LOOKS_EVERY_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,7 @@ class KeptPiece:
     Args:
         missing: bytes between the position that was asked for and this piece that are not kept any more.
         failed: why what came later is not kept; None: it is.
+        end: where each stream ended when this was read; None: the session has ended, and nothing follows.
     """
 
     stdout: bytes
@@ -47,20 +56,33 @@ class KeptPiece:
     exit_code: int | None
     missing: int = 0
     failed: str | None = None
+    end: tuple[int, int] | None = None
 
 
 class HostAct:
     """An act of the supervisor's, by a connection of its own to the session host."""
 
-    def __init__(self, channel: ControlChannel) -> None:
-        self._channel = channel
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._channel: ControlChannel | None = None
         self._ended: AffiantError | None = None
 
     async def tell(self, message: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
-        """Send a message about this act; a host that is gone is noticed where its answer is awaited."""
-        if self._ended is None:  # after an error the host takes what comes for another request
-            with suppress(OSError):
-                await self._channel.send(message, descriptors)
+        """Send a message about this act; a host that is gone meanwhile is noticed where its answer is awaited.
+
+        Raises:
+            ``session.not_open``, SessionBusy: by the first message: the host cannot be reached.
+        """
+        if self._ended is not None:  # after an error the host takes what comes for another request
+            return
+        if self._channel is None:
+            try:
+                self._channel = ControlChannel(await connect_user_socket(self._place))
+            except AffiantError as error:
+                self._ended = error
+                raise
+        with suppress(OSError):
+            await self._channel.send(message, descriptors)
 
     async def next(self) -> Mapping[str, object]:
         """The next event.
@@ -70,6 +92,7 @@ class HostAct:
         """
         if self._ended is not None:
             raise self._ended
+        assert self._channel is not None  # something was told
         message = await self._channel.receive()
         if message is None:
             self._ended = StateError(
@@ -82,14 +105,20 @@ class HostAct:
             raise self._ended
         return message.members
 
+    def close(self) -> None:
+        """Leave the host; what it does for this act ends."""
+        if self._channel is not None:
+            with suppress(OSError):
+                self._channel.close()
+
 
 class DetachedSession(SessionCalls):
     """A session that a host holds; made by :meth:`connect` only."""
 
     def __init__(self, home: Home, session: str) -> None:
+        self._home = home
         self._folder = home.session(session)
         self._id = session
-        self._files: SandboxFiles | None = None
         self._facts: Mapping[str, object] = {}
 
     @classmethod
@@ -102,21 +131,18 @@ class DetachedSession(SessionCalls):
         Raises:
             ``session.not_open``: there is none.
         """
-        place = open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
+        place = user_home(home)
         return cls(place, running_session(place, name))
 
     async def opened(self) -> DetachedSession:
-        """This session, once its host has said what it is and which files may not be uploaded."""
+        """This session, once its host has said what it is."""
         facts = dict(await self._asked({"op": "open"}, "open"))
-        private = facts.pop("private")
-        if not isinstance(private, list):
-            raise _not_an_answer("open")
-        pairs = [str(each).partition(":") for each in private]
-        self._files = SandboxFiles(
-            self.ask, frozenset((int(device), int(inode)) for device, _, inode in pairs)
-        )
+        del facts["private"]
         self._facts = facts
         return self
+
+    async def _private(self) -> PrivatePlaces:
+        return PrivatePlaces.from_json((await self._asked({"op": "open"}, "open")).get("private"))
 
     @property
     def id(self) -> str:
@@ -131,23 +157,17 @@ class DetachedSession(SessionCalls):
 
     @property
     def files(self) -> SandboxFiles:
-        """The session's files: read, write, list, upload, download. The session is :meth:`opened`."""
-        assert self._files is not None
-        return self._files
+        """The session's files: read, write, list, upload, download."""
+        return SandboxFiles(self.ask, self._private)
 
     @contextmanager
     def act(self) -> Iterator[HostAct]:
-        """An act of the supervisor's, for the length of the block.
-
-        Raises:
-            ``session.not_open``: the session has ended.
-        """
-        channel = ControlChannel(connect_user_socket(self._folder / HOST_SOCKET))
+        """An act of the supervisor's, for the length of the block; its first message reaches for the host."""
+        act = HostAct(self._folder / HOST_SOCKET)
         try:
-            yield HostAct(channel)
+            yield act
         finally:
-            with suppress(OSError):
-                channel.close()
+            act.close()
 
     @asynccontextmanager
     async def begin(
@@ -206,7 +226,9 @@ class DetachedSession(SessionCalls):
         asked = {"op": "logs", "number": number, "stdout": at[0], "stderr": at[1], "wait": wait}
         event = await self._asked(asked, "logs")
         code, missing, failed = (event.get(name) for name in ("code", "missing", "failed"))
-        (stdout, out_at), (stderr, err_at) = (_piece(event.get(name)) for name in ("stdout", "stderr"))
+        (stdout, out_at, out_end), (stderr, err_at, err_end) = (
+            _piece(event.get(name)) for name in ("stdout", "stderr")
+        )
         return KeptPiece(
             stdout=stdout,
             stderr=stderr,
@@ -215,19 +237,48 @@ class DetachedSession(SessionCalls):
             exit_code=code if isinstance(code, int) else None,
             missing=missing if isinstance(missing, int) else 0,
             failed=failed if isinstance(failed, str) else None,
+            end=(out_end, err_end),
         )
 
     async def kill(self, number: int, sent: int) -> None:
         """Send the signal ``sent`` to command ``number``."""
         await self._asked({"op": "kill", "number": number, "signal": int(sent)}, "sent")
 
-    async def close(self) -> Path:
-        """Close the session, which ends its commands; where its bundle is.
+    async def close(self, why: Why = "done") -> Path:
+        """Close the session, which ends its commands; where its bundle is. One that has ended, or is just being closed,
+        is not closed again.
 
         Raises:
-            AffiantError: it could not be closed in order.
+            AffiantError: it could not be closed in order, or has ended by an error.
         """
-        return Path(str((await self._asked({"op": "stop"}, "stopped")).get("bundle")))
+        try:
+            return Path(str((await self._asked({"op": "stop", "why": why}, "stopped")).get("bundle")))
+        except AffiantError as error:
+            if error.code != "session.not_open" or not await self._has_ended():
+                raise
+            self._require_in_order(error)
+            return self.bundle_path
+
+    async def _has_ended(self) -> bool:
+        """Whether the session has ended; one that its host is closing is waited for."""
+        deadline = time.monotonic() + _CLOSED_WITHIN_S
+        while any(launch.session == self._id for launch in live_launches(self._home)):
+            if not self._facts or time.monotonic() > deadline:  # it may have no host that could close it
+                return False
+            await asyncio.sleep(_LOOKS_EVERY_S)
+        return True
+
+    def _require_in_order(self, missed: AffiantError) -> None:
+        note = read_note(self._folder)
+        if not self.bundle_path.exists() or (note is not None and not note.state.in_order):
+            raise missed
+        if note is not None and note.code is not None and note.code != "session.expired":
+            raise StateError(
+                "the session has ended by an error",
+                found=note.code,
+                hint=f"See: affiant session show {self._id}",
+                code=note.code,
+            ) from missed
 
     async def _asked(self, members: Mapping[str, object], event: str) -> Mapping[str, object]:
         """The host's answer, which is an ``event``."""
@@ -247,8 +298,8 @@ def _not_an_answer(expected: str) -> StateError:
     )
 
 
-def _piece(value: object) -> tuple[bytes, int]:
+def _piece(value: object) -> tuple[bytes, int, int]:
     match value:
-        case {"data": str(data), "at": int(at)}:
-            return from_b64u(data), at
+        case {"data": str(data), "at": int(at), "end": int(end)}:
+            return from_b64u(data), at, end
     raise _not_an_answer("a piece of output")

@@ -23,8 +23,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final, TextIO
 
-from affiant.errors import AffiantError, NotFreshError, StateError
-from affiant.sandbox.detached.host_socket import HostServer
+from affiant.errors import StateError
+from affiant.policy.loading.policy_file import policy_owners, read_policy_file
+from affiant.sandbox.detached.host_socket import HostServer, host_failed
 from affiant.sandbox.detached.kept_output import output_folder
 from affiant.sandbox.detached.names import asked_launch, names_lock
 from affiant.sandbox.processes.home import Home, lock
@@ -34,7 +35,7 @@ from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.session_state.session_folder import HOST_SOCKET
 from affiant.sandbox.supervisor.launch.control import refusal_members
 
-__all__ = ["StartingHost", "fork_host", "start_host"]
+__all__ = ["StartingHost", "ended_early", "fork_host", "start_host"]
 
 _LEASE_BEYOND_TTL_S: Final = 120
 """The activation lasts so much longer than the session may live: its end must still be recorded."""
@@ -62,6 +63,11 @@ class StartingHost:
         """End it: a session that is being started is undone."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
+
+
+def ended_early() -> StateError:
+    """The error of a host that has ended and reported neither a session nor why there is none."""
+    return StateError("the session host ended while it started", code="session.host_failed")
 
 
 def start_host(home: Home, request: SessionRequest, *, ttl_s: int | None) -> StartingHost:
@@ -130,14 +136,10 @@ def _host(home: Home, request: SessionRequest, ttl_s: int | None, descriptor: in
             if written is None:
                 return 0
             asyncio.run(_hold(home, request, ttl_s, report, written))
-    except AffiantError as error:
-        report.say("refused", refusal_members(error))
-        return 1
     except (asyncio.CancelledError, KeyboardInterrupt):
         return 1
-    except Exception as error:  # noqa: BLE001 - a mistake of ours: nothing else would say why there is no session
-        failed = StateError("the session host failed", found=type(error).__name__, code="session.host_failed")
-        report.say("refused", refusal_members(failed))
+    except Exception as error:  # noqa: BLE001 - a mistake of ours, too: nothing else would say why there is no session
+        report.say("refused", refusal_members(host_failed(error)))
         return 1
     finally:
         report.close()
@@ -151,6 +153,7 @@ def _named(home: Home, request: SessionRequest, report: _Report) -> Iterator[Cal
 
     Raises:
         ``session.name_taken``: another session has the name, or the one that was asked for is not ready in time.
+        ``session.key_taken``: the session of the request's key has another agent or profile.
     """
     with ExitStack() as stack:
         deadline = time.monotonic() + _READY_WITHIN_S
@@ -177,8 +180,28 @@ def _named(home: Home, request: SessionRequest, report: _Report) -> Iterator[Cal
 
 
 def _require_same(running: Launch, request: SessionRequest) -> None:
+    """Return if ``running`` is the session of an earlier request that was the same: its key, agent and profile.
+
+    Raises:
+        ``session.name_taken``: it has only the name. ``session.key_taken``: it is another agent's, or by another
+        profile. AffiantError: the profile file cannot be read.
+    """
     asked = running.asked
-    if request.key is None or asked is None or asked.key != request.key:
+    if request.key is not None and asked is not None and asked.key == request.key:
+        owners = policy_owners(os.geteuid(), os.environ)
+        if asked.agent != request.agent or (
+            asked.file is not None
+            and asked.file
+            != read_policy_file(request.profile, owners=owners, floor=request.floor).profiles.source_digest
+        ):
+            raise StateError(
+                "the session of this idempotency key has another agent or profile",
+                expected=f"agent {asked.agent} of the profile file {asked.file}",
+                found=running.session,
+                hint="Use another key for another session",
+                code="session.key_taken",
+            )
+    else:
         raise StateError(
             "a running session already has this name",
             found=request.name,
@@ -203,11 +226,11 @@ async def _hold(
     outcome: Mapping[str, object] = {
         "event": "refused",
         "code": "session.not_open",
-        "message": "",
+        "message": "the session host was ended",
         "hint": None,
     }
     try:
-        async with Session.open(request, home=home.path, progress=step) as session:
+        async with Session.open(replace(request, hosted=True), home=home.path, progress=step) as session:
             loop.add_signal_handler(signal.SIGTERM, terminated.set)
             began = int(time.time())
             expires = began + (session.plan.lease_s if ttl_s is None else ttl_s)
@@ -225,8 +248,8 @@ async def _hold(
                 report.close()
                 await _until_over(session, server, terminated, ttl_s)
         outcome = {"event": "stopped", "session": session.id, "bundle": str(session.bundle_path)}
-    except AffiantError as error:
-        outcome = {"event": "refused", **refusal_members(error)}
+    except Exception as error:
+        outcome = {"event": "refused", **refusal_members(host_failed(error))}
         raise
     finally:
         if server is not None:
@@ -236,7 +259,8 @@ async def _hold(
 async def _until_over(
     session: Session, server: HostServer, terminated: asyncio.Event, ttl_s: float | None
 ) -> None:
-    """Return when the session is to be closed in order; its commands are ended by that.
+    """Return when the session is to be closed; its commands are ended by that. Its time to live ends it in order,
+    whatever runs; a client that leaves by an exception, or while commands run, ends it as ``killed``.
 
     Raises:
         AffiantError: why it ended, or has to.
@@ -253,10 +277,6 @@ async def _until_over(
     if ended in done:
         raise ended.result()
     if not done:
-        raise NotFreshError(
-            "the session's time to live (--ttl) has passed",
-            expected=f"at most {ttl_s} s",
-            code="session.expired",
-        )
-    if server.running:
+        session.note_expired()
+    elif server.running or server.stop_why == "killed":
         await session.kill()

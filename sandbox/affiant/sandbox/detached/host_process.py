@@ -16,7 +16,7 @@ from typing import Final
 from affiant.errors import StateError
 from affiant.sandbox.base.threads import abandonable
 from affiant.sandbox.detached.client import DetachedSession
-from affiant.sandbox.detached.host import StartingHost, fork_host
+from affiant.sandbox.detached.host import StartingHost, ended_early, fork_host
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.session.session_plan import SessionRequest
 from affiant.sandbox.supervisor.launch.control import sent_error
@@ -91,7 +91,7 @@ def _session(host: StartingHost) -> tuple[str, bool]:
                 raise sent_error(event)
             if event["event"] == "ready":
                 return str(event["session"]), event["created"] is True
-    raise StateError("the session host ended while it started", code="session.host_failed")
+    raise ended_early()
 
 
 def _main() -> None:

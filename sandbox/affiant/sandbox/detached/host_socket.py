@@ -9,8 +9,8 @@ A connection carries messages of the supervisor's control socket (``control``). 
 - ``detach``: run a command whose output is kept; only ``started`` follows, and the client may leave. ``kill`` sends
   it a signal.
 - ``logs``: kept output from a position on; held for a while where there is none yet.
-- ``open``: what does not change of the session. ``status``: its commands, too. ``stop``: close it; answered when that
-  is done.
+- ``open``: what does not change of the session. ``status``: its commands, too. ``stop``: close it, as ``done`` or
+  ``killed``; answered when that is done.
 
 An error is answered with ``refused``. Only processes of one user talk to each other here (``user_socket``).
 """
@@ -31,19 +31,23 @@ from typing import Final, TypeVar
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import AffiantError, MalformedError, StateError
+from affiant.sandbox.base.errors import SessionBusy
 from affiant.sandbox.base.user_socket import Connections, listening_user_socket
 from affiant.sandbox.detached.kept_output import MOST_KEPT, CommandOutput, no_output
-from affiant.sandbox.session.session import Running, Session
+from affiant.sandbox.session.session import Running, Session, Why
 from affiant.sandbox.supervisor.acts import MOST_ACTS
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
 
-__all__ = ["HostServer", "HostedCommand"]
+__all__ = ["HostServer", "HostedCommand", "host_failed"]
 
 _T = TypeVar("_T")
 
 _CONNECTIONS: Final = 2 * MOST_ACTS
 """As many acts as a session takes, and questions beside them."""
 _FIRST_S: Final = 20.0
+_BUSY_S: Final = 2.0
+_ALWAYS: Final = frozenset({"open", "status", "stop"})
+"""Requests that are answered for a client that is one too many, too: the session can always be closed."""
 _HELD_S: Final = 20.0
 _LAST_S: Final = 2.0
 _PIECE: Final = 128 * 1024
@@ -159,6 +163,8 @@ class HostServer:
         self._outcome: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
         self.stop_asked = asyncio.Event()
         """Set when a client asks for the session to be closed."""
+        self.stop_why: Why = "done"
+        """How; ``killed``, if one of them says so."""
 
     @property
     def running(self) -> Sequence[HostedCommand]:
@@ -173,7 +179,7 @@ class HostServer:
         Raises:
             ``session.no_socket``: no socket can be made there.
         """
-        with listening_user_socket(path, backlog=_CONNECTIONS) as listener:
+        with listening_user_socket(path) as listener:
             if listener is None:
                 raise StateError(
                     "the session's socket cannot be made", where=str(path), code="session.no_socket"
@@ -199,11 +205,11 @@ class HostServer:
             if command.output is not None:
                 command.output.close()
 
-    async def _serve(self, connection: socket.socket) -> None:
+    async def _serve(self, connection: socket.socket, busy: bool) -> None:  # noqa: FBT001
         channel = ControlChannel(connection)
         try:
             while True:
-                async with asyncio.timeout(_FIRST_S):
+                async with asyncio.timeout(_BUSY_S if busy else _FIRST_S):
                     message = await channel.receive()
                 if message is None:
                     return
@@ -211,9 +217,17 @@ class HostServer:
                 streams.callback(message.close)
                 with streams:
                     try:
+                        if busy and message.members.get("op") not in _ALWAYS:
+                            raise SessionBusy(
+                                "the session has too many clients",
+                                expected=f"at most {_CONNECTIONS}",
+                                hint="Wait until one has left",
+                            )
                         await self._answer(channel, message, streams)
-                    except AffiantError as refusal:
-                        await channel.send({"event": "refused", **refusal_members(refusal)})
+                    except Exception as error:  # noqa: BLE001 - answered: a host says nothing anywhere else
+                        await channel.send({"event": "refused", **refusal_members(host_failed(error))})
+                if busy:
+                    return
         except (AffiantError, OSError, TimeoutError):
             return  # it speaks another protocol, or is gone: no answer would be read
         finally:
@@ -238,11 +252,12 @@ class HostServer:
                 await self._known(number).signal(sent)
                 await channel.send({"event": "sent"})
             case {"op": "open", **rest} if not rest:
-                private = [f"{device}:{inode}" for device, inode in sorted(self._session.private)]
-                await channel.send({"event": "open", **self._facts, "private": private})
+                private = await self._session.private()
+                await channel.send({"event": "open", **self._facts, "private": private.to_json()})
             case {"op": "status", **rest} if not rest:
                 await channel.send(self._status())
-            case {"op": "stop", **rest} if not rest:
+            case {"op": "stop", "why": "done" | "killed" as why, **rest} if not rest:
+                self.stop_why = why if self.stop_why == "done" else self.stop_why
                 self.stop_asked.set()
                 await channel.send(await asyncio.shield(self._outcome))
             case _:
@@ -358,8 +373,9 @@ class HostServer:
             await self._run(
                 command, asked, streams, lambda running: running.wait(asked.timeout_s), ours.close
             )
-        except AffiantError as error:  # no client waits for it, so its kept output says why
-            output.say(f"{error} [{error.code}]")
+        except Exception as error:  # noqa: BLE001 - no client waits for it, so its kept output says why
+            failed = host_failed(error)
+            output.say(f"{failed} [{failed.code}]")
         finally:
             ours.close()
             self._kept.append(command)
@@ -410,15 +426,28 @@ class HostServer:
         if wait:
             await output.more(at, within_s=_HELD_S)
         ended = output.ended
-        read = output.read(at, _PIECE)
+        ends, read = output.ends(), output.read(at, _PIECE)
         return {
             "event": "logs",
             "ended": ended,
             "code": self._known(number).exit_code,
             "failed": output.failed,
             "missing": output.missing(at),
-            **{name: {"at": position, "data": b64u(data)} for name, (position, data) in read.items()},
+            **{
+                name: {"at": position, "data": b64u(data), "end": ends[name]}
+                for name, (position, data) in read.items()
+            },
         }
+
+
+def host_failed(error: Exception) -> AffiantError:
+    """``error``; one that is none of ours as a failure of the session host, by its type alone."""
+    if isinstance(error, AffiantError):
+        return error
+    found = type(error).__name__
+    if isinstance(error, OSError) and error.strerror is not None:
+        found = f"{found}: {error.strerror}"
+    return StateError("the session host failed", found=found, code="session.host_failed")
 
 
 def _listed(argv: Sequence[str]) -> list[str]:

@@ -159,6 +159,10 @@ class CommandOutput:
         """As :meth:`KeptStream.read`, of both streams."""
         return {name: stream.read(at.get(name, 0), size) for name, stream in self._streams.items()}
 
+    def ends(self) -> dict[str, int]:
+        """How many bytes each stream has had until now."""
+        return {name: stream.end for name, stream in self._streams.items()}
+
     async def more(self, at: Mapping[str, int], *, within_s: float) -> None:
         """Return when there is more than ``at``, or the command has ended; at the latest after ``within_s``."""
         with suppress(TimeoutError):

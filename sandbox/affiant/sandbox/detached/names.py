@@ -71,7 +71,7 @@ def running_session(home: Home, name: str) -> str:
     """
     for launch in live_launches(home):
         asked = launch.asked
-        if name == launch.session or (asked is not None and (asked.name, asked.owner) == (name, None)):
+        if name == launch.session or (asked is not None and asked.is_called(name)):
             return launch.session
     raise StateError(
         "no running session has this name",

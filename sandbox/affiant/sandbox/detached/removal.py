@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from typing import Final
 
 from affiant.errors import StateError
 from affiant.sandbox.detached.kept_output import remove_output
 from affiant.sandbox.processes.home import Home, lock
 from affiant.sandbox.processes.launch_records import launch_record
 from affiant.sandbox.processes.session_note import SessionState
+from affiant.sandbox.session_state.interrupted import reap_leftovers
 from affiant.sandbox.session_state.session_listing import SessionEntry, find_session
 from affiant.sandbox.session_state.shared_input import release_input
 
 __all__ = ["remove_ended"]
 
-_IN_ORDER: Final = frozenset({SessionState.CLOSED, SessionState.INTERRUPTED})
-
 
 def remove_ended(home: Home, name: str, require_copy: Callable[[SessionEntry], None]) -> tuple[str, int]:
-    """Remove the session; its id, and how many bytes its kept output was.
+    """Remove the session; its id, and how many bytes its kept output was. First, what killed launchers left is ended
+    and tidied up, which keeps files that are only there.
 
     Args:
         require_copy: returns once the session's receipts are elsewhere too, or raises.
@@ -29,6 +28,7 @@ def remove_ended(home: Home, name: str, require_copy: Callable[[SessionEntry], N
         ``session.running``: it has not ended. ``session.only_copy``: its records or files may be nowhere else.
         ``session.not_here``: there is none.
     """
+    reap_leftovers(home)
     with lock(home.path / "reap.lock"):
         entry = find_session(home, name)
         session = entry.note.session
@@ -53,10 +53,10 @@ def _require_whole(home: Home, entry: SessionEntry) -> None:
             hint="This tries again and says what it found: affiant session list",
             code="session.only_copy",
         )
-    if entry.bundle is None or entry.note.state not in _IN_ORDER:
+    if entry.bundle is None or not entry.noted or not entry.note.state.in_order:
         raise StateError(
             "the session's folder may hold the only copy of its records",
-            found=entry.note.state.value,
+            found=entry.note.state.value if entry.noted else "no note of how it ended",
             hint=f"Gather them first: affiant session recover {session} --bundle FILE",
             code="session.only_copy",
         )

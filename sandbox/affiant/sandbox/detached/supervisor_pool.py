@@ -129,7 +129,7 @@ class SupervisorPool:
                     code="store.locked",
                 ) from error
             path.unlink(missing_ok=True)  # a killed pool's
-            with listening_user_socket(path, backlog=_MOST_CALLERS) as listener:
+            with listening_user_socket(path) as listener:
                 if listener is None:
                     raise StateError(
                         "the pool's socket cannot be made", where=str(path), code="session.pool_failed"
@@ -234,8 +234,11 @@ class SupervisorPool:
             await self._remove(warm.slot, warm.launch, warm.link)
             self._missing.set()
 
-    async def _hand_over(self, connection: socket.socket) -> None:
-        """Give the caller one supervisor; end it if the caller does not take it."""
+    async def _hand_over(self, connection: socket.socket, crowded: bool) -> None:  # noqa: FBT001 - Connections'
+        """Give the caller one supervisor; end it if the caller does not take it. One caller too many gets none."""
+        if crowded:
+            connection.close()
+            return
         channel = ControlChannel(connection)
         try:
             async with asyncio.timeout(_TAKEN_WITHIN_S):

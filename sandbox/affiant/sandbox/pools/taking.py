@@ -98,7 +98,7 @@ async def take_pooled(
     if not path.exists():
         return None
     try:
-        connection = connect_user_socket(path)
+        connection = await connect_user_socket(path)
     except StateError:
         return None
     pool, channel = peer_process(connection)[0], ControlChannel(connection)

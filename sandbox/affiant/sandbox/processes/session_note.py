@@ -37,6 +37,11 @@ class SessionState(enum.Enum):
     LOST = "lost"
     """Ended without a signed close."""
 
+    @property
+    def in_order(self) -> bool:
+        """Whether its supervisor closed it."""
+        return self in {SessionState.CLOSED, SessionState.INTERRUPTED}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -49,6 +54,7 @@ class Asked:
         exclude: what is never copied out.
         name: of a session that is held by a session host. key: of the request to create it.
         owner: the caller who created it over HTTP; None: this machine's user.
+        file: digest of the profile file's bytes.
     """
 
     agent: str
@@ -61,6 +67,11 @@ class Asked:
     name: str | None = None
     key: str | None = None
     owner: str | None = None
+    file: str | None = None
+
+    def is_called(self, name: str, owner: str | None = None) -> bool:
+        """Whether the session has exactly this name among those of ``owner``: each owner has names of its own."""
+        return (self.name, self.owner) == (name, owner)
 
     def to_json(self) -> Mapping[str, object]:
         """Its members."""
@@ -145,6 +156,7 @@ def asked_from_json(value: object) -> Asked | None:
                 name=_text(rest.get("name")),
                 key=_text(rest.get("key")),
                 owner=_text(rest.get("owner")),
+                file=_text(rest.get("file")),
             )
         case _:
             return None

@@ -114,8 +114,7 @@ async def launched(
             platform=plan.request.platform,
             now=datetime.now(UTC),
             random_bytes=random_bytes,
-            template=plan.request.name
-            is not None,  # a session that outlives its command is seldom the only one
+            template=plan.request.hosted,  # a session that outlives its command is seldom the only one
             echo=echo,
         )
         stack.push_async_exit(_leaving(services))
@@ -364,6 +363,7 @@ def _asked(plan: SessionPlan) -> Asked:
         name=request.name,
         key=request.key,
         owner=request.owner,
+        file=plan.file_digest,
     )
 
 

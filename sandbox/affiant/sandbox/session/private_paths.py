@@ -16,10 +16,13 @@ from affiant.errors import ConfigurationError
 from affiant.policy.decision_log.rotation import rotated_logs
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.session.session_plan import SessionRequest
+from affiant.sandbox.session_acts.private_places import PrivatePlaces, overlap
 
-__all__ = ["private_inodes", "refuse_private", "refuse_private_output"]
+__all__ = ["private_inodes", "private_places", "refuse_private", "refuse_private_output"]
 
 _STATE = "affiant's own state folder"
+_LARGE = frozenset({"inputs", "launches", "output", "sessions"})
+"""Folders of the state folder with many entries, none of which is a key; what lies in them has a private path."""
 
 
 def refuse_private(home: Home, request: SessionRequest) -> None:
@@ -62,6 +65,12 @@ def private_inodes(home: Home, request: SessionRequest) -> frozenset[tuple[int, 
     return frozenset(found)
 
 
+def private_places(home: Home, request: SessionRequest) -> PrivatePlaces:
+    """What a session's file calls may not read or write on this machine, as it is now: a rewritten file has another
+    inode."""
+    return PrivatePlaces(private_inodes(home, request), tuple(_places(home, request)))
+
+
 def _places(home: Home, request: SessionRequest) -> Iterator[tuple[Path, str]]:
     yield home.path, _STATE
     if request.secret_store is not None:
@@ -75,40 +84,34 @@ def _places(home: Home, request: SessionRequest) -> Iterator[tuple[Path, str]]:
 def _kept_apart(home: Home, request: SessionRequest) -> Iterator[Path]:
     for path, _ in _places(home, request):
         yield path
-    folders = (home.platform, home.gateway, home.sessions, home.inputs, home.launches, home.secrets)
-    yield from folders
-    yield from _files(home.path)
-    yield from _files(home.platform)
-    yield from _files(home.secrets)
+    for path in _entries(home.path):
+        yield path
+        if path.name not in _LARGE:
+            yield from _entries(path)
     if request.decisions is not None:
         yield from rotated_logs(request.decisions)
     if request.secret_store is not None:
-        yield from _files(request.secret_store)
+        yield from _entries(request.secret_store)
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _entries(folder: Path) -> Iterator[Path]:
+    """The files and folders in ``folder``, without links; none, where it is a file or cannot be read."""
     try:
         with os.scandir(folder) as listing:
-            yield from [Path(entry.path) for entry in listing if entry.is_file(follow_symlinks=False)]
+            yield from [Path(entry.path) for entry in listing if not entry.is_symlink()]
     except OSError:
         return
 
 
 def _compare(folder: Path, option: str, private: Path, what: str) -> None:
-    ours, theirs = folder.resolve(), private.resolve()
-    if ours == theirs:
-        how = "is"
-    elif theirs.is_relative_to(ours):
-        how = "holds"
-    elif ours.is_relative_to(theirs):
-        how = "lies in"
-    else:
+    how = overlap(folder, private)
+    if how is None:
         return
     place = "--home (AFFIANT_HOME)" if what == _STATE else what
     raise ConfigurationError(
         f"the {option} {how} {what}, and no agent may reach that",
         where=str(folder),
-        found=str(theirs),
+        found=str(private.resolve()),
         hint=f"Give --{option} another folder, or have {place} elsewhere",
         code="session.input_private",
     )

@@ -18,6 +18,7 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.errors import AffiantError, MalformedError, StateError
+from affiant.sandbox.base.errors import SessionBusy
 from affiant.sandbox.base.user_socket import Connections, connect_user_socket, listening_user_socket
 from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink
 from affiant.sandbox.supervisor.launch.control import ControlChannel, refusal_members, sent_error
@@ -26,6 +27,8 @@ __all__ = ["InForce", "RestrictionServer", "connected", "restriction_members"]
 
 _CONNECTIONS: Final = 4
 _IDLE_S: Final = 60.0
+_BUSY_S: Final = 2.0
+"""So long a client that is one too many may take to ask."""
 _MAX_POLICY: Final = 700_000
 _MAX_SIGNATURE: Final = 200_000
 """Characters: a request of both is a message that the supervisor takes. A larger one would end the session there."""
@@ -82,7 +85,7 @@ class RestrictionServer:
     @asynccontextmanager
     async def listening(self, path: Path) -> AsyncIterator[None]:
         """Listen at ``path`` for the length of the block; where no socket can be made, requests are not heard."""
-        with listening_user_socket(path, backlog=_CONNECTIONS) as listener:
+        with listening_user_socket(path) as listener:
             if listener is None:
                 yield
                 return
@@ -101,15 +104,19 @@ class RestrictionServer:
         await asyncio.gather(accepting, return_exceptions=True)
         await self._connections.close(within_s=0.2)
 
-    async def _serve(self, connection: socket.socket) -> None:
+    async def _serve(self, connection: socket.socket, busy: bool) -> None:  # noqa: FBT001
         channel = ControlChannel(connection)
         try:
             while True:
-                async with asyncio.timeout(_IDLE_S):
+                async with asyncio.timeout(_BUSY_S if busy else _IDLE_S):
                     message = await channel.receive()
                 if message is None:
                     return
                 message.close()
+                if busy:
+                    error = SessionBusy("too many clients ask for this", expected=f"at most {_CONNECTIONS}")
+                    await channel.send({"refused": refusal_members(error)})
+                    return
                 await channel.send(await self._answer(message.members))
         except (AffiantError, OSError, TimeoutError):
             return  # it speaks another protocol, or is gone: no answer would be read
@@ -162,9 +169,9 @@ async def connected(path: Path) -> AsyncIterator[ControlChannel]:
     """A connection to the session that listens at ``path``.
 
     Raises:
-        ``session.not_open``: no process listens there, or another user's does.
+        ``session.not_open``: no process listens there, or another user's does. SessionBusy: too many wait there.
     """
-    channel = ControlChannel(connect_user_socket(path))
+    channel = ControlChannel(await connect_user_socket(path))
     try:
         yield channel
     finally:

@@ -33,7 +33,6 @@ from contextlib import (
 )
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
@@ -41,20 +40,22 @@ from affiant.attestation.bundle.bundle import Bundle
 from affiant.errors import AffiantError, ConfigurationError, StateError, UnreachableError
 from affiant.folders import default_home
 from affiant.policy.loading.policy_file import policy_owners
+from affiant.printable import one_line
 from affiant.sandbox.base.errors import OutputPlaceError, SessionBundleTooLarge
 from affiant.sandbox.base.threads import abandonable
 from affiant.sandbox.base.user_files import write_user_file
 from affiant.sandbox.isolation.backends.backend import probe
-from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.processes.home import Home, open_home
 from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
 from affiant.sandbox.session.attested_launch import LaunchedSession, launched
 from affiant.sandbox.session.held_children import ChildSessions, Lineage
 from affiant.sandbox.session.limits_in_force import limits_and_mechanisms
-from affiant.sandbox.session.private_paths import private_inodes, refuse_private
+from affiant.sandbox.session.private_paths import private_places, refuse_private
 from affiant.sandbox.session.restriction_socket import InForce, RestrictionServer
 from affiant.sandbox.session.session_plan import SessionPlan, SessionRequest, plan_session
 from affiant.sandbox.session.supervisor_link import Act, Progress, run_message
 from affiant.sandbox.session_acts.captured import CAPTURE_LIMIT, Capture
+from affiant.sandbox.session_acts.private_places import PrivatePlaces
 from affiant.sandbox.session_acts.sandbox_files import SandboxFiles
 from affiant.sandbox.session_acts.sandbox_ports import Asked, OpenPort, open_port
 from affiant.sandbox.session_state.bundle_out import boundary_record
@@ -83,7 +84,7 @@ from affiant.sandbox.workspace.git_changes import (
 )
 from affiant.sandbox.workspace.tree import Changes, Entry
 
-__all__ = ["CommandResult", "Metrics", "Running", "Session", "SessionCalls", "Usage"]
+__all__ = ["CommandResult", "Metrics", "Running", "Session", "SessionCalls", "Usage", "Why", "user_home"]
 
 _FINISHED_WITHIN_S: Final = 60.0
 _TERM_GRACE_S: Final = 5.0
@@ -92,6 +93,7 @@ EXIT_LOST: Final = 125
 """Exit code of a command whose end is not known."""
 
 Why = Literal["done", "killed"]
+"""How a session is closed, as its last record says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +262,15 @@ def _usage(members: object) -> Usage | None:
     return None
 
 
+def user_home(home: Path | None) -> Home:
+    """The state folder ``home``, opened; None: ``$AFFIANT_HOME``, else the XDG state folder.
+
+    Raises:
+        ``home.refused``: it is not this user's own.
+    """
+    return open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
+
+
 def _quiet(step: str, detail: Mapping[str, object]) -> None:
     """No progress is shown."""
 
@@ -388,6 +399,7 @@ class Session(SessionCalls):
         self._opened = opened
         self._progress = progress
         self._closed = False
+        self._expired = False
         self._why: Why = "done"
         self._running: set[Running] = set()
         self._gathered: Gathered | None = None
@@ -425,7 +437,7 @@ class Session(SessionCalls):
             AffiantError: something is missing or wrong, before anything of the agent has run.
         """
         lineage = lineage or Lineage()
-        place = open_home(home or Path(os.environ.get("AFFIANT_HOME") or default_home()))
+        place = user_home(home)
         for reaped in await abandonable(lambda: reap_leftovers(place)):
             progress("reaped", {"session": reaped.session, "text": reaped.text})
         refuse_private(place, request)
@@ -499,10 +511,9 @@ class Session(SessionCalls):
             return "pool"
         return "template" if self._opened.link.forked else "interpreter"
 
-    @cached_property
-    def private(self) -> frozenset[tuple[int, int]]:
-        """Device and inode of what may not be uploaded."""
-        return private_inodes(self._opened.home, self._opened.plan.request)
+    async def private(self) -> PrivatePlaces:
+        """What may not be uploaded or written over, as it is now."""
+        return await asyncio.to_thread(private_places, self._opened.home, self._opened.plan.request)
 
     @property
     def files(self) -> SandboxFiles:
@@ -612,6 +623,10 @@ class Session(SessionCalls):
         self._why = "killed"
         await self.signal(signal.SIGKILL)
 
+    def note_expired(self) -> None:
+        """Have the session's note say that its time to live was over; it is closed in order."""
+        self._expired = True
+
     async def _close(self, why: Why, *, because: AffiantError | None = None) -> None:
         """Close the session, take its changes and its bundle: each, whatever became of the others.
 
@@ -624,30 +639,31 @@ class Session(SessionCalls):
         self._closed = True
         wrong: list[AffiantError] = []
         try:
-            await self._finish(why)
-        except AffiantError as error:
-            if error.code != SessionBundleTooLarge.code:  # closed in order: its receipts are exported below
-                wrong.append(error)
-        finally:
-            await self._opened.link.stop()
-        reclaim_folder(self._opened.home.session(self.id))
-        for take in (self._take_output, self._take_bundle, self._take_diff, self._take_branch):
             try:
-                await asyncio.to_thread(take)
-            except AffiantError as error:
-                wrong.append(error)
-            except OSError as error:
-                wrong.append(_unwritten(error))
-        if not self._kept:
-            self._opened.launch.taken = True
-        first = because or (wrong[0] if wrong else None)
-        await asyncio.to_thread(self._leave_note, None if first is None else first.code)
+                await self._finish(why)
+            except (AffiantError, OSError) as error:
+                failed = _coded(error)
+                if failed.code != SessionBundleTooLarge.code:  # it is closed: its receipts are exported below
+                    wrong.append(failed)
+            finally:
+                await self._opened.link.stop()
+            reclaim_folder(self._opened.home.session(self.id))
+            for take in (self._take_output, self._take_bundle, self._take_diff, self._take_branch):
+                try:
+                    await asyncio.to_thread(take)
+                except (AffiantError, OSError) as error:
+                    wrong.append(_coded(error))
+            if not self._kept:
+                self._opened.launch.taken = True
+        finally:
+            first = because or (wrong[0] if wrong else None)
+            expired = "session.expired" if self._expired else None
+            await asyncio.to_thread(self._leave_note, expired if first is None else first.code)
         if wrong:
             raise wrong[0]
 
     def _leave_note(self, code: str | None) -> None:
         in_order, now = self._gathered is not None and self._gathered.in_order, datetime.now(UTC)
-        note_killed(self._opened.home.session(self.id), at=now)
         note = SessionNote(
             session=self.id,
             state=SessionState.CLOSED if in_order else SessionState.LOST,
@@ -658,6 +674,7 @@ class Session(SessionCalls):
             kept=self._kept,
         )
         with suppress(OSError):  # it is for a person's convenience; receipts are elsewhere
+            note_killed(self._opened.home.session(self.id), at=now)
             write_note(self._opened.home, note)
 
     async def _finish(self, why: Why) -> None:
@@ -739,13 +756,10 @@ class Session(SessionCalls):
         before = () if opened.copied is None else opened.copied.entries
         try:
             yield source, before, frozenset(opened.plan.sandbox.carved_out(opened.plan.place))
-        except AffiantError as error:
-            error.hint = self._keep() or error.hint
-            raise
-        except OSError as error:
-            unwritten = _unwritten(error)
-            unwritten.hint = self._keep()
-            raise unwritten from error
+        except (AffiantError, OSError) as error:
+            failed = _coded(error)
+            failed.hint = self._keep() or failed.hint
+            raise failed from failed.__cause__
 
     def _keep(self) -> str | None:
         """Keep the agent's files; what to do with them."""
@@ -765,10 +779,14 @@ class Session(SessionCalls):
         return f"What the agent left is kept in {kept}, take it with: affiant session recover {self.id} --output DIR"
 
 
-def _unwritten(error: OSError) -> AffiantError:
-    return OutputPlaceError(
-        "what the session left cannot be copied", where=error.filename, found=error.strerror
-    )
+def _coded(error: AffiantError | OSError) -> AffiantError:
+    """``error``; one of the machine's with a code."""
+    if isinstance(error, AffiantError):
+        return error
+    name = None if error.filename is None else one_line(os.fsdecode(error.filename))
+    failed = OutputPlaceError("what the session left cannot be copied", where=name, found=error.strerror)
+    failed.__cause__ = error
+    return failed
 
 
 def _end(descriptor: int | None, capture: Capture | None) -> int:

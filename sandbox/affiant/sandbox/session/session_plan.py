@@ -38,6 +38,7 @@ from affiant.sandbox.processes.upstream_address import require_encrypted
 from affiant.sandbox.runtimes.runtime_check import require_usable
 from affiant.sandbox.supervisor.launch.environment import session_sandbox
 from affiant.sandbox.workspace.git_changes import require_new_branch
+from affiant.sandbox.workspace.git_commit import require_git
 from affiant.secrets.store.local_store import StoreKey
 
 __all__ = [
@@ -95,6 +96,7 @@ class SessionRequest:
         task: what the session belongs to: ``workflow``, ``task``, ``attempt``, ``parent``. Receipts show it salted.
         name: what the session is called in its state folder. key: what makes a repeated request to create it the same.
         owner: the caller who created it over HTTP; None: this machine's user.
+        hosted: whether a session host holds it; the host itself says so.
     """
 
     profile: Path
@@ -124,6 +126,7 @@ class SessionRequest:
     name: str | None = None
     key: str | None = None
     owner: str | None = None
+    hosted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +214,7 @@ def plan_session(
     folders = ((request.input, "input"), (request.runtime, "runtime"), (request.secret_store, "secret store"))
     for path, what in folders:
         _check_folder(path, what)
+    _check_git(request)
     _check_branch(request)
     rootfs, image = _rootfs(request.rootfs, folder)
     if request.runtime is not None and image is None:  # what an image shows is known once it is unpacked
@@ -318,6 +322,18 @@ def _check_folder(path: Path | None, what: str) -> None:
         ) from error
     if not stat.S_ISDIR(mode):
         raise ConfigurationError(f"the {what} is no folder", where=str(path), code="session.input")
+
+
+def _check_git(request: SessionRequest) -> None:
+    """Return if git is here, or not needed: what could not be written is not found out after the work is done."""
+    needed = (
+        (request.input_commit, "--input"),
+        (request.output_diff, "--output-diff"),
+        (request.output_branch, "--output-branch"),
+    )
+    for asked, option in needed:
+        if asked is not None:
+            require_git(option)
 
 
 def _check_branch(request: SessionRequest) -> None:

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import IO, Final, Literal
 
 from affiant.errors import ConfigurationError, UnreachableError
+from affiant.sandbox.session_acts.private_places import PrivatePlaces
 from affiant.sandbox.workspace.tree import Entry, Kind, Skipped, TreeUnreadable
 from affiant.sandbox.workspace.tree_stream import TreeReader, TreeWriter, pack, require_size
 from affiant.sandbox.workspace.unpack import Unpacking, write_file
-from affiant.sandbox.workspace.walk import Inodes, Limits, chunks_of, escaped, open_directory
+from affiant.sandbox.workspace.walk import Limits, chunks_of, escaped, open_directory
 
 __all__ = ["Ask", "FileChange", "FileInfo", "Listing", "Moved", "SandboxFiles", "read_listing"]
 
@@ -88,17 +89,21 @@ class FileChange:
     path: str
 
 
+async def _nothing_private() -> PrivatePlaces:
+    return PrivatePlaces()
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxFiles:
     """The files of one session.
 
     Args:
         ask: sends the supervisor an act.
-        private: what may not be uploaded, under whatever name.
+        private: what may not be uploaded or written over, asked anew for each call that touches local files.
     """
 
     _ask: Ask
-    _private: Inodes = field(default=frozenset(), repr=False)
+    _private: Callable[[], Awaitable[PrivatePlaces]] = field(default=_nothing_private, repr=False)
 
     async def read(self, path: str, *, at_most: int = _READ, cut: bool = False) -> bytes:
         """The content of a file.
@@ -173,24 +178,28 @@ class SandboxFiles:
         Pipes, sockets, devices and names that are not printable are left out.
 
         Raises:
-            AffiantError: ``session.input_private`` where the folder holds affiant's own files, and others.
+            AffiantError: ``session.input_private`` where ``local`` is, holds or lies in one of affiant's own places,
+                and others.
         """
+        private = await self._private()
         with tempfile.TemporaryFile() as content:
-            single = await asyncio.to_thread(
-                _packed, Path(local), content, at_most, self._private, _name(path)
-            )
+            single = await asyncio.to_thread(_packed, Path(local), content, at_most, private, _name(path))
             return _moved(await self._call("put", path, content, single=single, length=at_most))
 
     async def download(self, path: str, local: Path | str, *, at_most: int = _TREE) -> Moved:
-        """Copy a file or folder of the sandbox to ``local``, in one call.
+        """Copy a file or folder of the sandbox to ``local``, in one call. A file goes into a folder under its own name.
 
         Files there are replaced, nothing else is removed, and no link there is followed. What cannot be copied is left
         out, and so are links that could lead out of the folder.
+
+        Raises:
+            AffiantError: ``session.input_private`` as for :meth:`upload`, and others.
         """
+        private = await self._private()
         with tempfile.TemporaryFile() as content:
             said = await self._call("get", path, content, length=at_most)
-            single = said.get("kind") == Kind.FILE.value
-            left_out = await asyncio.to_thread(_unpacked, content, Path(local), single, at_most)
+            name = _name(path) if said.get("kind") == Kind.FILE.value else None
+            left_out = await asyncio.to_thread(_unpacked, content, Path(local), name, at_most, private)
             moved = _moved(said)
             return Moved(moved.digest, moved.files, moved.length, (*moved.left_out, *left_out))
 
@@ -303,19 +312,20 @@ def _copy_content(content: IO[bytes], file: IO[bytes], at_most: int) -> None:
         ) from error
 
 
-def _packed(local: Path, content: IO[bytes], at_most: int, private: Inodes, name: str) -> bool:
+def _packed(local: Path, content: IO[bytes], at_most: int, private: PrivatePlaces, name: str) -> bool:
     """Write a local file or folder as a stream; whether it is a file."""
+    private.require_apart(local)
     writer, place = TreeWriter(content), local.resolve()
     try:
         if place.is_dir():
             with open_directory(place) as root:
-                pack(root, writer, limits=Limits(total_bytes=at_most), private=private)
+                pack(root, writer, limits=Limits(total_bytes=at_most), private=private.inodes)
             writer.end({})
             return False
         fd = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             facts = os.fstat(fd)
-            if (facts.st_dev, facts.st_ino) in private:
+            if (facts.st_dev, facts.st_ino) in private.inodes:
                 raise ConfigurationError(
                     "the file is one of affiant's own",
                     where=escaped(str(local)),
@@ -334,15 +344,24 @@ def _packed(local: Path, content: IO[bytes], at_most: int, private: Inodes, name
     return True
 
 
-def _unpacked(content: IO[bytes], local: Path, single: bool, at_most: int) -> tuple[Skipped, ...]:  # noqa: FBT001
-    """Write a stream to ``local``; the links that were left out."""
+def _unpacked(
+    content: IO[bytes], local: Path, name: str | None, at_most: int, private: PrivatePlaces
+) -> tuple[Skipped, ...]:
+    """Write a stream to ``local``; the links that were left out.
+
+    Args:
+        name: of a single file, which goes into ``local`` under it, if that is a folder; None: a folder's content.
+    """
+    if name is not None and local.is_dir():
+        local /= name
+    private.require_apart(local)
     content.seek(0)
     reader = TreeReader(content, limits=Limits(total_bytes=at_most))
-    folder = local.parent if single else local
+    folder = local if name is None else local.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open_directory(folder.resolve()) as base:
-            if single:
+            if name is not None:
                 for entry, chunks in reader:
                     write_file(base, local.name, entry, chunks)
                 return ()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from affiant.errors import AffiantError, ConfigurationError
+from affiant.sandbox.base.user_socket import bind_for_user
 
 __all__ = ["Asked", "OpenPort", "PortUse", "open_port"]
 
@@ -136,11 +137,7 @@ def _listening(path: Path | None) -> tuple[socket.socket, tuple[str, int] | Path
         return listener, ("127.0.0.1", int(listener.getsockname()[1]))
     listener = socket.socket(socket.AF_UNIX)
     try:
-        mask = os.umask(0o177)
-        try:
-            listener.bind(os.fspath(path))
-        finally:
-            os.umask(mask)
+        bind_for_user(listener, os.fspath(path))
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()

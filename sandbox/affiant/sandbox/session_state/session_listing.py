@@ -22,7 +22,7 @@ from affiant.sandbox.supervisor.launch.lifecycle import Step, read_steps
 
 __all__ = ["SessionEntry", "find_session", "is_session_id", "list_sessions"]
 
-_OF_REQUEST: Final = ("agent", "gateway", "name", "output", "profile", "started")
+_OF_REQUEST: Final = ("agent", "gateway", "name", "output", "owner", "profile", "started")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{21}")
 
 
@@ -71,6 +71,8 @@ def list_sessions(home: Home) -> tuple[SessionEntry, ...]:
 def find_session(home: Home, session: str) -> SessionEntry:
     """The session with this id, or exactly this name: of several, the one that runs, else the last that was started.
 
+    Names are those of this machine's user: a session that was created over HTTP is found by its id.
+
     Raises:
         ``session.not_here``: there is none.
     """
@@ -90,7 +92,7 @@ def find_session(home: Home, session: str) -> SessionEntry:
 
 
 def _named(home: Home, name: str) -> SessionEntry | None:
-    named = [e for e in list_sessions(home) if e.note.asked is not None and e.note.asked.name == name]
+    named = [e for e in list_sessions(home) if e.note.asked is not None and e.note.asked.is_called(name)]
     named.sort(key=lambda entry: entry.note.state is not SessionState.RUNNING)
     return named[0] if named else None
 

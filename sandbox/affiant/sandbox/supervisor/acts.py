@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.errors import AffiantError, MalformedError, StateError
-from affiant.sandbox.isolation.plan.errors import SessionBusy
+from affiant.sandbox.base.errors import SessionBusy
 from affiant.sandbox.supervisor.launch.control import Message, refusal_members
 
 __all__ = ["MOST_ACTS", "Act", "Acts", "Ending", "Handler", "act_number"]

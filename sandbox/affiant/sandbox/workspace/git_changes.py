@@ -26,7 +26,13 @@ from typing import IO, Any, Final
 from affiant.errors import ConfigurationError, UnreachableError
 from affiant.sandbox.base.privileges import is_root
 from affiant.sandbox.workspace.copy_out import Left, content_left
-from affiant.sandbox.workspace.git_commit import Repository, open_repository, read_pointer, submodules
+from affiant.sandbox.workspace.git_commit import (
+    Repository,
+    open_repository,
+    read_pointer,
+    require_git,
+    submodules,
+)
 from affiant.sandbox.workspace.git_process import Writer, asked_git, git_process
 from affiant.sandbox.workspace.tree import Entry, Kind, Skipped, TreeTooLarge, TreeUnreadable, tree_digest
 from affiant.sandbox.workspace.walk import escaped, open_directory, read_tree
@@ -106,8 +112,9 @@ def make_diff(left: Left, source: Path, *, base: FolderBase | tuple[Path, str]) 
 
     Raises:
         TreeUnreadable: what is to be read has changed. TreeTooLarge: more than 256 MiB.
-        ``session.input_commit``: the repository cannot be read any more.
+        ``session.input_commit``: the repository cannot be read any more. ``workspace.git``: git is not installed.
     """
+    require_git("--output-diff")
     with tempfile.TemporaryDirectory(prefix="affiant-git-", ignore_cleanup_errors=True) as made:
         git = Path(made)
         _begin(git)

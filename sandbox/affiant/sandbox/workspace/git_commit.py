@@ -43,6 +43,7 @@ __all__ = [
     "copy_commit",
     "open_repository",
     "read_pointer",
+    "require_git",
     "resolve_commit",
     "submodules",
 ]
@@ -87,7 +88,7 @@ def copy_commit(
         what was copied, and the commit's name.
 
     Raises:
-        ``session.input_commit``: no such repository or commit, or git is not installed.
+        ``session.input_commit``: no such repository or commit. ``workspace.git``: git is not installed.
         FileNameError, TreeTooLarge: the commit holds what cannot be copied.
         TreeUnreadable: git or the machine did not let us.
     """
@@ -106,6 +107,16 @@ def copy_commit(
     except OSError as error:
         raise TreeUnreadable("the commit cannot be copied", found=error.strerror) from error
     return Copied(tuple(writer.entries), tree_digest(writer.entries), commit), commit
+
+
+def require_git(where: str) -> None:
+    """Return if git is installed.
+
+    Raises:
+        ``workspace.git``: it is not; ``where`` needs it.
+    """
+    if shutil.which("git", path=SEARCHED) is None:
+        raise ConfigurationError("git is not installed", where=where, expected=SEARCHED, code="workspace.git")
 
 
 def resolve_commit(repository: Path, reference: str) -> tuple[str, str]:
@@ -151,10 +162,9 @@ def open_repository(repository: Path) -> Iterator[tuple[Path, Repository]]:
     and where its own folders are.
 
     Raises:
-        ``session.input_commit``: it is no repository that can be read, or git is not installed.
+        ``session.input_commit``: it is no repository that can be read. ``workspace.git``: git is not installed.
     """
-    if shutil.which("git", path=SEARCHED) is None:
-        raise ConfigurationError("git is not installed", where="--input", code="session.input_commit")
+    require_git("--input")
     own, common = _folders_of(repository)
     if (common / "reftable").exists() or not (common / "objects").is_dir():
         raise _no_repository(repository, "the repository lacks an objects folder, or uses reftable")

@@ -248,3 +248,22 @@ def test_a_message_that_is_too_large_is_its_senders_error_and_the_next_one_arriv
             theirs.close()
 
     assert asyncio.run(scenario()) == {"op": "next"}
+
+
+def test_descriptors_of_a_message_with_too_many_are_closed() -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        channel = ControlChannel(theirs)
+        reading, writing = os.pipe()
+        many = array.array("i", [writing] * 20)
+        ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, many)])
+        os.close(writing)
+        with raises_code("session.control"):
+            await channel.receive()
+        os.set_blocking(reading, False)
+        assert os.read(reading, 1) == b"", "no copy of the writing end is open"
+        os.close(reading)
+        channel.close()
+        ours.close()
+
+    asyncio.run(scenario())

@@ -14,6 +14,7 @@ from affiant.errors import (
     StateError,
     UnreachableError,
 )
+from affiant.sandbox.base.errors import SessionBusy
 
 __all__ = [
     "CommandNotRun",
@@ -56,13 +57,6 @@ class LimitExceeded(StateError):
     """A limit of the plan ended the sandbox."""
 
     code = "isolation.limit"
-
-
-class SessionBusy(StateError):
-    """The session carries out as many acts as it may at once."""
-
-    code = "session.busy"
-    retryable = True
 
 
 class RunnerLost(UnreachableError):

@@ -157,6 +157,8 @@ def _receive(control: socket.socket) -> tuple[bytes, tuple[int, ...]]:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             received.frombytes(payload[: len(payload) - len(payload) % received.itemsize])
     if flags & socket.MSG_CTRUNC:
+        for descriptor in received:
+            os.close(descriptor)
         raise MalformedError("descriptors were lost on the control socket", code="session.control")
     return data, tuple(received)
 
