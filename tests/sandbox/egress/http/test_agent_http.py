@@ -90,7 +90,7 @@ def test_a_connection_goes_on_after_a_body_that_was_refused(world: World) -> Non
     def scenario(box: Sandbox):
         return asyncio.to_thread(ask, box.address)
 
-    assert world.run("network_egress: denied", scenario) == [413, 403]
+    assert world.run("network_egress: denied", scenario) == [413, 404]
 
 
 def test_httpx_and_the_openai_client_see_the_refusal(world: World) -> None:
