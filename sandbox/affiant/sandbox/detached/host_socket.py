@@ -257,7 +257,8 @@ class HostServer:
             case {"op": "status", **rest} if not rest:
                 await channel.send(self._status())
             case {"op": "stop", "why": "done" | "killed" as why, **rest} if not rest:
-                self.stop_why = why if self.stop_why == "done" else self.stop_why
+                if why == "killed":
+                    self.stop_why = "killed"
                 self.stop_asked.set()
                 await channel.send(await asyncio.shield(self._outcome))
             case _:

@@ -38,8 +38,9 @@ async def in_time(work: Awaitable[_T], within_s: float = ANSWER_S) -> _T:
     Raises:
         ``session.silent``: it took longer, and is cancelled.
     """
+    limit = asyncio.timeout(within_s)
     try:
-        async with asyncio.timeout(within_s) as limit:
+        async with limit:
             return await work
     except TimeoutError as error:
         if not limit.expired():

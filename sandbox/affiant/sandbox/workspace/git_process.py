@@ -13,10 +13,10 @@ import hashlib
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from affiant.sandbox.workspace.tree import TreeTooLarge, TreeUnreadable
 from affiant.sandbox.workspace.walk import WHOLE, Limits, escaped
@@ -120,7 +120,13 @@ def _command(git: Path, arguments: tuple[str, ...]) -> list[str]:
     return ["git", f"--git-dir={git}", "--no-pager", *arguments]
 
 
-def _as(writer: Writer) -> Mapping[str, Any]:
+class _User(TypedDict, total=False):
+    user: int
+    group: int
+    extra_groups: list[str | int]
+
+
+def _as(writer: Writer) -> _User:
     return {} if writer is None else {"user": writer[0], "group": writer[1], "extra_groups": []}
 
 

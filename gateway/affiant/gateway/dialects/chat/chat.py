@@ -9,8 +9,8 @@ all other members keep their bytes (:meth:`Chat.without_tools`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import msgspec
 
@@ -35,7 +35,7 @@ from affiant.gateway.dialects.request_body import (
 )
 from affiant.gateway.dialects.response_bound import response_bound
 from affiant.gateway.dialects.sse import is_done
-from affiant.gateway.dialects.stream_end import FinishedChoices
+from affiant.gateway.dialects.stream_end import FinishedChoices, StreamEnd
 from affiant.gateway.dialects.strict_json import folded, inexact, parse_json
 from affiant.gateway.dialects.unlisted import kind_of, read_members
 from affiant.gateway.dialects.usage import openai_usage
@@ -81,9 +81,9 @@ class Chat:
     """As :class:`~..dialect.Dialect`; ``lists`` is what requests and responses are compared with."""
 
     lists: MemberLists = CHAT_LISTS
-    name: ClassVar[str] = "chat"
-    usage_begins: ClassVar[bool] = False
-    terminal_has_value: ClassVar[bool] = False
+    name: str = field(init=False, default="chat")
+    usage_begins: bool = field(init=False, default=False)
+    terminal_has_value: bool = field(init=False, default=False)
 
     def with_names(self, names: Collection[str]) -> Chat:
         """As :meth:`~..dialect.Dialect.with_names`."""
@@ -121,7 +121,7 @@ class Chat:
         """As :meth:`~..dialect.Dialect.stream_filter`."""
         return ChatStream(judge, seen, self.lists.response)
 
-    def stream_end(self, answers: int) -> FinishedChoices:
+    def stream_end(self, answers: int) -> StreamEnd:
         """As :meth:`~..dialect.Dialect.stream_end`."""
         return FinishedChoices(answers)
 

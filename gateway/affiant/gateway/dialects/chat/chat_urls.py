@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from affiant.gateway.dialects.named_urls import DATA, MEDIA, MEDIA_MEMBERS, OTHER, SCHEMA, TEXT, URLPlaces
 
 __all__ = ["CHAT_URLS"]
 
-_TEXT_PART: Final = dict.fromkeys(("refusal", "signature", "text", "thinking"), TEXT)
-_TEXT_PARTS: Final = dict.fromkeys(("text", "input_text", "output_text", "refusal", "thinking"), "text part")
-_TOOLS: Final = dict.fromkeys(("function", "custom"), "caller's tool")
+_TEXT_PART: Final[Mapping[str, str]] = dict.fromkeys(("refusal", "signature", "text", "thinking"), TEXT)
+_TEXT_PARTS: Final[Mapping[str, str]] = dict.fromkeys(
+    ("text", "input_text", "output_text", "refusal", "thinking"), "text part"
+)
+_TOOLS: Final[Mapping[str, str]] = dict.fromkeys(("function", "custom"), "caller's tool")
 
 CHAT_URLS: Final = URLPlaces(
     members={

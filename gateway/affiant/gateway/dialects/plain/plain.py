@@ -12,8 +12,8 @@ ResponseBound(tokens=9, answers=2, why='')
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.dialects.answered_models import model_in
@@ -32,7 +32,7 @@ from affiant.gateway.dialects.plain.plain_lists import (
 from affiant.gateway.dialects.request_body import almost_named, read_head, spelled_parameters
 from affiant.gateway.dialects.response_bound import ResponseBound, response_bound
 from affiant.gateway.dialects.sse import event_data, is_done, require_done, require_fields
-from affiant.gateway.dialects.stream_end import FinishedChoices
+from affiant.gateway.dialects.stream_end import FinishedChoices, StreamEnd
 from affiant.gateway.dialects.strict_json import folded, inexact, read_response, require_no_calls
 from affiant.gateway.dialects.unlisted import read_members, require_listed_response
 from affiant.gateway.dialects.usage import Usage, openai_usage
@@ -73,8 +73,8 @@ class Plain:
     needed: tuple[str, ...]
     writes: bool = False
     usual_model: str | None = None
-    usage_begins: ClassVar[bool] = False
-    terminal_has_value: ClassVar[bool] = False
+    usage_begins: bool = field(init=False, default=False)
+    terminal_has_value: bool = field(init=False, default=False)
 
     def with_names(self, names: Collection[str]) -> Plain:
         """As :meth:`~..dialect.Dialect.with_names`."""
@@ -119,7 +119,7 @@ class Plain:
         del judge
         return PlainStream(seen, self.lists.response)
 
-    def stream_end(self, answers: int) -> FinishedChoices:
+    def stream_end(self, answers: int) -> StreamEnd:
         """As :meth:`~..dialect.Dialect.stream_end`."""
         return FinishedChoices(answers)
 
