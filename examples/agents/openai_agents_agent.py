@@ -1,11 +1,10 @@
-"""OpenAI Agents SDK. Its tracing would call a host that the profile does not list, so it is off."""
+"""OpenAI Agents SDK. Its tracing would call a host that the profile does not list; a session switches it off."""
 
 from pathlib import Path
 
-from agents import Agent, Runner, function_tool, set_default_openai_api, set_tracing_disabled
+from agents import Agent, Runner, function_tool, set_default_openai_api
 
 set_default_openai_api("chat_completions")
-set_tracing_disabled(True)
 
 
 @function_tool

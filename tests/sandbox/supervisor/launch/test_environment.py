@@ -33,7 +33,7 @@ def test_everything_points_at_the_proxy_and_its_gateway() -> None:
         assert found[name].startswith("/etc/")
     assert found["OPENAI_BASE_URL"] == "http://gateway.affiant.internal/v1"
     assert found["OPENAI_API_KEY"] == "affiant-session"
-    assert found["NODE_USE_ENV_PROXY"] == "1"
+    assert found["NODE_USE_ENV_PROXY"] == found["OPENAI_AGENTS_DISABLE_TRACING"] == "1"
     assert found["TRACEPARENT"] == TRACE
     assert found["GITHUB_TOKEN"] == "affiant-ph-x"
 

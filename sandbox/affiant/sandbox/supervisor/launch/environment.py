@@ -54,6 +54,7 @@ _OURS: Final = (
     "OPENAI_BASE_URL",
     "OPENAI_API_KEY",
     "NODE_USE_ENV_PROXY",
+    "OPENAI_AGENTS_DISABLE_TRACING",
 )
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 
@@ -86,6 +87,7 @@ def agent_environment(
         "OPENAI_BASE_URL": f"http://{GATEWAY_HOST}/v1",
         "OPENAI_API_KEY": "affiant-session",
         "NODE_USE_ENV_PROXY": "1",
+        "OPENAI_AGENTS_DISABLE_TRACING": "1",
         **placeholders,
     }
     defaults = {
