@@ -1,4 +1,4 @@
-"""What was removed from a request is told with its response, and what an upstream says of its rates and pauses."""
+"""A response names the tools that the gateway removed from its request, and the upstream's rates and pauses."""
 
 from __future__ import annotations
 

@@ -369,7 +369,7 @@ def test_an_error_of_the_close_that_no_caller_waits_for_is_reported_once() -> No
     assert len(asyncio.run(scenario())) == 1
 
 
-def test_whoever_closes_meanwhile_waits_until_the_session_is_closed() -> None:
+def test_a_second_caller_of_close_waits_until_the_session_is_closed() -> None:
     async def scenario() -> None:
         begun, end, order = asyncio.Event(), asyncio.Event(), list[str]()
 

@@ -57,7 +57,7 @@ class Files:
 
 
 class Sessions:
-    """Sessions of any name, whoever asks."""
+    """Sessions of any name, for every caller."""
 
     def __init__(self) -> None:
         self.files = Files()

@@ -1,4 +1,4 @@
-"""Reads and writes MCP's messages (JSON-RPC 2.0) for whoever judges an agent's calls of tools; strict JSON, sans-IO.
+"""Reads and writes MCP's messages (JSON-RPC 2.0) for the programs that judge an agent's calls of tools. Sans-IO.
 
 A body that two readers could read differently is rejected as a whole: a duplicate member, a member that is not known,
 ``NaN``, an integer beyond 2**53, a lone surrogate, two messages of one id. An agent sends requests and notifications.

@@ -1,7 +1,6 @@
 """Counts calls of tools against a profile's limits: ``tool_calls`` for all of them, ``rate`` for those of one rule.
 
-Whoever lets calls through has meters of its own: the gateway for models' answers and for its tool gate, the supervisor
-for the tools that start sessions.
+The gateway has meters for models' responses and for its tool gate, the supervisor for the tools that start sessions.
 """
 
 from __future__ import annotations

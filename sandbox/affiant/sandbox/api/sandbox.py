@@ -270,7 +270,7 @@ class Sandbox:
         await asyncio.shield(self._begin_closing())
 
     def _begin_closing(self, *why: Any) -> asyncio.Task[None]:
-        """The one task that closes the session; whoever is first says why."""
+        """The one task that closes the session, for the reason that the first caller gives."""
         if self._closing is None:
             if self._expiring is not None and self._expiring is not asyncio.current_task():
                 self._expiring.cancel()

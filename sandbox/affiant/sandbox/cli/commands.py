@@ -23,6 +23,7 @@ from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from affiant.sandbox.processes.services import GatewayChoice
     from affiant.sandbox.session.run_report import Detail
     from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice
     from affiant.secrets.store.local_store import StoreKey
@@ -78,6 +79,31 @@ def require_compatible(*, quiet: bool, verbose: bool, files: Mapping[str, Path |
                 raise click.UsageError(f"{other} and {option} name the same file, {path}")
 
 
+def _gateway_choice(**options: Any) -> GatewayChoice:
+    """The gateway that the options name.
+
+    Raises:
+        click.UsageError: two options contradict each other.
+    """
+    from affiant.sandbox.processes.services import GatewayChoice  # noqa: PLC0415 - help must stay cheap
+    from affiant.sandbox.processes.upstream_address import PATHLESS, lacks_path  # noqa: PLC0415 - as above
+
+    choice = GatewayChoice(**options)
+    if choice.url is not None and choice.upstreams:
+        raise click.UsageError(
+            "--upstream belongs to the gateway that is started; --gateway names a running one"
+        )
+    if len(choice.upstreams) < max(len(choice.upstream_keys), len(choice.upstream_roots), choice.plain_http):
+        raise click.UsageError(
+            "--upstream-key-ref, --upstream-ca and --upstream-plain-http each need an --upstream"
+        )
+    if any(map(lacks_path, choice.upstreams)):
+        click.echo(f"affiant: {PATHLESS}", err=True)
+    if choice.url is None and choice.config_digests:
+        raise click.UsageError("--gateway-config says what --gateway must prove; name it with --gateway URL")
+    return choice
+
+
 def session_request(
     *,
     profile: Path,
@@ -113,20 +139,16 @@ def session_request(
         click.UsageError: two options contradict each other.
     """
     from affiant.attestation.quote.providers.own_platform import PlatformName  # noqa: PLC0415 - help must stay cheap
-    from affiant.sandbox.processes.services import GatewayChoice  # noqa: PLC0415 - as above
-    from affiant.sandbox.processes.upstream_address import PATHLESS, lacks_path  # noqa: PLC0415 - as above
     from affiant.sandbox.session.session_plan import SessionRequest, parse_input  # noqa: PLC0415 - as above
 
-    if gateway is not None and upstream:
-        raise click.UsageError(
-            "--upstream belongs to the gateway that is started; --gateway names a running one"
-        )
-    if len(upstream) < max(len(upstream_key_ref), len(upstream_ca), upstream_plain_http):
-        raise click.UsageError("each --upstream-key-ref and --upstream-ca belongs to one --upstream")
-    if any(map(lacks_path, upstream)):
-        click.echo(f"affiant: {PATHLESS}", err=True)
-    if gateway is None and gateway_config:
-        raise click.UsageError("--gateway-config says what --gateway must prove; name it with --gateway URL")
+    chosen = _gateway_choice(
+        url=gateway,
+        config_digests=frozenset(gateway_config),
+        upstreams=upstream,
+        upstream_keys=upstream_key_ref,
+        upstream_roots=upstream_ca,
+        plain_http=upstream_plain_http,
+    )
     folder, place, commit = (None, None, None) if input_ is None else parse_input(input_)
     return SessionRequest(
         profile=profile,
@@ -141,14 +163,7 @@ def session_request(
         rootfs=rootfs,
         min_isolation=IsolationClass(min_isolation),
         platform=PlatformName(platform),
-        gateway=GatewayChoice(
-            url=gateway,
-            config_digests=frozenset(gateway_config),
-            upstreams=upstream,
-            upstream_keys=upstream_key_ref,
-            upstream_roots=upstream_ca,
-            plain_http=upstream_plain_http,
-        ),
+        gateway=chosen,
         hosts={
             name: address.split(",")
             for name, address in variables("--host", host, form="NAME=ADDRESS").items()

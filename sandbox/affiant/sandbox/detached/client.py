@@ -92,7 +92,7 @@ class HostAct:
         """
         if self._ended is not None:
             raise self._ended
-        assert self._channel is not None  # something was told
+        assert self._channel is not None  # a request was sent
         message = await self._channel.receive()
         if message is None:
             self._ended = StateError(

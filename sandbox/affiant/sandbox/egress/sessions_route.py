@@ -56,9 +56,9 @@ _REFUSED: Final = -32010
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What became of a call: the JSON of its result, or the error by which it was refused.
+    """The outcome of a call: the JSON of its result, or the error that rejects it.
 
-    ``record``: the id of the intent, or of the refusal; None: there is none.
+    ``record``: the id of the intent, or of the ``refusal`` record; None: there is none.
     """
 
     result: bytes

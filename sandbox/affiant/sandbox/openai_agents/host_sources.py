@@ -1,6 +1,6 @@
 """What of a manifest comes from this machine: files and folders that are copied in, and path grants.
 
-A state comes back from wherever a caller kept it. Whoever can change it there could name any file of this machine. So
+A caller keeps the state. A program that can change it there could name any file of this machine. So
 a state that is read loses these parts; the client that resumes it puts back those that it trusts.
 """
 

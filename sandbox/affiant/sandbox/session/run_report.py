@@ -24,7 +24,7 @@ __all__ = ["ARCHIVED", "Detail", "RunReport"]
 ARCHIVED: Final = "more records than a single bundle holds: the receipts are a period archive (*.affiant.zip)"
 
 _OF_CHILD: Final = {"open": "started", "failed": "did not start: {why}"}
-"""State of a session that the agent starts -> what became of it; any other has ended."""
+"""State of a session that the agent starts -> how the report says it; in any other state the session has ended."""
 _STEPS: Final = {
     "reaped": "ended what an earlier session left behind: {session}",
     "planned": "session {session}, isolation {isolation}",

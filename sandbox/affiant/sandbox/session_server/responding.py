@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Coroutine
 from contextlib import aclosing
 from typing import IO, Any, Final, TypeVar
@@ -84,7 +85,7 @@ def event(name: str, document: BaseModel) -> bytes:
     return f"event: {name}\ndata: {document.model_dump_json()}\n\n".encode()
 
 
-class _UntilGone(Response):
+class _UntilGone(Response, ABC):
     """A response that ends at once when its client leaves."""
 
     background = None
@@ -107,8 +108,8 @@ class _UntilGone(Response):
         if not sending.cancelled():
             sending.result()
 
-    async def _send(self, send: Send) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _send(self, send: Send) -> None: ...
 
 
 class OpenFile(_UntilGone):

@@ -108,7 +108,7 @@ def _watch(process: subprocess.Popen[bytes], ended: threading.Event, proceed: Ca
     while not ended.wait(_STEP_S):
         try:
             proceed()
-        except BaseException:  # noqa: BLE001 - whoever reads from git is told by git's end, and asks itself
+        except BaseException:  # noqa: BLE001 - git's end reaches its reader, which asks ``proceed`` too
             process.kill()
             return
         if time.monotonic() > until:

@@ -37,7 +37,7 @@ def profiles(lead: str = LEAD) -> ProfileSet:
 
 
 class FakeLauncher:
-    """Answers as it is told, and keeps what it was asked and what the chain had by then."""
+    """Answers as the test sets it, and keeps each request with what the chain had by then."""
 
     def __init__(self, chain: Chain, found: ProfileSet) -> None:
         self.chain, self.found = chain, found

@@ -165,7 +165,7 @@ def _empty(image: Image) -> LaunchedImage:
 def _measured_ahead(measuring: _Measuring) -> Iterator[Callable[[Image], LaunchedImage]]:
     """Measure and compile every image in a child, while this process goes on; what measures an image for a TD.
 
-    The child keeps each in the store, and ends. It has no key. Whoever needs an image earlier waits for it.
+    The child keeps each in the store, and ends. It has no key. A caller that needs an image earlier waits for it.
     """
     reading, writing = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()

@@ -7,8 +7,9 @@ Of every call, in this order:
 3. for ``session_create``: the launcher gives the other agent's profile, which must be no wider than the profile in
    force (``require_no_wider``, exact);
 4. the limits on calls of tools have room;
-5. for ``session_create``: the gateway is told which session may begin under this one, with which profile; it counts
-   starts (``at_most``), admits that session under no other profile, and counts what it does in this one's limits too;
+5. for ``session_create``: the supervisor announces to the gateway which session may begin under this one, with which
+   profile; the gateway counts starts (``at_most``), admits that session under no other profile, and counts what it does
+   in this one's limits too;
 6. the ``tool`` intent is acknowledged; it names the session that the call is about, also one that is to be started;
 7. the launcher does it; for ``session_create``: the gateway confirms that it has admitted that very child;
 8. the ``tool`` outcome is durable. Only now the agent gets the answer.

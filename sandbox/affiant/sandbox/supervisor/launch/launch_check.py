@@ -8,9 +8,9 @@ In order:
 4. RTMR3 is untouched: one TD has one activation;
 5. agent, isolation and expiry agree with the activation.
 
-A pooled supervisor takes steps 1 to 4 when it is started, and step 5 when a session takes it. The digests of the
-gateway's configuration and reference values are checked by themselves, before privileges are given up. The runner,
-which can read them, checks the trees (``given_trees``).
+A pooled supervisor takes steps 1 to 4 when it is started, and step 5 when a session takes it. The
+supervisor checks the digests of the gateway's configuration and reference values apart, before it gives its privileges
+up. The runner, which can read the trees, checks those (``given_trees``).
 
 Then RTMR3 is extended by the session's five events in their order; ``affiant-ready`` is the barrier (TDX
 specification, "Bindings").
