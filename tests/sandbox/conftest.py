@@ -104,6 +104,11 @@ def family(*ancestors: int) -> tuple[Process, ...]:
     return tuple(members)
 
 
+def at_once(seconds: float = 2.0) -> float:
+    """So many seconds, of a machine with nothing else to do."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def affiant(
     *arguments: str, stdin: bytes | None = None, home: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:

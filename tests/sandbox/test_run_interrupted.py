@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.sandbox.conftest import Machine, affiant
+from tests.sandbox.conftest import Machine, affiant, at_once
 
 AT_A_STEP = """
 import asyncio, os, signal, sys, time
@@ -78,11 +78,6 @@ def interrupted(
     took = ended - float(mark.read_text())
     print(step, f"{took:.2f} s")
     return done, took
-
-
-def at_once() -> float:
-    """Two seconds, of a machine with nothing else to do."""
-    return 2 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def sessions(machine: Machine) -> dict[str, dict[str, object]]:

@@ -32,7 +32,10 @@ const tried = async (host, port) => new Promise((resolve) => {
 (async () => {
     const outcomes = [];
     for (const port of [22, 443, 3128]) outcomes.push(await tried("gateway.affiant.internal", port));
-    outcomes.push(await fetch("http://gateway.affiant.internal/").then((response) => response.status));
+    for (const name of ["gateway", "sessions"]) {
+        const response = await fetch(`http://${name}.affiant.internal/`);
+        outcomes.push([response.status, (await response.json()).error.code]);
+    }
     console.log(JSON.stringify(outcomes));
 })();
 """
@@ -71,10 +74,11 @@ def test_fetch_reaches_the_gateway_unconfigured(warm, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_gateways_name_leads_nowhere_else(warm) -> None:
+def test_the_supervisors_own_names_lead_nowhere_else(warm) -> None:
     done = warm.run("node", "-e", ELSEWHERE)
     assert done.returncode == 0, done.stderr.decode()
-    assert json.loads(done.stdout) == ["ECONNREFUSED", "ECONNREFUSED", "ECONNREFUSED", 403], done.stdout
+    refused, served = ["ECONNREFUSED"] * 3, [[404, "gateway_path"], [403, "start_not_listed"]]
+    assert json.loads(done.stdout) == [*refused, *served], done.stdout
 
 
 def installed(name: str) -> bool:

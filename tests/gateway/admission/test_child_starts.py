@@ -120,6 +120,18 @@ def test_starts_are_counted_whatever_became_of_them(gateway, platform) -> None:
     assert announce(started(gateway, platform), new_session_id(secrets.token_bytes)).status == 200
 
 
+def test_a_childs_starts_count_for_all_above_it(gateway, platform) -> None:
+    parent = started(gateway, platform)
+    middle = child_of(parent, gateway, platform, "middle")
+    assert announce(middle, new_session_id(secrets.token_bytes)).status == 200
+    assert announce(parent, new_session_id(secrets.token_bytes)).status == 200
+    for spent in (middle, parent):
+        answer = announce(spent, new_session_id(secrets.token_bytes))
+        assert (answer.status, answer.code) == (403, "limit_starts")
+    other = child_of(parent, gateway, platform, "middle")
+    assert announce(other, new_session_id(secrets.token_bytes)).code == "limit_starts"
+
+
 @pytest.mark.parametrize("agent", ["lead", "never", "nobody", "", "x" * 3000])
 def test_only_what_the_profile_lets_start_is_announced(gateway, platform, agent: str) -> None:
     answer = announce(started(gateway, platform), "s" * 22, agent, FOUND.profile("helper").digest)

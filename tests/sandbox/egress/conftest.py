@@ -167,8 +167,8 @@ class Sandbox:
     """What an agent can do: speak to its proxy."""
 
     address: tuple[str, int]
-    gateway: tuple[str, int]
-    """Where the gateway's name leads."""
+    own_hosts: tuple[str, int]
+    """Where the supervisor's own names lead."""
     authority: SessionCA
     table: PlaceholderTable
     proxy: EgressProxy
@@ -365,11 +365,11 @@ class World:
                 limits=self.limits,
             )
             listener = socket.create_server(("127.0.0.1", 0))
-            gateway = socket.create_server(("127.0.0.1", 0))
-            await proxy.start(listener, gateway=gateway)
+            own_hosts = socket.create_server(("127.0.0.1", 0))
+            await proxy.start(listener, own_hosts=own_hosts)
             try:
                 yield Sandbox(
-                    listener.getsockname(), gateway.getsockname(), authority, table, proxy, budget, process
+                    listener.getsockname(), own_hosts.getsockname(), authority, table, proxy, budget, process
                 )
             finally:
                 await proxy.stop()

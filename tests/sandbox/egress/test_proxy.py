@@ -700,7 +700,7 @@ def test_the_gateways_name_reaches_the_gateway_with_a_counter(world: World, form
 
 
 def test_a_client_that_knows_no_proxy_reaches_the_gateway_by_its_name(world: World) -> None:
-    reply = world.run("network_egress: denied", lambda box: box.plain(chat(form=""), to=box.gateway))
+    reply = world.run("network_egress: denied", lambda box: box.plain(chat(form=""), to=box.own_hosts))
     assert (reply.status, reply.body) == (200, b"data: one\n\ndata: [DONE]\n\n")
     ((_, target, _, _, cseq),) = world.gateway.seen
     assert (target, cseq) == ("/v1/chat/completions", 0)
@@ -714,16 +714,26 @@ def test_a_client_that_knows_no_proxy_reaches_the_gateway_by_its_name(world: Wor
         get(f"http://{HOST}/", host=HOST),
         get("/", host=HOST),
         get("/v1/models", host="10.189.0.4"),
+        get(f"http://{HOST}/", host="sessions.affiant.internal"),
         get(f"http://{HOST}/v1/models", host=GATEWAY),
         chat(form=f"http://{GATEWAY}"),
     ],
-    ids=["tunnel", "tunnel to it", "absolute form", "host", "address", "two hosts", "absolute form of it"],
+    ids=[
+        "tunnel",
+        "tunnel to it",
+        "absolute form",
+        "host",
+        "address",
+        "two hosts of the other name",
+        "two hosts",
+        "absolute form of it",
+    ],
 )
-def test_where_the_gateways_name_leads_nothing_but_the_gateway_is_served(
-    world: World, request_: bytes
-) -> None:
+def test_where_the_own_names_lead_nothing_else_is_served(world: World, request_: bytes) -> None:
     """Even with a profile that allows the host."""
-    reply = world.run(f"network_egress: [{{host: {HOST}}}]", lambda box: box.plain(request_, to=box.gateway))
+    reply = world.run(
+        f"network_egress: [{{host: {HOST}}}]", lambda box: box.plain(request_, to=box.own_hosts)
+    )
     assert reply.status in (400, 403)
     assert world.gateway.seen == []
     (record,) = world.chain.records

@@ -58,10 +58,15 @@ def tools(world: World) -> Tools:
 
 
 def posted(
-    body: bytes, *fields: bytes, method: str = "POST", path: str = "/mcp", kind: bytes = b"application/json"
+    body: bytes,
+    *fields: bytes,
+    method: str = "POST",
+    path: str = "/mcp",
+    kind: bytes = b"application/json",
+    form: str = f"http://{HOST}",
 ) -> bytes:
     lines = [
-        f"{method} http://{HOST}{path} HTTP/1.1".encode(),
+        f"{method} {form}{path} HTTP/1.1".encode(),
         b"Host: " + HOST.encode(),
         b"Content-Type: " + kind,
         b"Content-Length: %d" % len(body),
@@ -78,6 +83,19 @@ def message(method: str, params: object = None, **more: object) -> bytes:
 def of(reply: object) -> tuple[int, Any]:
     assert isinstance(reply, Reply)
     return reply.status, json.loads(reply.body) if reply.body else None
+
+
+def test_a_client_that_knows_no_proxy_reaches_it_by_its_name(world: World, tools: Tools) -> None:
+    asked = posted(message("ping"), form="")
+    reply = of(world.run(PROFILE, lambda box: box.plain(asked, to=box.own_hosts)))
+    assert reply == (200, {"jsonrpc": "2.0", "id": 1, "result": {}})
+
+
+def test_without_may_start_the_name_serves_nothing_there_either(world: World) -> None:
+    asked = posted(message("ping"), form="")
+    status, body = of(world.run(PROFILE, lambda box: box.plain(asked, to=box.own_hosts)))
+    assert (status, body["error"]["code"]) == (403, "start_not_listed")
+    assert world.chain.kinds == ["refusal.start_not_listed"]
 
 
 def test_the_handshake_the_list_and_a_call_are_answered(world: World, tools: Tools) -> None:

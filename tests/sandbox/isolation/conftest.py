@@ -106,7 +106,7 @@ async def sandbox(session_dir: Path, backend: BackendName, plan: SandboxPlan, **
         client.close()
         if proxy is not None:
             proxy.listeners.proxy.close()
-            proxy.listeners.gateway.close()
+            proxy.listeners.own_hosts.close()
         process.wait(10)
 
 
@@ -219,7 +219,7 @@ def run(
 
     async def go() -> Run:
         async with sandbox(session_dir, backend, plan, **more) as (client, proxy, _):
-            with greeting(proxy.listeners.proxy) as greeted, greeting(proxy.listeners.gateway):
+            with greeting(proxy.listeners.proxy) as greeted, greeting(proxy.listeners.own_hosts):
                 ended, output = await communicate(client, Command(argv, env, cwd), stdin)
                 await client.cleanup()
                 return Run(ended, output, greeted[0], session_dir)

@@ -46,6 +46,7 @@ ports = [1, 22, 53, 80, 111, 443, 2375, 3127, 3129, 5432, 6443, 8080, 8200, 6553
 answer = {
     "proxy": attempt(lambda: hello(proxy)),
     "gateway": attempt(lambda: hello((GATEWAY, 80))),
+    "sessions": attempt(lambda: hello(("sessions.affiant.internal", 80))),
     "gateway_ports": {
         port: attempt(lambda port=port: connect(inet, (GATEWAY, port))) for port in ports if port != 80
     },

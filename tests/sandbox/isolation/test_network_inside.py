@@ -90,8 +90,8 @@ def test_no_name_is_resolved(inside):
     assert inside.facts["names"] == "no name"
 
 
-def test_the_gateways_name_is_an_address_where_the_proxy_listens_too(inside):
-    assert inside.facts["gateway"] == "hello from the proxy\n"
+def test_the_supervisors_own_names_are_an_address_where_the_proxy_listens_too(inside):
+    assert inside.facts["gateway"] == inside.facts["sessions"] == "hello from the proxy\n"
     assert set(inside.facts["gateway_ports"].values()) == {"ECONNREFUSED"}
 
 

@@ -88,6 +88,7 @@ class Scene:
         self.closed: list[str] = []
         self.open_error: AffiantError | None = None
         self.opening: asyncio.Event | None = None
+        self.leaving: asyncio.Event | None = None
         self.told: list[tuple[str, Mapping[str, object]]] = []
         self.tree = tree or Tree()
         plan = SimpleNamespace(request=self.request, session="p" * 22, lease_s=900, profiles=self.found)
@@ -113,6 +114,8 @@ class Scene:
         self.opened.append(held)
         try:
             yield held
+            if self.leaving is not None:
+                await self.leaving.wait()
         finally:
             self.closed.append(str(lineage.session))
 
@@ -336,6 +339,37 @@ def test_a_child_that_ends_by_itself_says_why(scene: Scene) -> None:
         assert await scene.children.answer({"act": "list"}) == {"sessions": {"s" * 22: "ended"}}
         assert await scene.children.answer({"act": "close", "session": "s" * 22}) == {"in_order": False}
         assert scene.tree.open == 0
+
+    run(scene, scenario)
+
+
+def test_a_child_that_fails_by_a_mistake_of_ours_has_ended(scene: Scene) -> None:
+    async def scenario() -> None:
+        await scene.ask_open()
+        scene.opened[0].ended.set_exception(OSError("no room"))
+        while scene.closed == []:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert await scene.children.answer({"act": "list"}) == {"sessions": {"s" * 22: "ended"}}
+        with raises_code("session.act"):
+            await scene.children.answer(RUN)
+        assert scene.tree.open == 0
+
+    run(scene, scenario)
+
+
+def test_a_child_whose_closing_was_cancelled_is_not_open(scene: Scene) -> None:
+    async def scenario() -> None:
+        await scene.ask_open()
+        scene.leaving = asyncio.Event()
+        task = asyncio.create_task(scene.children.answer({"act": "close", "session": "s" * 22}))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await scene.children.answer({"act": "list"}) == {"sessions": {"s" * 22: "ended"}}
+        scene.leaving.set()
+        assert await scene.children.answer({"act": "close", "session": "s" * 22}) == {"in_order": True}
 
     run(scene, scenario)
 

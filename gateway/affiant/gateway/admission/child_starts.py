@@ -2,8 +2,9 @@
 
 A session that another session's agent starts takes from its parent's limits too, so its parent must want it. Its
 supervisor announces the child's id, agent and profile; the profile in force lets that agent be started, and not more
-often than it says. The session that then asks to be admitted under this id must have exactly that profile, no wider
-than the parent's at that time, and its parent must still be open. A session that was not announced is no child.
+often than it says. So do those of all sessions above, in which the start counts too. The session that then asks to be
+admitted under this id must have exactly that profile, no wider than the parent's at that time, and its parent must
+still be open. A session that was not announced is no child.
 
 What was announced is in memory only, for a few minutes, and is used once.
 """
@@ -11,7 +12,7 @@ What was announced is in memory only, for a few minutes, and is used once.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,9 +21,9 @@ from affiant.errors import NotAllowedError, NotFreshError
 from affiant.gateway.sessions.sessions import Admitted, Session, SessionTable
 from affiant.gateway.wire.errors import Busy, RequestMalformed
 from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision.decide import Decision
 from affiant.policy.decision.limit_errors import StartsSpent
 from affiant.policy.diff.restriction import require_no_wider
-from affiant.policy.model.profile import StartGrant
 
 __all__ = ["MAX_ANNOUNCED", "ChildStart", "ChildStarts"]
 
@@ -89,9 +90,7 @@ class ChildStarts:
         session, agent, policy = _read(body)
         parent.require_open(now=now)
         parent.require_not_held()
-        decision = parent.admitted.policy.decide_start(agent)
-        if not decision.allowed:
-            raise NotAllowedError(decision.text, found=decision.reason, code="session.start_denied")
+        room = _room(parent, agent)
         for old in [name for name, start in self._waiting.items() if start.until < now]:
             del self._waiting[old]
         if session in self._waiting or self.sessions.was_admitted(session):
@@ -100,7 +99,7 @@ class ChildStarts:
             raise Busy(
                 "too many announced sessions were not admitted yet", expected=f"at most {_MOST_WAITING}"
             )
-        _count(parent, agent, decision.rules)
+        _count(room, agent)
         self._waiting[session] = ChildStart(parent, agent, policy, now + _WAITS_S)
         return {"session": session}
 
@@ -119,21 +118,43 @@ class ChildStarts:
         self._waiting.pop(admitted.activation.session, None)
 
 
-def _count(parent: Session, agent: str, rules: tuple[str, ...]) -> None:
-    """Count a start, if the profile allows one more: what was announced counts, whatever becomes of it.
+def _room(parent: Session, agent: str) -> Sequence[tuple[Session, Decision]]:
+    """The session that starts one, and all above it, with the decisions by which they may.
 
     Raises:
-        StartsSpent: it does not.
+        ``session.start_denied``: one of them may not.
     """
-    grants = [rule for rule in parent.admitted.policy.policy.may_start if isinstance(rule, StartGrant)]
-    most = next((grant.at_most for grant in grants if grant.agent == agent), None)
-    if most is not None and parent.starts[agent] >= most:
-        raise StartsSpent(
-            "the session has started as many sessions of this agent as its profile lets it",
-            rules=rules,
-            expected=f"at most {most}",
-        )
-    parent.starts[agent] += 1
+    found = []
+    starter: Session | None = parent
+    while starter is not None:
+        decision = starter.admitted.policy.decide_start(agent)
+        if not decision.allowed:
+            raise NotAllowedError(decision.text, found=decision.reason, code="session.start_denied")
+        found.append((starter, decision))
+        starter = starter.parent
+    return found
+
+
+def _count(room: Sequence[tuple[Session, Decision]], agent: str) -> None:
+    """Count a start for all of them, if each one's profile allows one more; it counts whatever becomes of it.
+
+    Raises:
+        StartsSpent: one does not.
+    """
+    for starter, decision in room:
+        limits = starter.admitted.policy.start_limits()
+        for bound in (bound for rule in decision.rules for bound in limits.get(rule, ())):
+            if starter.starts[agent] >= bound.most:
+                raise StartsSpent(
+                    "the session has started as many sessions of this agent as its profile lets it",
+                    rules=decision.rules,
+                    expected=f"at most {bound.most}",
+                    hint=None
+                    if starter is room[0][0]
+                    else "It is a limit of the session that started this one",
+                )
+    for starter, _ in room:
+        starter.starts[agent] += 1
 
 
 def _read(body: bytes) -> tuple[str, str, str]:

@@ -1,7 +1,7 @@
 """The proxy's server: the only thing that a sandbox can reach.
 
 It listens on the sockets that the runner opened for this session, with nothing else behind them. One of them has the
-address of the gateway's name: there, only requests for the gateway are served. Connections are bounded in number and
+address of the supervisor's own names: there, only requests for these are served. Connections are bounded in number and
 time; each is served by itself, and one that misbehaves ends alone. When the proxy is
 gone there is no egress.
 
@@ -22,7 +22,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from affiant.errors import AffiantError, MalformedError
 from affiant.sandbox.egress.forward import Forwarder, action_of, refuse
 from affiant.sandbox.egress.gate import Gate
-from affiant.sandbox.egress.gateway_route import GATEWAY_HOST, GATEWAY_ORIGINS, GatewayRoute
+from affiant.sandbox.egress.gateway_route import GATEWAY_ORIGINS, GatewayRoute
 from affiant.sandbox.egress.http.agent_http import AgentHTTP, Timeouts
 from affiant.sandbox.egress.http.denial import denial_of
 from affiant.sandbox.egress.http.errors import RecordsUnavailable
@@ -103,13 +103,13 @@ class EgressProxy:
         self.gate.cut()
         return await self.gate.empty(within_s=within_s)
 
-    async def start(self, listener: socket.socket, *, gateway: socket.socket | None = None) -> None:
+    async def start(self, listener: socket.socket, *, own_hosts: socket.socket | None = None) -> None:
         """Serve on these sockets (bound; TCP or Unix), which the proxy then owns.
 
         Args:
-            gateway: at which clients that know no proxy find the gateway's name.
+            own_hosts: at which clients that know no proxy find the supervisor's own names.
         """
-        for each, serve in ((listener, self._connection), (gateway, self._gateway_connection)):
+        for each, serve in ((listener, self._connection), (own_hosts, self._own_connection)):
             if each is None:
                 continue
             each.setblocking(False)  # noqa: FBT003 - the socket module's own signature
@@ -161,20 +161,22 @@ class EgressProxy:
             if not await self._counted(served):
                 return
 
-    async def _gateway_connection(self, stream: PlainStream) -> None:
+    async def _own_connection(self, stream: PlainStream) -> None:
         http = AgentHTTP(stream, self._limits.timeouts)
         while (head := await self._head(http)) is not None:
-            if not await self._counted(self._passing(self._of_gateway, http, head)):
+            if not await self._counted(self._passing(self._own, http, head)):
                 return
 
-    async def _of_gateway(self, http: AgentHTTP, head: RequestHead) -> bool:
-        """A request at the address of the gateway's name: in origin form, and for nothing else."""
+    async def _own(self, http: AgentHTTP, head: RequestHead) -> bool:
+        """A request at the address of the supervisor's own names: in origin form, and for nothing else."""
         try:
             origin, target = proxied_target(head)
-            if not head.target.startswith("/") or origin not in GATEWAY_ORIGINS:
+            if not head.target.startswith("/") or origin not in _OWN:
                 raise MalformedError(
-                    "this address serves the gateway alone",
-                    expected=f"a request for http://{GATEWAY_HOST}",
+                    "this address serves the supervisor's own names alone",
+                    expected=" or ".join(
+                        sorted(f"http://{each.host}" for each in _OWN if each.scheme == "http")
+                    ),
                     hint="Send requests for other hosts to the proxy that HTTPS_PROXY names",
                     code="egress.request",
                 )
@@ -182,7 +184,7 @@ class EgressProxy:
             return await refuse(
                 http, self._records, refusal, Action(None, head.method, head.target), keep_alive=False
             )
-        return await self._gateway.serve(http, head, origin, target)
+        return await self._route(http, head, origin, target)
 
     async def _passing(
         self, serve: Callable[_P, Coroutine[Any, Any, _T]], *given: _P.args, **named: _P.kwargs

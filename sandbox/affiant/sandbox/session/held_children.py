@@ -257,6 +257,8 @@ class ChildSessions:
             child.failed = error
         except asyncio.CancelledError:
             child.failed = StateError("the session was closed while it was opened", code="session.not_open")
+        except Exception as error:  # noqa: BLE001 - a mistake of ours, or of the machine: the session is no worse for it
+            child.failed = StateError("the session failed", found=type(error).__name__, code="session.act")
         finally:
             self._tree.open -= 1
             if not child.ready.done():
@@ -356,7 +358,7 @@ def _held(child: _Child) -> Session:
 
 
 def _state(child: _Child) -> str:
-    if child.failed is not None:
+    if child.failed is not None or child.close.is_set():
         return "ended"
     return "open" if child.ready.done() else "opening"
 

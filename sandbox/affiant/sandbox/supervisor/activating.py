@@ -154,7 +154,7 @@ async def activate(
         sessions=SessionsRoute(written, _children(opening, started, admitted, written, decisions)),
         certificates=certificates,
     )
-    await proxy.start(socket.listeners.proxy, gateway=socket.listeners.gateway)
+    await proxy.start(socket.listeners.proxy, own_hosts=socket.listeners.own_hosts)
     opening.stack.push_async_callback(proxy.stop)
     epochs = asyncio.create_task(keep_epochs(records, every_s=EPOCH_S, in_flight=lambda: proxy.in_flight))
     opening.stack.callback(epochs.cancel)

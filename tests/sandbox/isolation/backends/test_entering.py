@@ -1,5 +1,6 @@
 """The programs that run before anything of the agent's: what they hold, and the one that signals, run here."""
 
+import ctypes
 import os
 import platform
 import signal
@@ -13,6 +14,7 @@ from affiant.sandbox.isolation.backends.entering import (
     Confinement,
     Namespaces,
     command_program,
+    read_reports,
     signalling,
 )
 from affiant.sandbox.isolation.backends.executing import sealed
@@ -110,3 +112,73 @@ def test_no_other_signal_ends_the_outer_process():
         assert run(signalling(confinement(), [gone()], signal.SIGTERM, outer=outer.pid)) != 0
         assert outer.poll() is None
         outer.kill()
+
+
+PTRACE_TRACEME, PTRACE_CONT, PTRACE_DETACH, PTRACE_SETOPTIONS, PTRACE_GETEVENTMSG = 0, 7, 17, 0x4200, 0x4201
+TRACE_FORK_AND_KILL = 0x100002
+
+
+def ptrace(request, pid, data=0):
+    """ptrace(2)."""
+    message = ctypes.c_ulong()
+    last = ctypes.byref(message) if request == PTRACE_GETEVENTMSG else ctypes.c_void_p(data)
+    if ctypes.CDLL(None, use_errno=True).ptrace(request, pid, None, last) < 0:
+        raise OSError(ctypes.get_errno(), "ptrace")
+    return message.value
+
+
+def stopped_as_it_is_forked(program, report):
+    """The program's outer process, which runs on, and its inner one, stopped before its first step."""
+    executable = sealed(program)
+    outer = os.fork()
+    if outer == 0:
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as the runner does, whose child it is
+            os.set_inheritable(report, True)
+            ptrace(PTRACE_TRACEME, 0)
+            os.execv(f"/proc/self/fd/{executable}", ["program"])
+        finally:
+            os._exit(99)
+    os.close(executable)
+    assert os.WIFSTOPPED(os.waitpid(outer, 0)[1])
+    ptrace(PTRACE_SETOPTIONS, outer, TRACE_FORK_AND_KILL)
+    ptrace(PTRACE_CONT, outer)
+    assert os.WIFSTOPPED(os.waitpid(outer, 0)[1])
+    inner = ptrace(PTRACE_GETEVENTMSG, outer)
+    assert os.WIFSTOPPED(os.waitpid(inner, 0x40000000)[1])
+    ptrace(PTRACE_DETACH, outer)
+    return outer, inner
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_comes_before_the_command_is_executed_is_not_lost(number):
+    """The outer process says that the command runs when it has forked; the inner one may not have begun by then."""
+    reading, report = os.pipe()
+    program = command_program(confinement(), Command(("/bin/true",)), report=report, namespaces=None)
+    outer, inner = stopped_as_it_is_forked(program, report)
+    os.close(report)
+    said = b""
+    while read_reports(said, COMMAND).pid == 0:
+        said += os.read(reading, 4096)
+    os.kill(inner, number)
+    ptrace(PTRACE_DETACH, inner)
+    while piece := os.read(reading, 4096):
+        said += piece
+    os.close(reading)
+    assert os.waitstatus_to_exitcode(os.waitpid(outer, 0)[1]) == 0
+    status = read_reports(said, COMMAND).status
+    assert status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == number
+
+
+def test_the_command_takes_every_signal_as_usual():
+    reading, report = os.pipe()
+    command = Command(("/bin/grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"))
+    fd = sealed(command_program(confinement(), command, report=report, namespaces=None))
+    try:
+        done = subprocess.run(
+            [f"/proc/self/fd/{fd}"], pass_fds=(fd, report), capture_output=True, check=False, timeout=10
+        )
+    finally:
+        for each in (fd, reading, report):
+            os.close(each)
+    assert done.stdout.split() == [b"SigBlk:", b"0" * 16, b"SigIgn:", b"0" * 16]

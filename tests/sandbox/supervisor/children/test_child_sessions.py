@@ -77,6 +77,7 @@ class Scene:
         self.announced: list[tuple[str, str, str]] = []
         self.announce_error: Exception | None = None
         self.admits = True
+        self.asks_gateway: asyncio.Future[bool] | None = None
         self.now = 0
         facts = PolicyFacts("lead", self.policy.digest, "sha256:" + "0" * 64)
         self.children = ChildSessions(
@@ -95,6 +96,8 @@ class Scene:
         self.announced.append((session, agent, policy))
 
     async def has_child(self, session: str) -> bool:
+        if self.asks_gateway is not None:
+            return await self.asks_gateway
         return self.admits and session in [name for name, _, _ in self.announced]
 
     async def call(self, name: str, **arguments: object) -> ToolAnswer:
@@ -292,9 +295,35 @@ def test_a_launcher_that_starts_something_else_is_found_out() -> None:
         scene.admits = False
         answer = shown(await scene.call("session_create", agent="helper"))
         assert answer["failed"] and answer["error"]["code"] == "session.child_unknown"
+        await asyncio.gather(*scene.children._closing)
         assert [asked["act"] for asked in scene.launcher.asked] == ["profile", "open", "close"]
         assert [r.member("act", "end") for r in scene.chain.records] == [None, "failed"]
         ((session, _, _),) = scene.announced
+        assert (await scene.call("session_info", session=session)).error is not None
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("how", ["the gateway does not say", "the agent is gone", "the answer is malformed"])
+def test_a_start_that_is_not_completed_is_closed_where_it_is_held(how: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.asks_gateway = asyncio.get_running_loop().create_future()
+        if how == "the answer is malformed":
+            scene.launcher.results["open"] = {"isolation": 1}
+        task = asyncio.create_task(scene.call("session_create", agent="helper"))
+        while len(scene.launcher.asked) < 2:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if how == "the agent is gone":
+            task.cancel()
+        elif how == "the gateway does not say":
+            scene.asks_gateway.set_exception(UnreachableError("no answer", code="gateway.unreachable"))
+        else:
+            scene.asks_gateway.set_result(True)
+        await asyncio.wait({task})
+        await asyncio.gather(*scene.children._closing)
+        ((session, _, _),) = scene.announced
+        assert scene.launcher.asked[-1] == {"act": "close", "session": session}
         assert (await scene.call("session_info", session=session)).error is not None
 
     run(scenario)

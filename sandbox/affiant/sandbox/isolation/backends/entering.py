@@ -6,7 +6,8 @@ by itself), confines itself in the same way, and executes the command. :func:`si
 
 A command's program is two processes. The outer one waits for the inner one, which becomes the command, and reports
 how it ended and what it used. The inner one closes the report when it executes the command. What fails before that is
-reported with the kernel's error, and the command is not run.
+reported with the kernel's error, and the command is not run. Signals that end or stop a command are blocked until then:
+the outer process never takes one, and the inner one takes those that came too early.
 
 Attacks on entering, and what meets them. The program is a sealed, anonymous file (under gVisor: a file that is mounted
 read-only), so nothing of the machine can be overwritten through ``/proc/PID/exe`` (CVE-2019-5736). It holds no
@@ -63,7 +64,8 @@ REPORT_DESCRIPTOR: Final = 3
 """Where a program of gVisor's finds its report."""
 
 # System calls of x86-64 (arch/x86/entry/syscalls/syscall_64.tbl).
-_WRITE, _CLOSE, _RT_SIGACTION, _IOCTL, _PAUSE, _NANOSLEEP, _FORK, _EXECVE = 1, 3, 13, 16, 34, 35, 57, 59
+_WRITE, _CLOSE, _RT_SIGACTION, _RT_SIGPROCMASK, _IOCTL, _PAUSE, _NANOSLEEP = 1, 3, 13, 14, 16, 34, 35
+_FORK, _EXECVE = 57, 59
 _WAIT4, _KILL, _FCNTL, _CHDIR, _SETSID, _CAPSET, _PRCTL, _SETRLIMIT = 61, 62, 72, 80, 112, 126, 157, 160
 _EXIT_GROUP, _SETNS, _SECCOMP, _CLOSE_RANGE, _OPENAT2 = 231, 308, 317, 436, 437
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -79,6 +81,7 @@ _SECCOMP_SET_MODE_FILTER: Final = 1
 _ALL_DESCRIPTORS: Final = 0xFFFFFFFF
 _ANY_CHILD: Final = -1
 _SIG_DFL, _SIG_IGN = 0, 1
+_SIG_BLOCK, _SIG_UNBLOCK = 0, 1
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = (
     1,
@@ -231,6 +234,11 @@ class _Steps:
         for number in numbers:
             self.program.call(_RT_SIGACTION, number, action, 0, 8)
 
+    def mask(self, how: int, numbers: Sequence[int]) -> None:
+        """Block signals, which then wait, or take those that have come."""
+        blocked = self.program.data(struct.pack("<Q", sum(1 << (number - 1) for number in numbers)))
+        self.program.call(_RT_SIGPROCMASK, how, blocked, 0, 8)
+
     def close_others(self) -> None:
         """Close every descriptor but the streams and the report."""
         if self.report > 3:
@@ -327,7 +335,7 @@ def command_program(
     program, inside = steps.program, namespaces is None
     program.call(_FCNTL, report, _F_SETFD, _FD_CLOEXEC)
     program.call(_PRCTL, _PR_SET_DUMPABLE, 0, 0, 0, 0)
-    steps.signals(_FROM_TERMINAL, _SIG_IGN)
+    steps.mask(_SIG_BLOCK, _FROM_TERMINAL)
     if namespaces is None:
         steps.close_others()
         steps.confine()
@@ -349,8 +357,9 @@ def command_program(
         program.call(_IOCTL, 0, _TIOCSCTTY, 0)
     if namespaces is not None:
         steps.confine()
-    steps.signals(_FROM_TERMINAL, _SIG_DFL)
     steps.must("directory", _CHDIR, program.text(order.cwd))
+    steps.signals(_FROM_TERMINAL, _SIG_DFL)
+    steps.mask(_SIG_UNBLOCK, _FROM_TERMINAL)
     _execute(steps, order, places)
     steps.end()
     return program.elf()

@@ -56,12 +56,12 @@ from affiant.sandbox.isolation.plan.file_access import FileAct, FileCall, place_
 from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import write_file
 from affiant.sandbox.isolation.plan.linux import landlock_version
-from affiant.sandbox.isolation.plan.plan import GATEWAY_HOST, Command, Limits, SandboxPlan
+from affiant.sandbox.isolation.plan.plan import OWN_HOSTS, Command, Limits, SandboxPlan
 from affiant.sandbox.isolation.plan.rootfs import build_root
 from affiant.sandbox.isolation.runner.file_child import FilePlace
 from affiant.sandbox.isolation.runner.network import (
-    GATEWAY_AT,
     NEAR,
+    OWN_HOSTS_AT,
     Endpoint,
     Listeners,
     begin_connection,
@@ -211,9 +211,8 @@ class Sandbox:
         hidden = (
             self.settings.backend is BackendName.BUBBLEWRAP
         )  # gVisor's own kernel shows no path of this machine
-        parts = build_root(
-            plan, at=root, ca_bundle=ca_bundle, hosts={GATEWAY_HOST: GATEWAY_AT[self.settings.backend]}
-        )
+        hosts = dict.fromkeys(OWN_HOSTS, OWN_HOSTS_AT[self.settings.backend])
+        parts = build_root(plan, at=root, ca_bundle=ca_bundle, hosts=hosts)
         image = show_image(parts, at=shown_at, session_dir=session_dir if hidden else None)
         session = show_session(plan, session_dir=session_dir, at=shown_at, owner=owner, hidden=hidden)
         self.paths_show = hidden and paths_show(session_dir, at=shown_at)

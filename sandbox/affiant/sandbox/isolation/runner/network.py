@@ -1,7 +1,7 @@
 """The only network a sandbox has: two listening sockets of the proxy's, and nothing behind them.
 
-One is the proxy as clients are told of it. The other has the address that the gateway's name has in the sandbox, for
-clients that know no proxy; the proxy serves nothing but the gateway there.
+One is the proxy as clients are told of it. The other has the address that the supervisor's own names have in the
+sandbox, for clients that know no proxy; the proxy serves nothing but these names there.
 
 For gVisor two fresh network namespaces are joined by a veth pair. The *near* one is the sandbox's. The *far*
 one holds the other end, the listening sockets, and nothing else: no route, no other interface, no
@@ -28,8 +28,8 @@ from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.linux import loopback_up
 
 __all__ = [
-    "GATEWAY_AT",
     "NEAR",
+    "OWN_HOSTS_AT",
     "PROXY_PORT",
     "Endpoint",
     "Listeners",
@@ -39,17 +39,17 @@ __all__ = [
 ]
 
 PROXY_PORT: Final = 3128
-_GATEWAY_PORT: Final = 80
+_OWN_HOSTS_PORT: Final = 80
 _FAR: Final = "10.189.0.1"
 NEAR: Final = "10.189.0.2"
 """The agent's own address under gVisor."""
 _PREFIX: Final = 29
 """One private network of six addresses (RFC 1918), the same in every session: no session sees another's."""
-GATEWAY_AT: Final[Mapping[BackendName, str]] = {
+OWN_HOSTS_AT: Final[Mapping[BackendName, str]] = {
     BackendName.GVISOR: "10.189.0.4",
     BackendName.BUBBLEWRAP: "127.0.0.2",
 }
-"""The address of the gateway's name in the sandbox."""
+"""The address of the supervisor's own names in the sandbox."""
 
 _BACKLOG: Final = 128
 
@@ -69,17 +69,17 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The proxy's sockets: for clients that are told of the proxy, and for those that ask the gateway's name."""
+    """The proxy's sockets: for clients that are told of the proxy, and for those that ask its own names."""
 
     proxy: socket.socket
-    gateway: socket.socket
+    own_hosts: socket.socket
 
     @classmethod
-    def at(cls, address: str, gateway: str) -> Listeners:
+    def at(cls, address: str, own_hosts: str) -> Listeners:
         """Listen in the present network namespace."""
         proxy = _listener(address, PROXY_PORT)
         try:
-            return cls(proxy, _listener(gateway, _GATEWAY_PORT))
+            return cls(proxy, _listener(own_hosts, _OWN_HOSTS_PORT))
         except BaseException:
             proxy.close()
             raise
@@ -88,7 +88,7 @@ class Listeners:
 def listen_on_loopback() -> tuple[Endpoint, Listeners]:
     """Open the proxy's sockets on the loopback interface of the present (fresh) network namespace."""
     loopback_up()
-    return Endpoint("127.0.0.1"), Listeners.at("127.0.0.1", GATEWAY_AT[BackendName.BUBBLEWRAP])
+    return Endpoint("127.0.0.1"), Listeners.at("127.0.0.1", OWN_HOSTS_AT[BackendName.BUBBLEWRAP])
 
 
 def join_namespaces(near: int, *, enter_near: Callable[[], None]) -> tuple[Endpoint, Listeners]:
@@ -101,11 +101,11 @@ def join_namespaces(near: int, *, enter_near: Callable[[], None]) -> tuple[Endpo
     Raises:
         SandboxFailed: the kernel or ``ip`` refused.
     """
-    gateway = GATEWAY_AT[BackendName.GVISOR]
-    _ip(f"link add far type veth peer name eth0 netns {near}", *_addressed("far", _FAR, gateway))
+    own_hosts = OWN_HOSTS_AT[BackendName.GVISOR]
+    _ip(f"link add far type veth peer name eth0 netns {near}", *_addressed("far", _FAR, own_hosts))
     _ip("link set dev lo up", *_addressed("eth0", NEAR), preexec=enter_near)
     _ignore_echo()
-    return Endpoint(_FAR), Listeners.at(_FAR, gateway)
+    return Endpoint(_FAR), Listeners.at(_FAR, own_hosts)
 
 
 def begin_connection(address: str, port: int) -> socket.socket:

@@ -191,7 +191,7 @@ class Runner:
             "memory": "watchdog" if memory is None else "cgroup",
             "paths": "shown" if self.sandbox.paths_show else "hidden",
         }
-        return Reply(facts, (listeners.proxy.detach(), listeners.gateway.detach()))
+        return Reply(facts, (listeners.proxy.detach(), listeners.own_hosts.detach()))
 
     def _record(self, init: int | None = None, memory: str | None = None) -> None:
         runner, owner = (ProcessName.of(pid) for pid in (os.getpid(), peer_process(self.control)[0]))

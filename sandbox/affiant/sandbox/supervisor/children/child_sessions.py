@@ -25,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -120,9 +121,12 @@ class ChildSessions:
         self._policy = policy
         self._meters = self._meters.restricted(policy)
         for session, child in tuple(self._children.items()):
-            task = asyncio.create_task(self._close_wider(session, child, policy))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._begin_closing(self._close_wider(session, child, policy))
+
+    def _begin_closing(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def _close_wider(self, session: str, child: _Child, policy: CompiledPolicy) -> None:
         try:
@@ -131,11 +135,13 @@ class ChildSessions:
                 return
         except AffiantError:  # wider, or not to be compared
             pass
+        await self._close(session)
+
+    async def _close(self, session: str) -> None:
+        """Have the launcher close a child that is none any more."""
         self._children.pop(session, None)
-        try:
+        with suppress(AffiantError):  # it has ended already, or its launcher has: it ends with that
             await self._launcher.ask({"act": "close", "session": session}, within_s=_CLOSED_S)
-        except AffiantError:  # it has ended already, or its launcher has: it ends with that
-            return
 
     def stop(self) -> None:
         """Ask for nothing any more; the launcher closes the children with this session."""
@@ -258,15 +264,16 @@ class ChildSessions:
             said = await self._opened(
                 {**request.act, "session": session, "digest": child.policy.digest}, request
             )
+            shown = {"session": session, "agent": child.agent, "isolation": _text(said, "isolation")}
             if not await self._gateway.has_child(session):
-                await self._launcher.ask({"act": "close", "session": session}, within_s=_CLOSED_S)
                 raise NotAllowedError(
                     "the gateway has admitted no such child of this session", code="session.child_unknown"
                 )
-        except BaseException:  # whatever happened, it did not begin; raised again
+        except BaseException:  # it is no child, and perhaps the launcher has opened it; raised again
             self._children.pop(session, None)
+            self._begin_closing(self._close(session))
             raise
-        return {"session": session, "agent": child.agent, "isolation": _text(said, "isolation")}
+        return shown
 
     async def _opened(self, act: Mapping[str, object], request: ToolRequest) -> Mapping[str, object]:
         """What the launcher says of a child that it has opened.
