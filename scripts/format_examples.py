@@ -19,7 +19,8 @@ from story import NOW, REQUEST, Story, leaf_of, trust_bytes  # noqa: E402
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u, sha256_name  # noqa: E402
 from affiant.attestation.encoding.canonical import canonical  # noqa: E402
-from affiant.attestation.records.proof import Request, issue_proof  # noqa: E402
+from affiant.attestation.encoding.keys import Signer  # noqa: E402
+from affiant.attestation.records.proof import MACKey, Request, issue_proof  # noqa: E402
 from affiant.attestation.records.task_label import make_task_label  # noqa: E402
 from affiant.attestation.statements.manifest import initdata, mrconfigid, session_events  # noqa: E402
 from affiant.attestation.statements.restriction import Narrowing  # noqa: E402
@@ -44,6 +45,12 @@ class Seeded:
 
 def told() -> Story:
     return Story(random_bytes=Seeded(b"affiant format examples, 1")).tell()
+
+
+def _proof(story: Story, key: Signer | MACKey) -> bytes:
+    request = Request.of("POST", "/v1/chat/completions", REQUEST, content_type="application/json")
+    ksd = story.gateway_statement.keyset_digest
+    return issue_proof(key, request, session=story.session, cseq=0, keyset_digest=ksd, now=NOW).encode()
 
 
 def sections(story: Story) -> Iterator[tuple[str, str, bytes]]:
@@ -98,15 +105,13 @@ def sections(story: Story) -> Iterator[tuple[str, str, bytes]]:
         from_b64u(inference.disclosures[0]),
     )
     yield from _acts()
-    proof = issue_proof(
-        story.session_signer,
-        Request.of("POST", "/v1/chat/completions", REQUEST, content_type="application/json"),
-        session=story.session,
-        cseq=0,
-        keyset_digest=story.gateway_statement.keyset_digest,
-        now=NOW,
+    yield "Proof of possession", "The value of `Affiant-Proof`.", _proof(story, story.session_signer)
+    key = bytes(range(32))
+    yield (
+        "Proof of possession by MAC",
+        f"The same proof under the key `{key.hex()}` of `POST /v1/sessions/{{id}}/proof-key`.",
+        _proof(story, MACKey(key, session=story.session)),
     )
-    yield "Proof of possession", "The value of `Affiant-Proof`.", proof.encode()
     head = story.gateway_records[-1]
     yield (
         "Acknowledgement",

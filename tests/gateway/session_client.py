@@ -25,7 +25,7 @@ from affiant.attestation.encoding.binary_text import b64u, b64u_sha256, from_b64
 from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.chain import ChainSigner
-from affiant.attestation.records.proof import FORWARDED_HEADERS, PROOF_HEADER, Request, issue_proof
+from affiant.attestation.records.proof import FORWARDED_HEADERS, PROOF_HEADER, MACKey, Request, issue_proof
 from affiant.attestation.records.receipt import Issued
 from affiant.attestation.records.sealed_disclosures import open_sealed, recipient, seal
 from affiant.attestation.release.boot import Image, boot_log
@@ -336,7 +336,7 @@ class SessionClient:
         forwarded: Mapping[str, str] | None = None,
         counted: bool = False,
         cseq: int | None = None,
-        key: Signer | None = None,
+        key: Signer | MACKey | None = None,
         session: str | None = None,
         ksd: str | None = None,
         now: datetime | None = None,
@@ -351,6 +351,15 @@ class SessionClient:
             keyset_digest=ksd or self.ksd,
             now=now or datetime.now(UTC),
         )
+
+    def ask_for_mac_key(self, **proof: object) -> Answer:
+        return self.ask("POST", f"/v1/sessions/{self.id}/proof-key", **proof)
+
+    def mac_key(self) -> MACKey:
+        """The key of this session's proofs by MAC; it can be asked for once."""
+        answer = self.ask_for_mac_key()
+        assert answer.status == 200, answer.body
+        return MACKey(from_b64u(answer.json()["key"], size=32), session=self.id)
 
     def ask(
         self,
@@ -457,7 +466,9 @@ class SessionClient:
     def end_record(self) -> Issued:
         return self.chain.issue("end", {"why": "shutdown", "cseq": self.cseq - 1})
 
-    def submit(self, record: Issued, *, jws: str | None = None, sealed: str | None = None) -> Answer:
+    def submit(
+        self, record: Issued, *, jws: str | None = None, sealed: str | None = None, **proof: object
+    ) -> Answer:
         if sealed is None and self.made.activation.openings is not None and record.disclosures:
             sealed = seal(record.disclosures, to=self.made.activation.openings, rh=record.rh)
         answer = self.ask(
@@ -466,6 +477,7 @@ class SessionClient:
             (jws or record.jws).encode(),
             content_type="application/jose",
             headers={"Affiant-Openings": sealed} if sealed else {},
+            **proof,
         )
         if answer.status == 200:
             self.head = answer.json()["head"]

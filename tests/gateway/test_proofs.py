@@ -10,9 +10,9 @@ from tests.gateway.inference.test_inference import receipt_of
 from tests.gateway.session_client import Answer, Gateway, SessionClient
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
-from affiant.attestation.encoding.canonical import parse_object
+from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.encoding.keys import Signer
-from affiant.attestation.records.proof import PROOF_HEADER
+from affiant.attestation.records.proof import MAC_PROOF_TYPE, PROOF_HEADER, PROOF_TYPE, MACKey
 from affiant.attestation.simulated.served.client import PlatformClient
 
 TARGET = "/v1/chat/completions"
@@ -85,8 +85,9 @@ def test_a_proof_for_anything_else_is_refused_and_has_no_counter(
 
 @pytest.mark.parametrize("minutes", [-2, 2])
 def test_a_stale_proof_is_refused(session: SessionClient, minutes: int) -> None:
-    answer = post(session, proof(session, now=datetime.now(UTC) + timedelta(minutes=minutes)))
-    assert (answer.status, answer.code) == (401, "proof.stale")
+    for key in (session.key, session.mac_key()):
+        answer = post(session, proof(session, key=key, now=datetime.now(UTC) + timedelta(minutes=minutes)))
+        assert (answer.status, answer.code) == (401, "proof.stale")
 
 
 def test_a_target_with_a_query_is_covered_with_it(session: SessionClient) -> None:
@@ -195,3 +196,125 @@ def test_another_sessions_path_looks_like_none(
     mine = session.say("hi").headers["affiant-receipt-id"]
     assert session.receipt(mine).status == 200
     assert (other.receipt(mine).status, other.receipt(mine).code) == (404, "not_found")
+
+
+def test_a_key_for_proofs_by_mac_is_given_once_and_only_to_the_session(
+    gateway: Gateway, platform: PlatformClient, session: SessionClient
+) -> None:
+    other = SessionClient.start(gateway, platform)
+    target = f"/v1/sessions/{session.id}/proof-key"
+    assert gateway.ask("POST", target).code == "proof.missing"
+    assert other.ask("POST", target).code == "not_found"
+    assert session.ask_for_mac_key(counted=True).code == "proof.mismatch"
+    given = session.ask_for_mac_key()
+    assert given.status == 200 and given.headers["cache-control"] == "no-store"
+    assert list(given.json()) == ["key"] and len(from_b64u(given.json()["key"])) == 32
+    key = MACKey(from_b64u(given.json()["key"]), session=session.id)
+    for again in (session.ask_for_mac_key(), session.ask_for_mac_key(key=key)):
+        assert (again.status, again.code) == (409, "proof.key_given")
+    assert other.mac_key()._key != key._key
+
+
+def test_both_kinds_of_proof_share_one_counter(session: SessionClient) -> None:
+    key = session.mac_key()
+    by_mac = proof(session, key=key, cseq=0)
+    answer = post(session, by_mac)
+    assert answer.status == 200
+    record = receipt_of(session, answer.headers["affiant-receipt-id"])
+    assert record.member("agt", "key") == session.key.kid and record.member("agt", "bind") == "pop"
+    for again in (by_mac, proof(session, key=key, cseq=0), proof(session, cseq=0)):
+        refused = post(session, again)
+        assert (refused.status, refused.code) == (401, "proof.replayed")
+        assert refusal(session, refused)["agt"]["ses"] == session.id
+    assert post(session, proof(session, cseq=1)).status == 200
+    assert post(session, proof(session, key=key, cseq=1)).code == "proof.replayed"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"body": BODY + b" "},
+        {"target": TARGET + "?x=1"},
+        {"method": "PUT"},
+        {"content_type": None},
+        {"nonce": b64u(bytes(32))},
+        {"forwarded": {"anthropic-version": "2023-06-01"}},
+        {"session": b64u(bytes(16))},
+        {"ksd": b64u(bytes(32))},
+        {"counted": False},
+    ],
+    ids=lambda c: next(iter(c)),
+)
+def test_a_proof_by_mac_for_anything_else_is_refused_as_the_sessions_own(
+    session: SessionClient, changes: dict[str, object]
+) -> None:
+    answer = post(session, proof(session, key=session.mac_key(), **changes))
+    assert (answer.status, answer.code) == (401, "proof.mismatch")
+    record = refusal(session, answer)
+    assert record["agt"]["ses"] == session.id and "cseq" not in record["agt"]
+
+
+def test_a_mac_that_does_not_hold_is_nobodys(
+    gateway: Gateway, platform: PlatformClient, session: SessionClient
+) -> None:
+    other = SessionClient.start(gateway, platform)
+    mine, theirs = session.mac_key(), other.mac_key()
+    public = from_b64u(session.key.kid)
+    for secret in (bytes(32), public, b"\xff" * 32):
+        answer = post(session, proof(session, key=MACKey(secret, session=session.id)))
+        assert (answer.status, answer.code) == (403, "sig.invalid")
+        assert "agt" not in refusal(session, answer)
+    renamed = MACKey(theirs._key, session=session.id)
+    assert post(session, proof(session, key=renamed)).code == "sig.invalid"
+    assert (
+        post(session, proof(session, key=theirs)).code == "proof.mismatch"
+    )  # theirs, but about this session
+    unknown = MACKey(mine._key, session=b64u(bytes(16)))
+    assert post(session, proof(session, key=unknown)).code == "session.unknown"
+
+
+def test_no_key_no_proof_by_mac(session: SessionClient) -> None:
+    """Before it is asked for, whatever the key is, and after the session has ended."""
+    for secret in (bytes(32), b"\0" * 32, from_b64u(session.key.kid)):
+        answer = post(session, proof(session, key=MACKey(secret, session=session.id)))
+        assert (answer.status, answer.code) == (401, "proof.no_key")
+    key = session.mac_key()
+    assert session.submit(session.end_record(), key=key).status == 200
+    assert session.close().status == 200
+    assert session.ask_for_mac_key().code == "session.closed"
+    for asked in (post(session, proof(session, key=key)), session.ask("GET", "/v1/models", key=key)):
+        assert (asked.status, asked.code) == (401, "proof.no_key")
+    assert session.bundle()
+
+
+def ended(key: Signer | MACKey, text: str) -> bytes:
+    """A signature or MAC over ``text``."""
+    return key.sign(text.encode()) if isinstance(key, Signer) else key._mac(text)
+
+
+@pytest.mark.parametrize("form", ["mac type, signed", "signed type, mac", "none", "more", "order", "kid"])
+def test_a_crossed_form_is_refused(session: SessionClient, form: str) -> None:
+    key = session.mac_key()
+    members = parse_object(from_b64u(proof(session, key=key).split(".")[1]))
+    by_mac = {"alg": "HS256", "kid": session.id, "typ": MAC_PROOF_TYPE}
+    signed = {"alg": "ES256", "kid": session.key.kid, "typ": PROOF_TYPE}
+    header, signer = {
+        "mac type, signed": (canonical({**by_mac, "alg": "ES256"}), session.key),
+        "signed type, mac": (canonical({**signed, "alg": "HS256"}), key),
+        "none": (canonical({**by_mac, "alg": "none"}), key),
+        "more": (canonical({**by_mac, "jku": "https://x"}), key),
+        "order": (json.dumps(dict(reversed(by_mac.items())), separators=(",", ":")).encode(), key),
+        "kid": (canonical({**by_mac, "kid": session.key.kid}), key),
+    }[form]
+    signing_input = f"{b64u(header)}.{b64u(canonical(members))}"
+    crossed = f"{signing_input}.{b64u(ended(signer, signing_input))}"
+    answer = post(session, crossed)
+    assert (answer.status, answer.code) == (400, "fmt.jws")
+    assert "agt" not in refusal(session, answer)
+    for head in (canonical(by_mac), canonical(signed)):
+        text = f"{b64u(head)}.{b64u(canonical(members))}."
+        assert post(session, text).status == 400
+        other = session.key if head == canonical(by_mac) else key
+        text += b64u(ended(other, text[:-1]))
+        assert post(session, text).status == 400
+    assert post(session, proof(session, key=key)).status == 200

@@ -96,7 +96,15 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "Requests under way did not end although they were interrupted, so the session's profile was not restricted.",
     ),
     "not_found": ("StateError", "There is no such thing, or not for this caller."),
+    "proof.key_given": (
+        "StateError",
+        "The session was given its key for proofs by MAC before; it gets one only.",
+    ),
     "proof.missing": ("NotAuthenticError", "A request without a proof of possession."),
+    "proof.no_key": (
+        "NotAuthenticError",
+        "A proof by MAC of a session that has no key for it: it has not asked for one, or it has ended.",
+    ),
     "queue.deadline": (
         "QueueError",
         "The request has waited for the upstream for as long as any request may.",
@@ -127,7 +135,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "NotAllowedError",
         "The profile does not let the session start a session of this agent.",
     ),
-    "session.unknown": ("NotAuthenticError", "A proof by a key that belongs to no session here."),
+    "session.unknown": (
+        "NotAuthenticError",
+        "A proof by a key, or for a session, that the gateway does not know.",
+    ),
     "tool.arguments": ("ToolNotAllowedError", "The arguments of a call do not fit the tool's own schema."),
     "tool.cancelled": (
         "ToolNotAllowedError",

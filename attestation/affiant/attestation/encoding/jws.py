@@ -29,7 +29,7 @@ __all__ = ["JWSMalformed", "SplitJWS", "sign", "split", "verify"]
 MAX_PAYLOAD: Final = 16 * 1024
 """Receipts specification, 4.1: payload at most 16 KiB."""
 
-_MAX_TEXT: Final = 4 * (MAX_PAYLOAD + 2) // 3 + 512
+MAX_TEXT: Final = 4 * (MAX_PAYLOAD + 2) // 3 + 512
 
 
 class JWSMalformed(MalformedError):
@@ -72,8 +72,8 @@ def split(text: str, *, typ: str) -> SplitJWS:
         JWSMalformed: size, number of parts, or a header that is not byte for byte the fixed one.
         EncodingError: a part is not strict base64url.
     """
-    if len(text) > _MAX_TEXT or not text.isascii():
-        raise JWSMalformed("not a compact JWS of ours", expected=f"at most {_MAX_TEXT} ASCII characters")
+    if len(text) > MAX_TEXT or not text.isascii():
+        raise JWSMalformed("not a compact JWS of ours", expected=f"at most {MAX_TEXT} ASCII characters")
     parts = text.split(".")
     if len(parts) != 3:
         raise JWSMalformed("not a compact JWS", expected="three parts", found=f"{len(parts)} parts")

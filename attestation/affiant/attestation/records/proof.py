@@ -1,5 +1,5 @@
-"""Signs and verifies proofs of possession: a supervisor's signature over one request (``Affiant-Proof``, after RFC
-9449).
+"""Signs and verifies proofs of possession: a supervisor's signature, or MAC, over one request (``Affiant-Proof``,
+after RFC 9449).
 
 A proof is a compact JWS of type ``affiant-proof+jwt`` by the session key over exactly what the request says:
 
@@ -16,32 +16,44 @@ A proof is a compact JWS of type ``affiant-proof+jwt`` by the session key over e
 | ``iat`` | seconds since 1970 |
 | ``ksd`` | digest of the gateway's keyset |
 
+A proof by MAC says the same, under a key of 32 bytes that the gateway gave to the holder of the session key
+(:class:`MACKey`). It is a compact JWS with the header exactly
+``{"alg":"HS256","kid":"<session id>","typ":"affiant-proof-mac+jwt"}``. The type alone chooses algorithm and key:
+whatever mixes the two forms is no proof.
+
 :class:`ReplayWindow` keeps which counters were seen: a window of 64, and a clock tolerance of 60 s.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from affiant.attestation.encoding import jws
-from affiant.attestation.encoding.binary_text import b64u
-from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.encoding.binary_text import EncodingError, b64u, from_b64u
+from affiant.attestation.encoding.canonical import canonical, parse_canonical
+from affiant.attestation.encoding.keys import SignatureInvalid, Signer
 from affiant.attestation.schema.shapes import Int, MapOf, Obj, Pattern, Text
 from affiant.errors import NotAuthenticError, NotFreshError
 
 __all__ = [
     "CLOCK_TOLERANCE_S",
     "FORWARDED_HEADERS",
+    "MAC_KEY_SIZE",
+    "MAC_PROOF_TYPE",
     "MAX_HEADER",
     "PROOF_HEADER",
     "PROOF_TYPE",
     "WINDOW",
+    "MACKey",
     "ProofMismatch",
     "ProofOfHead",
     "ProofReplayed",
@@ -51,18 +63,25 @@ __all__ = [
     "RequestHead",
     "VerifiedProof",
     "issue_proof",
+    "proven_by",
     "verify_proof",
     "verify_proof_of_head",
 ]
 
 PROOF_HEADER: Final = "Affiant-Proof"
 PROOF_TYPE: Final = "affiant-proof+jwt"
+MAC_PROOF_TYPE: Final = "affiant-proof-mac+jwt"
+MAC_KEY_SIZE: Final = 32
+"""Bytes of a key for proofs by MAC, and of a MAC (HMAC-SHA256, RFC 2104)."""
 WINDOW: Final = 64
 CLOCK_TOLERANCE_S: Final = 60
 FORWARDED_HEADERS: Final = ("anthropic-beta", "anthropic-version")
 """Headers of an agent's request of which a gateway passes some values on to a model's server."""
 MAX_HEADER: Final = 1024
 """Characters of the value of one of them."""
+
+_LONGEST_HEADER: Final = 128
+"""Characters of a header of a proof by MAC; more are never kept."""
 
 _LINK: Final = Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url")
 _SHAPE: Final = Obj(
@@ -75,6 +94,11 @@ _SHAPE: Final = Obj(
         "ksd": _LINK,
     },
     {"cty": Text(), "hdr": MapOf("[a-z-]{1,64}", Text(MAX_HEADER), most=8), "non": Text(88), "cseq": Int()},
+)
+
+
+_MAC_HEADER: Final = re.compile(
+    rb'\{"alg":"HS256","kid":"([A-Za-z0-9_-]{22})","typ":"%s"\}' % re.escape(MAC_PROOF_TYPE.encode("ascii"))
 )
 
 
@@ -94,6 +118,54 @@ class ProofReplayed(NotFreshError):
     """A counter was used before, or is behind the window."""
 
     code = "proof.replayed"
+
+
+class MACKey:
+    """A key that a gateway and the supervisor of one session share for proofs by MAC; never shown, never written out.
+
+    Args:
+        key: 32 bytes. session: the session's id, which is the key's ``kid``.
+    """
+
+    __slots__ = ("_key", "_start")
+
+    def __init__(self, key: bytes, *, session: str) -> None:
+        assert len(key) == MAC_KEY_SIZE
+        self._key = key
+        header = canonical({"alg": "HS256", "kid": session, "typ": MAC_PROOF_TYPE})
+        self._start = b64u(header) + "."
+
+    def issue(self, payload: Mapping[str, object]) -> str:
+        """The compact JWS of ``payload``."""
+        text = self._start + b64u(canonical(payload))
+        return f"{text}.{b64u(self._mac(text))}"
+
+    def verify(self, text: str) -> Mapping[str, object]:
+        """The payload of a compact JWS, read only after its MAC held; MACs are compared in constant time.
+
+        Raises:
+            JWSMalformed: size, number of parts, another header, or the payload is no object.
+            EncodingError: a part is not strict base64url, or the MAC is not 32 bytes.
+            SignatureInvalid: the MAC does not hold. JSONError: the payload is not its own canonical form.
+        """
+        covered, _, mac = text.rpartition(".")
+        if len(text) > jws.MAX_TEXT or not text.isascii() or not covered.startswith(self._start):
+            raise jws.JWSMalformed("not a proof by MAC under this session's key")
+        if not hmac.compare_digest(self._mac(covered), from_b64u(mac, size=MAC_KEY_SIZE)):
+            raise SignatureInvalid("the MAC does not hold under this session's key")
+        payload = parse_canonical(from_b64u(covered[len(self._start) :]), limit=jws.MAX_PAYLOAD)
+        if not isinstance(payload, dict):
+            raise jws.JWSMalformed("payload is not an object")
+        return payload
+
+    def _mac(self, text: str) -> bytes:
+        return hmac.digest(self._key, text.encode("ascii"), "sha256")
+
+    def __repr__(self) -> str:
+        return "<MACKey>"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a shared key is not copied or pickled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +244,40 @@ class ProofOfHead:
         return VerifiedProof(self.session, self.cseq, self.iat)
 
 
+def proven_by(text: str) -> tuple[str, str]:
+    """The type of a proof and its ``kid``: by MAC the session's id, else the session key's thumbprint.
+
+    Nothing of it is verified yet.
+
+    Raises:
+        JWSMalformed, EncodingError: its header is not that of a proof.
+    """
+    header = text.partition(".")[0]
+    if len(header) <= _LONGEST_HEADER and (session := _session_of(header)) is not None:
+        return MAC_PROOF_TYPE, session
+    return PROOF_TYPE, jws.split(text, typ=PROOF_TYPE).kid
+
+
+@lru_cache(maxsize=8192)
+def _session_of(header: str) -> str | None:
+    """The session that the header of a proof by MAC names; None for any other header."""
+    try:
+        found = _MAC_HEADER.fullmatch(from_b64u(header))
+    except EncodingError:
+        return None
+    return None if found is None else found[1].decode("ascii")
+
+
 def issue_proof(
-    signer: Signer, request: Request, *, session: str, cseq: int | None, keyset_digest: str, now: datetime
+    signer: Signer | MACKey,
+    request: Request,
+    *,
+    session: str,
+    cseq: int | None,
+    keyset_digest: str,
+    now: datetime,
 ) -> str:
-    """The value of the ``Affiant-Proof`` header."""
+    """The value of the ``Affiant-Proof`` header; by MAC where ``signer`` is the session's key for that."""
     payload: dict[str, object] = {
         "htm": request.method,
         "htu": request.target,
@@ -192,6 +294,8 @@ def issue_proof(
     }
     payload |= {name: value for name, value in present.items() if value is not None}
     _SHAPE.check(payload, "proof")
+    if isinstance(signer, MACKey):
+        return signer.issue(payload)
     return jws.sign(signer, payload, typ=PROOF_TYPE)
 
 
@@ -199,7 +303,7 @@ def verify_proof(
     text: str,
     request: Request,
     *,
-    key: ec.EllipticCurvePublicKey,
+    key: ec.EllipticCurvePublicKey | MACKey,
     session: str,
     keyset_digest: str,
     counted: bool,
@@ -208,7 +312,8 @@ def verify_proof(
     """Return the proof as verified for ``request``, or refuse it.
 
     Args:
-        key: the session key bound in the quote that was appraised at admission.
+        key: the session key bound in the quote that was appraised at admission, or the session's key for proofs by
+            MAC; a proof of the other kind is refused.
         counted: whether this request takes a counter (inference and tool gate) or must have none.
 
     Raises:
@@ -232,7 +337,7 @@ def verify_proof_of_head(
     text: str,
     head: RequestHead,
     *,
-    key: ec.EllipticCurvePublicKey,
+    key: ec.EllipticCurvePublicKey | MACKey,
     session: str,
     keyset_digest: str,
     counted: bool,
@@ -243,7 +348,9 @@ def verify_proof_of_head(
     Raises:
         As :func:`verify_proof`.
     """
-    payload = jws.verify(jws.split(text, typ=PROOF_TYPE), key)
+    payload = (
+        key.verify(text) if isinstance(key, MACKey) else jws.verify(jws.split(text, typ=PROOF_TYPE), key)
+    )
     _SHAPE.check(payload, "proof")
     expected: dict[str, object | None] = {
         "htm": head.method,

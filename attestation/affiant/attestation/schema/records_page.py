@@ -26,6 +26,9 @@ def record_page() -> str:
         "`par`, `lim`, `ext`. Records of a session also carry `agt`, `_sd_alg`, `_sd[1]` (hidden: `trc`) and",
         "`peer` once there is one.",
         "",
+        "`agt.key` is the thumbprint (RFC 7638) of the session key that the request's proof rests on: it signed the",
+        "proof, or the request for the key of the proof's MAC.",
+        "",
         "| kind | leaf | signer | members |",
         "|---|---|---|---|",
     ]

@@ -244,7 +244,7 @@ def _service(
         recorder=recorder,
         log=bundles.log,
         sessions=sessions,
-        authenticator=Authenticator(sessions, keyset.digest, ambient.clock),
+        authenticator=Authenticator(sessions, keyset.digest, ambient.clock, ambient.random_bytes),
         admissions=admissions,
         restrictions=Restrictions(admissions, approvals, grace_s=settings.drain_s),
         submissions=Submissions(recorder, approvals.observe),

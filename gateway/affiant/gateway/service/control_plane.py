@@ -295,6 +295,13 @@ def _add_admission(app: Routes, service: Service) -> None:
             await recorded.durable
             return error_response(error, headers={RECEIPT_ID_HEADER: recorded.jti})
 
+    @app.post("/v1/sessions/{session}/proof-key")
+    async def proof_key(request: Request, session: str) -> Response:
+        """A key of 32 bytes for the session's proofs by MAC, once; it ends with the session and is stored nowhere."""
+        async with _authenticated(service, request, session, limit=_MAX_SMALL) as (found, _):
+            key = service.authenticator.give_mac_key(found)
+        return json_response({"key": b64u(key)}, headers={"cache-control": "no-store"})
+
 
 def _add_session(app: Routes, service: Service) -> None:
     @app.post("/v1/sessions/{session}/records", body=_bytes("application/jose"))

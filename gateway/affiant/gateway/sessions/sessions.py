@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.attestation.records.head import Head
-from affiant.attestation.records.proof import ReplayWindow
+from affiant.attestation.records.proof import MACKey, ReplayWindow
 from affiant.attestation.records.receipt import Issued
 from affiant.attestation.records.session_summary import outcome_of, session_root
 from affiant.attestation.statements.manifest import Activation, Manifest
@@ -158,6 +158,9 @@ class Session:
         self.last_proof = started
         self.state = SessionState.OPEN
         self.window = ReplayWindow()
+        self.mac_key: MACKey | None = None
+        """Under which its supervisor's proofs by MAC are; none before it has asked for it, and after the close."""
+        self._mac_key_given = False
         self.limits = SessionLimits(admitted.policy, above=None if parent is None else lambda: parent.limits)
         self.supervisor = SupervisorChain(
             chn=next(iter(admitted.statement.chn)),
@@ -271,6 +274,16 @@ class Session:
         self.admitted = admitted
         self.expires = min(self.expires, admitted.until)  # as at the admission
 
+    def take_mac_key(self, key: MACKey) -> None:
+        """Proofs by MAC are under ``key`` from now on.
+
+        Raises:
+            ``proof.key_given``: there was a key before.
+        """
+        if self._mac_key_given:
+            raise StateError("the session was given its key for proofs by MAC", code="proof.key_given")
+        self.mac_key, self._mac_key_given = key, True
+
     def move(self, state: SessionState) -> None:
         """Go on to ``state``, if the table allows it."""
         if state not in TRANSITIONS[self.state]:
@@ -281,6 +294,7 @@ class Session:
         if state is SessionState.CLOSING:
             self.end_waits(StateError("the session has ended", found=state.value, code="session.closed"))
         if state is SessionState.CLOSED:
+            self.mac_key = None
             for kept in (self._receipts, self._heads, self._known, self._counts):
                 kept.clear()  # nothing follows the close, and a bundle is read from the journal
 
@@ -399,6 +413,17 @@ class SessionTable:
                 "the proof's key belongs to no session of this gateway", code="session.unknown"
             )
         return session
+
+    def of_id(self, session: str) -> Session:
+        """The session with this id, which a proof by MAC names.
+
+        Raises:
+            ``session.unknown``: there is none.
+        """
+        found = self._by_id.get(session)
+        if found is None:
+            raise NotAuthenticError("the proof names no session of this gateway", code="session.unknown")
+        return found
 
     def by_id(self, session: str) -> Session | None:
         """The session with this id, if it is known."""

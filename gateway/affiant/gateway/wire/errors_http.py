@@ -45,6 +45,7 @@ STATUS: Final[Mapping[str, int]] = {
     "not_found": 404,
     "proof.mismatch": 401,
     "proof.missing": 401,
+    "proof.no_key": 401,
     "proof.replayed": 401,
     "proof.stale": 401,
     "queue.deadline": 429,

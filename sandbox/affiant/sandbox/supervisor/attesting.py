@@ -113,6 +113,7 @@ async def enter(opening: Opening, started: Started, attested: Attested) -> Admit
         keyset_digest=gateway.keyset_digest,
         clock=opening.around.clock,
     )
+    await session_gateway.ask_for_mac_key()
     return Admitted(
         identity,
         session_gateway,

@@ -2,6 +2,10 @@
 
 Six things are asked of it: inference and reads for the agent (:meth:`SessionGateway.send`), to take this session's
 records, to restrict its profile, what it has decided of this session, to close the session, and for its bundle.
+What is asked often (:meth:`~SessionGateway.send`, records, decisions) is proven by MAC, once the gateway has given a
+key for that (:meth:`~SessionGateway.ask_for_mac_key`); all else by the session key, also what is asked after the close.
+The key for MACs is in memory only. It comes over a connection whose TLS ends in the gateway's TD, at the key that its
+quote binds.
 Counters are taken here, one for each inference request, and never used twice; nothing that carries one is ever sent
 again.
 """
@@ -12,9 +16,18 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from affiant.attestation.encoding.binary_text import EncodingError, from_b64u
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
+from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.head import Head
-from affiant.attestation.records.proof import FORWARDED_HEADERS, PROOF_HEADER, Request, issue_proof
+from affiant.attestation.records.proof import (
+    FORWARDED_HEADERS,
+    MAC_KEY_SIZE,
+    PROOF_HEADER,
+    MACKey,
+    Request,
+    issue_proof,
+)
 from affiant.sandbox.base.errors import GatewayUnreachable, SessionBundleTooLarge
 from affiant.sandbox.egress.http.request_head import HeaderField
 from affiant.sandbox.supervisor.gateway.admission import (
@@ -24,6 +37,7 @@ from affiant.sandbox.supervisor.gateway.admission import (
     gateway_refusal,
 )
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, GatewayReply
+from affiant.sandbox.supervisor.launch.errors import AdmissionError
 from affiant.sandbox.supervisor.records.records import Submission
 
 __all__ = ["SessionGateway"]
@@ -33,6 +47,9 @@ _MAX_BUNDLE: Final = 256 << 20
 """Bytes of a session's bundle with its sealed openings; the record budget keeps an agent below it."""
 
 _JSON_BODY: Final[tuple[HeaderField, ...]] = ((b"Content-Type", b"application/json"),)
+
+_OFTEN: Final = frozenset({"records", "decisions"})
+"""What a session asks of its gateway while it runs, again and again."""
 
 _TRY_AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
 """Answers after which the same record may be submitted once more."""
@@ -55,6 +72,7 @@ class SessionGateway:
         self._session = session
         self._keyset_digest = keyset_digest
         self._clock = clock
+        self._mac_key: MACKey | None = None
         self._next = 0
         self._answers: dict[int, GatewayReply] = {}
 
@@ -81,8 +99,43 @@ class SessionGateway:
         Raises:
             GatewayUnreachable, GatewayNotTheOne: no answer.
         """
+        return await self._send(self._often, method, target, headers, body, cseq=cseq)
+
+    async def ask_for_mac_key(self) -> bool:
+        """Ask, once, for the key of proofs by MAC; whether there is one. Without one all proofs are signed.
+
+        Raises:
+            GatewayNotTheOne: the peer shows another key than the pinned one.
+        """
+        try:
+            members = await self._asked("proof-key", (), b"")
+            key = from_b64u(str(members.get("key")), size=MAC_KEY_SIZE)
+        except (
+            AdmissionError,
+            GatewayUnreachable,
+            EncodingError,
+        ):  # an older gateway, or the answer was lost
+            return False
+        self._mac_key = MACKey(key, session=self._session)
+        return True
+
+    @property
+    def _often(self) -> Signer | MACKey:
+        """The key of what is asked often."""
+        return self._mac_key or self._identity.signer
+
+    async def _send(
+        self,
+        signer: Signer | MACKey,
+        method: str,
+        target: str,
+        headers: Sequence[HeaderField],
+        body: bytes,
+        *,
+        cseq: int | None = None,
+    ) -> GatewayReply:
         proof = issue_proof(
-            self._identity.signer,
+            signer,
             Request.of(
                 method,
                 target,
@@ -208,7 +261,9 @@ class SessionGateway:
             SessionBundleTooLarge: it is larger than any bundle. GatewayUnreachable: no answer.
             AdmissionError: refused.
         """
-        reply = await self.send("GET", f"/v1/sessions/{self._session}/bundle", (), b"", cseq=None)
+        reply = await self._send(
+            self._identity.signer, "GET", f"/v1/sessions/{self._session}/bundle", (), b""
+        )
         size = 0
         try:
             if reply.status != 200:
@@ -231,7 +286,8 @@ class SessionGateway:
         self, method: str, what: str, headers: Sequence[HeaderField], body: bytes
     ) -> Mapping[str, object]:
         target = f"/v1/sessions/{self._session}/{what}"
-        reply = await self.send(method, target, headers, body, cseq=None)
+        signer = self._often if what in _OFTEN else self._identity.signer
+        reply = await self._send(signer, method, target, headers, body)
         try:
             data = await reply.body(_MAX_ANSWER)
         finally:
