@@ -177,7 +177,7 @@ def verify_receipt(text: ReceiptText, statement: KeysetStatement) -> VerifiedRec
     """
     if text.split.kid != statement.receipt_kid:
         raise RoleMismatch("signed by another key", expected=statement.receipt_kid, found=text.split.kid)
-    payload = jws.verify(text.split, statement.receipt_key)
+    payload = jws.verify(text.split, statement.receipt_key, kid=statement.receipt_kid)
     kind = payload.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ShapeMismatch("a kind that the profile does not list", where="kind")
