@@ -21,6 +21,7 @@ from typing import Final
 from affiant.errors import MalformedError
 
 __all__ = [
+    "B64U_ALPHABET",
     "EncodingError",
     "b64u",
     "b64u_sha256",
@@ -40,8 +41,9 @@ class EncodingError(MalformedError):
 
 _TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
-_ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-_LAST: Final = (_ALPHABET, b"", _ALPHABET[::16], _ALPHABET[::4])
+B64U_ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+"""Characters in the order of their values (RFC 4648, section 5)."""
+_LAST: Final = (B64U_ALPHABET, b"", B64U_ALPHABET[::16], B64U_ALPHABET[::4])
 """Last characters by the length modulo 4: of two over, four bits are unused; of three over, two."""
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*\Z")
 _SHA256_NAME: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
