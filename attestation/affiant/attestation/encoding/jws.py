@@ -103,16 +103,20 @@ def _kid_of(text: str, typ: str) -> str:
     return kid.decode("ascii")
 
 
-def verify(jws: SplitJWS, key: ec.EllipticCurvePublicKey) -> Mapping[str, object]:
+def verify(jws: SplitJWS, key: ec.EllipticCurvePublicKey, *, kid: str | None = None) -> Mapping[str, object]:
     """The payload of ``jws``, read only after its signature held under ``key``.
+
+    Args:
+        kid: the thumbprint of ``key``, from a caller that has it; None: it is made here.
 
     Raises:
         JWSMalformed: the header names another key, or the payload is no object.
         SignatureInvalid: the signature does not hold.
         JSONError: the payload is not its own canonical form.
     """
-    if jws.kid != thumbprint(key):
-        raise JWSMalformed("the header names another key", expected=thumbprint(key), found=jws.kid)
+    kid = thumbprint(key) if kid is None else kid
+    if jws.kid != kid:
+        raise JWSMalformed("the header names another key", expected=kid, found=jws.kid)
     verify_es256(key, jws.signing_input, jws.signature)
     payload = parse_canonical(jws.payload, limit=MAX_PAYLOAD)
     if not isinstance(payload, dict):

@@ -101,7 +101,7 @@ class VerifiedReceipt:
         """A clear member of the payload by path, or None."""
         value: object = self.payload
         for name in path:
-            if not isinstance(value, (dict, Mapping)):  # in this order: asking an abstract class is slow
+            if type(value) is not dict and not isinstance(value, Mapping):  # asking an abstract class is slow
                 return None
             value = value.get(name)
         return value
@@ -177,7 +177,7 @@ def verify_receipt(text: ReceiptText, statement: KeysetStatement) -> VerifiedRec
     """
     if text.split.kid != statement.receipt_kid:
         raise RoleMismatch("signed by another key", expected=statement.receipt_kid, found=text.split.kid)
-    payload = jws.verify(text.split, statement.receipt_key)
+    payload = jws.verify(text.split, statement.receipt_key, kid=statement.receipt_kid)
     kind = payload.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ShapeMismatch("a kind that the profile does not list", where="kind")
@@ -204,7 +204,7 @@ def recall_receipt(text: ReceiptText, statement: KeysetStatement, *, rh: str) ->
     """
     if text.rh != rh or text.split.kid != statement.receipt_kid:
         raise RoleMismatch("another receipt than was verified", expected=rh, found=text.rh)
-    payload = json.loads(text.split.payload)  # canonical, as it was then: one reading
+    payload = json.loads(text.split.payload.decode("utf-8"))  # canonical, as it was then: one reading
     if not text.disclosures:
         return _verified(text, statement, payload, Disclosed({}))
     shape = shape_of(str(payload["kind"]), role=statement.role, cls=statement.cls)

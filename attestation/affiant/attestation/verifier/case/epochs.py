@@ -141,5 +141,7 @@ def _of_gateway(session: Session, *, last: int) -> Iterator[tuple[VerifiedReceip
 
 def received(record: VerifiedReceipt, begun: Mapping[str, list[int]]) -> int:
     """How many of the supervisor's ``policy`` records a gateway record follows, by its ``peer``."""
+    if not begun:  # of most sessions
+        return 0
     chn, seq = record.member("peer", "chn"), record.member("peer", "seq")
     return bisect_right(begun.get(str(chn), []), seq) if isinstance(seq, int) else 0

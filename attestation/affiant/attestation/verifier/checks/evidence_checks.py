@@ -386,9 +386,12 @@ def _keys_used_once(case: Case) -> None:
         )
     }
     for record in case.records:
+        agent = record.member("agt")
+        if not isinstance(agent, dict):
+            continue
         for member in ("key", "evd"):
-            owner = ours.get(str(record.member("agt", member)))
-            if owner is not None and record.member("agt", "ses") != owner:
+            owner = ours.get(agent[member])
+            if owner is not None and agent["ses"] != owner:
                 raise PeerUnbound("a session's key under another session's id", where=record.jti)
 
 
@@ -433,6 +436,7 @@ def check_results(case: Case) -> Finding:
     others: set[str] = set()
     for session in case.sessions:
         gateway = _gateway_of(case, session)
+        judged: dict[tuple[object, ...], VerifiedEAR] = {}
         for record in session.gateway:
             if record.kind not in ("session-start", "inference"):
                 continue
@@ -441,7 +445,15 @@ def check_results(case: Case) -> Finding:
                 raise ResultMismatch("a record that rests on no attestation result", where=record.jti)
             if record.member("res", "end") == "complete" and not record.member("up"):
                 raise ResultMismatch("an answer that came from no upstream", where=record.jti)
-            _check_result(case, session, gateway, record, named)
+            quoted = evidence_of(session, record)
+            assert quoted is not None, "peer.bound holds"
+            claim = (named["ear"], named["tier"], quoted.evd)
+            if (result := judged.get(claim)) is None:  # most records rest on one result
+                result = judged[claim] = _result_of_record(case, quoted, gateway, record, named)
+            if result.until < record.iat:
+                raise ResultMismatch(
+                    "the attestation result had expired", found=result.until, where=record.jti
+                )
             others |= _others(record)
             count += 1
     if others:  # last, so that it hides no refusal
@@ -471,12 +483,11 @@ def result_named(case: Case, gateway: Party, link: str) -> tuple[str, VerifiedEA
     return known
 
 
-def _check_result(
-    case: Case, session: Session, gateway: Party, record: VerifiedReceipt, named: dict[str, object]
-) -> None:
+def _result_of_record(
+    case: Case, quoted: Quoted, gateway: Party, record: VerifiedReceipt, named: dict[str, object]
+) -> VerifiedEAR:
+    """The result that a record names, which says what this verifier found."""
     raw, result = result_named(case, gateway, str(named["ear"]))
-    quoted = evidence_of(session, record)
-    assert quoted is not None, "peer.bound holds"
     appraised = _appraised_then(case, quoted)
     expected = {
         "peer": "session",
@@ -494,10 +505,9 @@ def _check_result(
                 found=getattr(result, member),
                 where=record.jti,
             )
-    if result.until < record.iat:
-        raise ResultMismatch("the attestation result had expired", found=result.until, where=record.jti)
     if named["tier"] != result.tier or ear_digest(raw) != named["ear"]:
         raise ResultMismatch("the record repeats another tier than its result", where=record.jti)
+    return result
 
 
 def _appraised_then(case: Case, quoted: Quoted) -> Appraisal:

@@ -7,7 +7,7 @@ holds the gateway's records alone.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -40,8 +40,9 @@ def check_objects(case: Case) -> Finding:
     approver's signature that records or documents name is here, or was named by a chain that is erased by order."""
     case.need("sig.receipts")
     named = dict.fromkeys(_of_signers(case))
-    named |= dict.fromkeys(_of_sessions(case))
-    named |= dict.fromkeys(_of_results(case))
+    facts = dict.fromkeys(map(_facts_of, _session_records(case)))  # of many records the same
+    named |= dict.fromkeys(_of_sessions(facts))
+    named |= dict.fromkeys(_of_results(case, facts))
     here = _here(case)
     lacking = [each for each in named if each.name not in here[each.what]]
     if lacking:
@@ -64,12 +65,16 @@ def _of_signers(case: Case) -> Iterator[_Named]:
             yield _Named("gateway's configuration", str(party.statement.policy))
         else:
             yield _Named("keyset", str(party.statement.gks))
-        for record in kept:
-            yield _Named("evidence", str(record.member("evd")))
-            if record.member("gks") is not None:
-                yield _Named("keyset", str(record.member("gks")))
-            if record.kind == "boot" and record.member("col") is not None:
-                yield _Named("endorsements", str(record.member("col")))
+        facts = dict.fromkeys(
+            (record.member("evd"), record.member("gks"), record.kind == "boot" and record.member("col"))
+            for record in kept
+        )
+        for evidence, keyset, collateral in facts:
+            yield _Named("evidence", str(evidence))
+            if keyset is not None:
+                yield _Named("keyset", str(keyset))
+            if isinstance(collateral, str):
+                yield _Named("endorsements", collateral)
 
 
 def _is_pruned(case: Case, record: VerifiedReceipt) -> bool:
@@ -77,18 +82,36 @@ def _is_pruned(case: Case, record: VerifiedReceipt) -> bool:
     return order is not None and record.seq <= order.seq
 
 
-def _of_sessions(case: Case) -> Iterator[_Named]:
-    for record in _session_records(case):
-        if record.member("agt") is not None:
-            yield _Named("evidence", str(record.member("agt", "evd")))
-            yield _Named("keyset of key", str(record.member("agt", "key")))
-        if record.member("pol") is not None:
-            yield _Named("profile", str(record.member("pol", "dig")))
-        for ear in _results_of(record):
+class _Facts(NamedTuple):
+    """What one record of a session names: each None, or empty, where it has no such member."""
+
+    chn: str
+    evidence: object
+    key: object
+    profile: object
+    results: tuple[str, ...]
+    signature: object
+
+
+def _facts_of(record: VerifiedReceipt) -> _Facts:
+    agent, policy, results = record.member("agt"), record.member("pol"), record.member("att")
+    evidence, key = (agent["evd"], agent["key"]) if isinstance(agent, dict) else (None, None)
+    profile = policy["dig"] if isinstance(policy, dict) else None
+    named = tuple(str(peer["ear"]) for peer in results.values()) if isinstance(results, dict) else ()
+    return _Facts(record.chn, evidence, key, profile, named, record.member("apr", "sig"))
+
+
+def _of_sessions(facts: Iterable[_Facts]) -> Iterator[_Named]:
+    for each in facts:
+        if each.evidence is not None:
+            yield _Named("evidence", str(each.evidence))
+            yield _Named("keyset of key", str(each.key))
+        if each.profile is not None:
+            yield _Named("profile", str(each.profile))
+        for ear in each.results:
             yield _Named("attestation result", ear)
-        signature = record.member("apr", "sig")
-        if isinstance(signature, str) and signature.startswith("sha256:"):
-            yield _Named("approver's signature", signature)
+        if isinstance(each.signature, str) and each.signature.startswith("sha256:"):
+            yield _Named("approver's signature", each.signature)
 
 
 def _session_records(case: Case) -> Iterator[VerifiedReceipt]:
@@ -101,19 +124,14 @@ def _session_records(case: Case) -> Iterator[VerifiedReceipt]:
             yield from (record for record in party.records if record.member("agt", "ses") in wanted)
 
 
-def _of_results(case: Case) -> Iterator[_Named]:
+def _of_results(case: Case, facts: Iterable[_Facts]) -> Iterator[_Named]:
     """The endorsements that results rest on; a result that is not its gateway's is refused elsewhere."""
     gateways = {chn: party for party in case.gateways for chn in party.statement.chn}
-    found = {(ear, record.chn): None for record in _session_records(case) for ear in _results_of(record)}
+    found = dict.fromkeys((ear, each.chn) for each in facts for ear in each.results)
     for ear, chn in found:
         if chn in gateways:
             with suppress(AffiantError):
                 yield _Named("endorsements", result_named(case, gateways[chn], ear)[1].col)
-
-
-def _results_of(record: VerifiedReceipt) -> list[str]:
-    results = record.member("att")
-    return [str(peer["ear"]) for peer in results.values()] if isinstance(results, dict) else []
 
 
 def _here(case: Case) -> Mapping[str, Container[str]]:

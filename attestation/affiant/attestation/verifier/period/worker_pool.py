@@ -6,6 +6,7 @@ Ctrl-C; whoever asked ends them.
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,9 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 _AHEAD: Final = 2
 """Pieces of work that wait for each process."""
+
+_COLLECTED: Final = 100_000
+"""Objects that are made before cycles are looked for: records are some forty each, and none is part of a cycle."""
 
 
 class WorkerLost(StateError):
@@ -98,3 +102,5 @@ def worker_pool(
 def _begin(begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     begin(*arguments)
+    gc.freeze()
+    gc.set_threshold(_COLLECTED)

@@ -16,6 +16,10 @@ from typing import Final, Self
 
 __all__ = ["NothingKept", "Spill"]
 
+_BUFFER: Final = 1 << 18
+"""Bytes that are written at once: some hundred records."""
+_USUAL: Final = 4 << 10
+"""Bytes that most texts do not exceed: those are read at once."""
 _LENGTH: Final = struct.Struct(">I43s")
 
 
@@ -23,7 +27,7 @@ class Spill:
     """Texts under names, each with its receipt hash. A context manager."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
+        self._file = tempfile.TemporaryFile(buffering=_BUFFER)  # noqa: SIM115 - closed by __exit__
         self._places: dict[str, array[int]] = {}
         self._end = 0
 
@@ -67,8 +71,12 @@ class Spill:
 
     def _at(self, place: int) -> tuple[str, str]:
         descriptor = self._file.fileno()
-        size, rh = _LENGTH.unpack(os.pread(descriptor, _LENGTH.size, place))
-        return rh.decode("ascii"), os.pread(descriptor, size, place + _LENGTH.size).decode("ascii")
+        data = os.pread(descriptor, _LENGTH.size + _USUAL, place)
+        size, rh = _LENGTH.unpack_from(data)
+        text = data[_LENGTH.size : _LENGTH.size + size]
+        if len(text) < size:
+            text = os.pread(descriptor, size, place + _LENGTH.size)
+        return rh.decode("ascii"), text.decode("ascii")
 
 
 class NothingKept(Spill):
