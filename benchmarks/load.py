@@ -10,7 +10,7 @@ import asyncio
 import re
 import ssl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -108,16 +108,23 @@ class _Client(asyncio.Protocol):
             self._transport.abort()
 
 
-def load(target: Target, requests: Sequence[Sequence[bytes]]) -> tuple[list[Response], float]:
-    """Send ``requests``, of which each part has a connection of its own, all at once; the answers, and the seconds.
+def load(
+    target: Target, requests: Sequence[Sequence[bytes]], spent: Callable[[], float]
+) -> tuple[list[Response], float, float]:
+    """Send ``requests``, of which each part has a connection of its own that is open, all at once.
+
+    The answers, the seconds, and by how much ``spent`` grew meanwhile: connections are kept, so that what they cost to
+    open is not a request's.
 
     What has not come after two minutes has not come: its ``whole_s`` is 0.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_load(target, requests))
+        return runner.run(_load(target, requests, spent))
 
 
-async def _load(target: Target, requests: Sequence[Sequence[bytes]]) -> tuple[list[Response], float]:
+async def _load(
+    target: Target, requests: Sequence[Sequence[bytes]], spent: Callable[[], float]
+) -> tuple[list[Response], float, float]:
     loop = asyncio.get_running_loop()
     clients, ends = [], []
     for part in requests:
@@ -131,9 +138,9 @@ async def _load(target: Target, requests: Sequence[Sequence[bytes]]) -> tuple[li
         )
         clients.append(client)
         ends.append(ended)
-    begun = time.perf_counter()
+    before, begun = spent(), time.perf_counter()
     for client in clients:
         client.send()
     await asyncio.wait(ends, timeout=_WITHIN_S)
     took = time.perf_counter() - begun
-    return [response for client in clients for response in client.responses], took
+    return [response for client in clients for response in client.responses], took, spent() - before

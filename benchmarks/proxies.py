@@ -79,9 +79,7 @@ class Proxy:
     def ask(self, body: bytes, *, connections: int, each: int) -> tuple[list[Response], float, float]:
         """Send ``body`` so often on each connection: answers, seconds, and the processor seconds that it took."""
         requests = [[self.request(body, number) for number in range(connections)] for _ in range(each)]
-        before = self.group.processor_seconds()
-        answers, took = load(self.target, list(zip(*requests, strict=True)))
-        return answers, took, self.group.processor_seconds() - before
+        return load(self.target, list(zip(*requests, strict=True)), self.group.processor_seconds)
 
     def request(self, body: bytes, connection: int) -> bytes:
         """One request, head and all."""
