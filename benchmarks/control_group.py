@@ -63,15 +63,21 @@ def control_group() -> Iterator[ControlGroup]:
 
 
 @contextmanager
-def counted() -> Iterator[ControlGroup]:
-    """A group of one's own that this process, and whatever it starts, is in for the length of the block."""
+def inside(group: ControlGroup) -> Iterator[None]:
+    """This process, and whatever it starts, is in ``group`` for the block; what it started stays there."""
     hierarchy, _ = _own_folder()
-    with control_group() as group:
-        group.enter()
-        try:
-            yield group
-        finally:
-            (hierarchy / "cgroup.procs").write_text(str(os.getpid()))
+    group.enter()
+    try:
+        yield
+    finally:
+        (hierarchy / "cgroup.procs").write_text(str(os.getpid()))
+
+
+@contextmanager
+def counted() -> Iterator[ControlGroup]:
+    """A group of one's own, and this process :func:`inside` it."""
+    with control_group() as group, inside(group):
+        yield group
 
 
 def proportional_bytes(process: int) -> int:

@@ -1,202 +1,167 @@
-"""A request through the gateway, signed and durable before its last byte, against the same upstream directly.
+"""What a model request costs on its way through our gateway, beside nginx, LiteLLM and no proxy, all in one run.
 
-Outside in: what a client waits for, over TLS with a proof per request on the one side, over plain HTTP on the
-other; and the processor time that the server process takes, which does not depend on what else the machine does.
+Ours has everything on: TLS, a proof for each request, policy with tool rules, the queue, sealed disclosures, a signed
+record that is durable before the last byte, the log and its witness. The generator (:mod:`.load`) and the model server
+(:mod:`.paced_upstream`) are processes of their own; processor time is that of all processes of the proxy, by the
+kernel's accounting. ``python -m benchmarks.gateway_overhead`` prints the rows alone. Needs root.
 """
 
 from __future__ import annotations
 
-import asyncio
-import http.client
 import json
-import os
-import socket
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
-from tests.gateway.conftest import serving_gateway, serving_platform
-from tests.gateway.session_client import SessionClient
-
-from affiant.attestation.records.proof import PROOF_HEADER
+from benchmarks.load import Response
+from benchmarks.paced_upstream import EVENTS
+from benchmarks.proxies import PROFILE_TOOLS, Proxy, proxies
 from benchmarks.timing import Figure
 
-PROMPT = "word " * 700
-WHOLE = json.dumps({"model": "affiant-dev-echo", "messages": [{"role": "user", "content": PROMPT}]}).encode()
-STREAM = json.dumps(
-    {"model": "affiant-dev-echo", "stream": True, "messages": [{"role": "user", "content": "word " * 62}]}
-).encode()
-_PARAMETERS = {
-    "type": "object",
-    "properties": {
-        name: {"type": "string", "description": "One of the tool's arguments, in a sentence of usual length."}
-        for name in ("path", "pattern", "replacement", "encoding")
-    },
-    "required": ["path"],
-}
-TOOLS = json.dumps(
-    {
-        "model": "affiant-dev-echo",
-        "messages": [{"role": "user", "content": "word " * 180}],
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": f"tool_{number}",
-                    "description": "Edits files.",
-                    "parameters": _PARAMETERS,
-                },
-            }
-            for number in range(20)
-        ],
+_PEERS: Final = ("LiteLLM", "nginx", "direct")
+_ROUNDS: Final = 3
+_LONG_S: Final = 15.0
+"""A proxy that takes longer for a round is asked for no further one."""
+
+
+def _request(model: str, **more: object) -> bytes:
+    message = {"role": "user", "content": "word " * 180}
+    return json.dumps({"model": model, "messages": [message], **more}).encode()
+
+
+def _tool(name: str) -> dict[str, object]:
+    said = "One of the tool's arguments, in a sentence of usual length."
+    properties = {
+        each: {"type": "string", "description": said}
+        for each in ("path", "pattern", "replacement", "encoding")
     }
-).encode()
-TARGET = "/v1/chat/completions"
-ROUNDS = 7
-COUNT = 60
+    parameters = {"type": "object", "properties": properties, "required": ["path"]}
+    function = {"name": name, "description": "Edits files.", "parameters": parameters}
+    return {"type": "function", "function": function}
 
 
-class Direct:
-    """Straight to the upstream, on one kept connection."""
-
-    def __init__(self, port: int) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port)
-        self._connection.connect()
-        self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def ask(self, body: bytes) -> float:
-        """Seconds until the first byte of the answer's body; it is read to its end."""
-        begun = time.perf_counter()
-        self._connection.request("POST", TARGET, body, self._headers(body))
-        with self._connection.getresponse() as response:
-            response.read1(1)
-            first = time.perf_counter() - begun
-            response.read()
-        if response.status != 200:
-            raise RuntimeError(f"HTTP {response.status}")
-        return first
-
-    def _headers(self, body: bytes) -> dict[str, str]:  # noqa: ARG002 - a proof covers the body, this has none
-        return {"Content-Type": "application/json"}
+WHOLE: Final = _request("whole")
+TOOLS: Final = _request("whole", tools=[_tool(name) for name in PROFILE_TOOLS])
 
 
-class Through(Direct):
-    """Through the gateway; the proof is made as a supervisor makes it, and its cost is the client's."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the rounds of one scenario came to for one proxy."""
 
-    def __init__(self, session: SessionClient) -> None:
-        self._connection = session.gateway.connect()
-        self._connection.connect()
-        self._session = session
+    answers: Sequence[Response]
+    processor_s: float
+    """Of one request, the median round's."""
 
-    def _headers(self, body: bytes) -> dict[str, str]:
-        proof = self._session.proof("POST", TARGET, body, content_type="application/json", counted=True)
-        return {"Content-Type": "application/json", PROOF_HEADER: proof}
+    def part(self, share: float, of: Callable[[Response], float]) -> float:
+        """The percentile of what came, in milliseconds."""
+        came = sorted(of(each) for each in self.answers if each.whole_s)
+        return came[min(int(len(came) * share), len(came) - 1)] * 1e3
 
 
 def measure() -> list[Figure]:
     """The rows of the table."""
-    with _surroundings() as (port, echo, session, gateway):
-        direct, through = Direct(port), Through(session)
-        rows = [
-            _latency("gateway: whole answer", direct, through, WHOLE),
-            _latency("gateway: first event of a stream", direct, through, STREAM, first=True),
-            _latency("gateway: stream of 64 events", direct, through, STREAM),
-        ]
-        rows.append(_processor_time("gateway: processor time, whole", direct, through, WHOLE, echo, gateway))
+    with tempfile.TemporaryDirectory() as folder, proxies(Path(folder)) as found:
+        for each in found:
+            _measured([each], WHOLE, connections=8, requests=20, rounds=1)
+        ours, rows = found[0], []
+        written = ours.written
+        alone = _measured(found, WHOLE, connections=1, requests=150, rounds=5)
+        written = ours.written - written
+        direct = alone["direct"].part(0.5, _whole)
+        proxied = {name: each for name, each in alone.items() if name != "direct"}
         rows.append(
-            _processor_time("gateway: processor time, 20 tools", direct, through, TOOLS, echo, gateway)
+            _row("added p50, 1 connection", proxied, lambda each: each.part(0.5, _whole) - direct, "ms")
         )
+        rows.append(_row("processor time, 1 connection", alone, _microseconds, "us"))
+        asked = len(alone["ours"].answers)
         rows.append(
-            _processor_time("gateway: processor time, stream", direct, through, STREAM, echo, gateway)
+            Figure("gateway: bytes written, 1 connection", written / asked, "bytes", "a request", len(WHOLE))
         )
-        rows.append(_throughput(port, session))
+        at_32 = _measured(found, WHOLE, connections=32, requests=16)
+        rows.append(_row("processor time, 32 connections", at_32, _microseconds, "us"))
+        rows.append(
+            _row("requests for a second of processor", at_32, lambda each: 1 / each.processor_s, "requests")
+        )
+        rows.append(_row("p99, 32 connections", at_32, lambda each: each.part(0.99, _whole), "ms"))
+        at_64 = _measured(found, WHOLE, connections=64, requests=8)
+        rows.append(_row("processor time, 64 connections", at_64, _microseconds, "us"))
+        tools = _measured(found, TOOLS, connections=32, requests=8)
+        rows.append(_row("processor time, 20 tools, 32 connections", tools, _microseconds, "us"))
+        rows += _streams(found, 32, 10, each=2)
+        rows += _streams(found, 512, 20, each=1)
+        rows.append(
+            _row(
+                "memory at the end",
+                {each.name: each for each in found if each.name != "direct"},
+                lambda each: each.memory / 1e6,
+                "MB",
+            )
+        )
     return rows
 
 
-@contextmanager
-def _surroundings() -> Iterator[tuple[int, int, SessionClient, int]]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder:
-        echo = subprocess.Popen(
-            [sys.executable, "-m", "affiant.gateway.upstream.dev_echo", "--port", str(port)]
-        )
-        try:
-            asyncio.run(_until_open(port))
-            upstream = f"http://127.0.0.1:{port}/v1"
-            with (
-                serving_platform(Path(folder) / "platform") as platform,
-                serving_gateway(
-                    Path(folder) / "gateway", Path(folder) / "platform", "--upstream", upstream
-                ) as running,
-            ):
-                yield port, echo.pid, SessionClient.start(running.gateway, platform), running.ready["pid"]
-        finally:
-            echo.terminate()
-            echo.wait(10)
+def _streams(found: Sequence[Proxy], connections: int, pace: int, *, each: int) -> list[Figure]:
+    body, name = _request(f"paced-{pace}", stream=True), f"{connections} streams, {pace} ms"
+    measured = _measured(found, body, connections=connections, requests=each)
+    lost = {
+        name: EVENTS * len(one.answers) - sum(map(_events, one.answers)) for name, one in measured.items()
+    }
+    sent = EVENTS * len(measured["ours"].answers)
+    return [
+        _row(f"processor time of an event, {name}", measured, lambda one: _microseconds(one) / EVENTS, "us"),
+        _row(f"first event p50, {name}", measured, lambda one: one.part(0.5, _first), "ms"),
+        _row(f"first event p99, {name}", measured, lambda one: one.part(0.99, _first), "ms"),
+        _row(f"whole stream p99, {name}", measured, lambda one: one.part(0.99, _whole), "ms"),
+        Figure(f"gateway: events lost, {name}", lost.pop("ours"), "events", "sent", sent, lost),
+    ]
 
 
-async def _until_open(port: int) -> None:
-    while True:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            await asyncio.sleep(0.02)
-        else:
-            writer.close()
-            return
+def _measured(
+    found: Sequence[Proxy], body: bytes, *, connections: int, requests: int, rounds: int = _ROUNDS
+) -> Mapping[str, Measured]:
+    """Every proxy once in each round, so that noise hits all of them."""
+    answers: dict[str, list[Response]] = {proxy.name: [] for proxy in found}
+    times: dict[str, list[float]] = {proxy.name: [] for proxy in found}
+    slow: set[str] = set()
+    for _ in range(rounds):
+        for proxy in (each for each in found if each.name not in slow):
+            came, took, processor_s = proxy.ask(body, connections=connections, each=requests)
+            if took > _LONG_S:
+                slow.add(proxy.name)
+            wrong = {one.status for one in came if one.whole_s} - {200}
+            if wrong:
+                raise RuntimeError(f"{proxy.name} answered {wrong}")
+            answers[proxy.name] += came
+            times[proxy.name].append(processor_s / len(came))
+    return {name: Measured(answers[name], statistics.median(times[name])) for name in answers}
 
 
-def _latency(name: str, direct: Direct, through: Direct, body: bytes, *, first: bool = False) -> Figure:
-    def median(client: Direct) -> float:
-        values = []
-        for _ in range(COUNT):
-            begun = time.perf_counter()
-            to_first = client.ask(body)
-            values.append(to_first if first else time.perf_counter() - begun)
-        return statistics.median(values)
-
-    median(direct), median(through)
-    pairs = [(median(through), median(direct)) for _ in range(ROUNDS)]
-    ours, peer = (statistics.median(side) * 1e3 for side in zip(*pairs, strict=True))
-    return Figure(name, ours, "ms", "direct", peer)
+def _row(name: str, measured: Mapping[str, Any], of: Callable[[Any], float], unit: str) -> Figure:
+    values = {proxy: of(each) for proxy, each in measured.items()}
+    ours = values.pop("ours")
+    peer = next(each for each in _PEERS if each in values)
+    return Figure(f"gateway: {name}", ours, unit, peer, values.pop(peer), values)
 
 
-def _processor_time(
-    name: str, direct: Direct, through: Direct, body: bytes, echo: int, gateway: int
-) -> Figure:
-    """Microseconds per request: the gateway's own, against the upstream's."""
-
-    def spent(client: Direct, process: int) -> float:
-        before = _ticks(process)
-        for _ in range(COUNT * ROUNDS):
-            client.ask(body)
-        return (_ticks(process) - before) / os.sysconf("SC_CLK_TCK") / (COUNT * ROUNDS) * 1e6
-
-    return Figure(name, spent(through, gateway), "us", "the upstream's", max(spent(direct, echo), 1.0))
+def _microseconds(measured: Measured) -> float:
+    return measured.processor_s * 1e6
 
 
-def _ticks(process: int) -> int:
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+def _first(answer: Response) -> float:
+    return answer.first_s
 
 
-def _throughput(port: int, session: SessionClient) -> Figure:
-    """Requests per second with 16 clients, which share this machine's processors with all servers."""
+def _whole(answer: Response) -> float:
+    return answer.whole_s
 
-    def rate(clients: list[Direct]) -> float:
-        begun = time.perf_counter()
-        with ThreadPoolExecutor(len(clients)) as pool:
-            list(pool.map(lambda client: [client.ask(WHOLE) for _ in range(COUNT)], clients))
-        return len(clients) * COUNT / (time.perf_counter() - begun)
 
-    ours = rate([Through(session) for _ in range(16)])
-    return Figure(
-        "gateway: 16 clients", ours, "requests/s", "direct", rate([Direct(port) for _ in range(16)])
-    )
+def _events(answer: Response) -> int:
+    return answer.body.count(b"data: {")
+
+
+if __name__ == "__main__":
+    for figure in measure():
+        print(figure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -11,7 +12,9 @@ from openai._streaming import SSEDecoder
 from tests.properties import thorough
 from tests.raising import raises_code
 
-from affiant.gateway.dialects.sse import MAX_EVENT, EventSplitter, event_data
+from affiant.errors import AffiantError
+from affiant.gateway.dialects.sse import MAX_EVENT, EventShapes, EventSplitter, event_data, varying_texts
+from affiant.gateway.dialects.strict_json import parse_json
 
 ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 lines = st.lists(
@@ -108,3 +111,78 @@ def test_an_event_that_comes_in_small_pieces_costs_what_it_weighs() -> None:
     found = [out for at in range(0, len(event), 4) for out in splitter.feed(event[at : at + 4])]
     assert found == [event]
     assert time.monotonic() - started < 5  # with a copy of what is pending for each piece: minutes
+
+
+names = st.sampled_from(["content", "Content", 'a"content', "content\\", "type", "x{", "{,"])
+texts = st.one_of(
+    names, st.text(max_size=6), st.sampled_from(['","content":"', '{"content":"x"}', "\u2028", "\\", '\\"'])
+)
+values = st.recursive(
+    st.one_of(texts, st.none(), st.integers(0, 3)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(names, inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+def without_texts(value: object) -> object:
+    """``value`` with every text of a member ``content`` left out."""
+    if isinstance(value, list):
+        return [without_texts(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: "" if isinstance(each, str) and name == "content" else without_texts(each)
+        for name, each in value.items()
+    }
+
+
+@given(st.dictionaries(names, values, max_size=4), st.booleans(), st.data())
+@thorough(1000)
+def test_an_event_of_a_known_shape_holds_the_same_value_but_for_the_texts(
+    value: dict, plain: bool, data: st.DataObject
+) -> None:
+    event = b"data: " + json.dumps(value, ensure_ascii=plain).encode("utf-8", "surrogatepass") + b"\n\n"
+    shapes = EventShapes(varying_texts("content"))
+    shapes.add(event)
+    at = data.draw(st.integers(0, len(event)))
+    cut = data.draw(st.integers(0, 4))
+    put = data.draw(
+        st.one_of(
+            st.binary(max_size=4), st.sampled_from([b"x", b'"', b'":"', b'\\"', b"\n", b"\r", "é".encode()])
+        )
+    )
+    changed = event[:at] + put + event[at + cut :]
+    if changed in shapes:
+        found = event_data(changed)
+        assert found is not None
+        assert len(EventSplitter().feed(changed)) == 1
+        try:
+            assert without_texts(parse_json(found)) == without_texts(parse_json(event_data(event) or b""))
+        except AffiantError:
+            pytest.fail("what no reader takes for JSON has a known shape")
+
+
+def test_an_event_that_is_no_utf8_has_no_known_shape() -> None:
+    shapes = EventShapes(varying_texts("content"))
+    shapes.add(b'data: {"content":"a"}\n\n')
+    assert 'data: {"content":"é"}\n\n'.encode() in shapes
+    assert b'data: {"content":"\xff"}\n\n' not in shapes
+
+
+def test_no_shape_is_of_a_comment_or_of_lines_that_readers_end_differently() -> None:
+    shapes = EventShapes(varying_texts("content"))
+    for event in (
+        b': {"content":"a"}\n\n',
+        b'data: {\ndata: "content":"a"}\n\n',
+        b'data: {"content":"a"}\r\n\r\n',
+    ):
+        shapes.add(event)
+        assert event not in shapes
+
+
+def test_as_many_shapes_are_kept_as_a_stream_has_forms_of_events() -> None:
+    shapes = EventShapes(varying_texts("content"))
+    events = [b'data: {"content":"a","n":%d}\n\n' % number for number in range(20)]
+    for event in events:
+        shapes.add(event)
+    assert sum(event in shapes for event in events) == 8

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import SessionClient
 
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.gateway.store import index as index_module
+from affiant.gateway.store.entries import OpeningEntry
+from affiant.gateway.store.index import Index
+from affiant.gateway.store.journal import Place
 
 
 def bundle_of(inside: InProcess, session: str) -> dict:
@@ -20,15 +28,23 @@ def bundle_of(inside: InProcess, session: str) -> dict:
 
 
 def filled(platform: PlatformClient, store: Path) -> tuple[str, dict]:
+    """A session and its bundle; the index as it was in the middle of it is left as ``early.sqlite``."""
     with in_process(platform, store) as inside:
         session = SessionClient.start(inside, platform)
         session.say("hi")
+        inside.run(inside.service.bundles.index.caught_up())
+        with (
+            closing(sqlite3.connect(store / "index.sqlite")) as now,
+            closing(sqlite3.connect(store / "early.sqlite")) as early,
+        ):
+            now.backup(early)
+        session.say("hi again")
         session.submit(session.end_record())
         session.close()
         return session.id, bundle_of(inside, session.id)
 
 
-@pytest.mark.parametrize("damage", ["none", "gone", "garbage", "emptied", "ahead"])
+@pytest.mark.parametrize("damage", ["none", "gone", "garbage", "emptied", "ahead", "behind"])
 def test_a_session_of_an_earlier_boot_is_found_whatever_became_of_the_index(
     platform: PlatformClient, tmp_path: Path, damage: str
 ) -> None:
@@ -42,9 +58,11 @@ def test_a_session_of_an_earlier_boot_is_found_whatever_became_of_the_index(
             path.write_bytes(b"not a database" * 1000)
         case "emptied":
             path.write_bytes(b"")
+        case "behind":  # as a crash leaves it, before the last rows were written
+            for name in ("index.sqlite-wal", "index.sqlite-shm"):
+                (tmp_path / name).unlink(missing_ok=True)
+            (tmp_path / "early.sqlite").replace(path)
         case "ahead":
-            import sqlite3
-
             connection = sqlite3.connect(path)
             connection.execute("UPDATE reached SET segment = 77")
             connection.commit()
@@ -81,3 +99,49 @@ def test_other_sessions_records_come_along_without_openings(platform: PlatformCl
         bundle = mine.bundle()
     assert len(bundle["bundle"]["receipts"]) == 2 + 4  # both boots; two starts and two inferences
     assert len(bundle["openings"]) == 2
+
+
+def opening(number: int) -> tuple[OpeningEntry, Place]:
+    return OpeningEntry(rh=str(number), ses="s", sealed=""), Place(0, number, 1)
+
+
+@pytest.mark.anyio
+async def test_rows_are_gathered_until_something_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes: list[int] = []
+    real = index_module.insert
+    monkeypatch.setattr(index_module, "_BEHIND_S", 60.0)
+    monkeypatch.setattr(
+        index_module, "insert", lambda at, boot, rows: (writes.append(len(rows)), real(at, boot, rows))
+    )
+    index = Index(tmp_path, boot=b64u(bytes(16)))
+    for number in range(200):
+        index.on_durable([opening(number)])
+    found = await index.openings("s")
+    await index.close()
+    assert len(found) == 200
+    assert writes == [200]
+
+
+@pytest.mark.anyio
+async def test_what_is_gathered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = threading.Event()
+    real = index_module.insert
+    monkeypatch.setattr(index_module, "_BEHIND_S", 60.0)
+    monkeypatch.setattr(index_module, "insert", lambda at, boot, rows: (real(at, boot, rows), written.set()))
+    index = Index(tmp_path, boot=b64u(bytes(16)))
+    for number in range(index_module._MOST_BEHIND + 1):
+        index.on_durable([opening(number)])
+    assert written.wait(30), "nothing was asked, and nothing was written"
+    await index.close()
+
+
+@pytest.mark.anyio
+async def test_closing_writes_what_was_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "_BEHIND_S", 60.0)
+    index = Index(tmp_path, boot=b64u(bytes(16)))
+    index.on_durable([opening(number) for number in range(70)])
+    await index.close()
+    with closing(sqlite3.connect(tmp_path / "index.sqlite")) as connection:
+        assert connection.execute("SELECT count(*) FROM openings").fetchone() == (70,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from affiant.errors import MalformedError
 from affiant.gateway.wire.errors import ToolNotAllowedError
@@ -42,8 +42,7 @@ class ToolCall:
     """What approvers must be shown before it is made; None: no approval is needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(NamedTuple):
     """Events that may go on once ``calls`` are recorded."""
 
     events: tuple[bytes, ...] = ()

@@ -8,7 +8,7 @@ dialect's own error form ends a stream that cannot be completed.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.merkle import Accumulator
@@ -23,8 +23,7 @@ from affiant.gateway.wire.errors import RequestMalformed, UpstreamCut
 __all__ = ["Relay", "Step", "usage_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """What may be sent once ``calls`` are recorded; ``terminal`` only after the stream's own record.
 
     ``ended``: nothing follows. Then ``terminal`` is empty where the framed body alone ended the stream.

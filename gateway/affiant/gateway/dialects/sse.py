@@ -16,7 +16,16 @@ from typing import Final
 
 from affiant.errors import MalformedError
 
-__all__ = ["MAX_EVENT", "EventSplitter", "event_data", "is_done", "require_done", "require_fields"]
+__all__ = [
+    "MAX_EVENT",
+    "EventShapes",
+    "EventSplitter",
+    "event_data",
+    "is_done",
+    "require_done",
+    "require_fields",
+    "varying_texts",
+]
 
 MAX_EVENT: Final = 1 << 20
 """Bytes of one event."""
@@ -24,6 +33,11 @@ MAX_EVENT: Final = 1 << 20
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BOUNDARY: Final = re.compile(rb"(?:\r\n|\n|\r)(?:\r\n|\n|\r)")
 _BOM: Final = b"\xef\xbb\xbf"
+_LONGEST_SHAPED: Final = 4096
+"""Bytes of an event whose shape is compared."""
+_MOST_SHAPES: Final = 8
+_ONE_LINE: Final = re.compile(rb"(?:event: [A-Za-z0-9._]+\n)?data: *\{[^\r\n]*\}\n\n")
+"""An event whose data is an object in one line. No comment: of those more is judged than their shape."""
 _FIELD: Final = re.compile(
     rb"data(?::.*)?|event(?:: ?[A-Za-z0-9 ._:/-]{0,128})?|id(?:: ?[A-Za-z0-9 ._:/+=-]{0,256})?"
     rb"|retry(?:: ?[0-9]{0,16})?",
@@ -48,6 +62,8 @@ class EventSplitter:
             ``upstream.answer``: an event beyond 1 MiB.
         """
         data = self.pending
+        if not data and _is_one_event(chunk):
+            return (chunk,)
         data += chunk
         events = []
         start, search = 0, self._searched
@@ -72,6 +88,12 @@ class EventSplitter:
         return b""
 
 
+def _is_one_event(chunk: bytes) -> bool:
+    """Whether ``chunk`` is exactly one event with lines that end with LF, as most servers send each event."""
+    first = chunk.find(b"\n\n")
+    return 0 < first == len(chunk) - 2 <= MAX_EVENT - 2 and chunk[0] != 0x0A and b"\r" not in chunk
+
+
 def _event_end(data: bytes | bytearray, start: int, search: int) -> int | None:
     """Where the first event from ``start`` ends; None while that is not known."""
     at = max(start, search)
@@ -94,6 +116,56 @@ def _settled(data: bytes | bytearray, end: int) -> int | None:
         if data[end : end + 1] == b"\n":
             return end + 1
     return end
+
+
+def varying_texts(*names: str) -> re.Pattern[bytes]:
+    """What :class:`EventShapes` leaves out: the texts of members of these names, where they have no escapes."""
+    name = b"|".join(re.escape(each.encode("ascii")) for each in names)
+    return re.compile(rb'([{,] *"(?:' + name + rb')" *: *")[^"\\\x00-\x1f]+"')
+
+
+class EventShapes:
+    """Tells events that differ from one that was judged only in texts that are not judged.
+
+    An event's shape is its bytes without those texts. In one line of JSON each such place is a whole string, after the
+    name of its member: a quotation mark inside of a string has a backslash before it, which no such place has. So an
+    event of the same shape holds the same value but for those texts, as long as it is UTF-8.
+
+    Args:
+        texts: from :func:`varying_texts`, of members of which the judge looks at no more than that they are text.
+
+    >>> shapes = EventShapes(varying_texts("content"))
+    >>> shapes.add(b'data: {"content":"one"}\\n\\n')
+    >>> b'data: {"content":"two"}\\n\\n' in shapes, b'data: {"Content":"two"}\\n\\n' in shapes
+    (True, False)
+    """
+
+    __slots__ = ("_known", "_texts")
+
+    def __init__(self, texts: re.Pattern[bytes]) -> None:
+        self._texts = texts
+        self._known: set[bytes] = set()
+
+    def __contains__(self, event: bytes) -> bool:
+        if not self._known or len(event) > _LONGEST_SHAPED:
+            return False
+        return self._texts.sub(rb'\1"', event) in self._known and _is_utf8(event)
+
+    def add(self, event: bytes) -> None:
+        """Take in an event that was judged as JSON, and went on by itself; beyond eight shapes none is kept."""
+        if (
+            len(self._known) < _MOST_SHAPES
+            and len(event) <= _LONGEST_SHAPED
+            and _ONE_LINE.fullmatch(event) is not None
+        ):
+            self._known.add(self._texts.sub(rb'\1"', event))
+
+
+def _is_utf8(event: bytes) -> bool:
+    try:
+        return event.isascii() or event.decode("utf-8") is not None
+    except UnicodeDecodeError:
+        return False
 
 
 def event_data(event: bytes) -> bytes | None:

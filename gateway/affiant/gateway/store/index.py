@@ -1,8 +1,9 @@
 """The index behind the journal: SQLite (WAL), written after the fact, rebuilt from the journal at any time.
 
 It answers where things lie, and decides nothing. One thread owns the connection. Rows follow the commits of the
-journal; :meth:`Index.caught_up` waits until all that was durable at the call is in it. A file that SQLite does
-not accept is set aside and built anew from the segments.
+journal, gathered for up to half a second; whatever is asked, all that was durable at the call is written first. What a
+crash leaves unwritten is read from the segments at the next start. A file that SQLite does not accept is set aside and
+built anew from them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from affiant.gateway.store.index_rows import SCHEMA, VERSION, catch_up, forget, insert, remove
 from affiant.gateway.store.journal import Note, Place
@@ -24,6 +26,10 @@ from affiant.gateway.wire.errors import IndexUnavailable
 __all__ = ["Extent", "Index", "PeerPlace", "RecordPlace", "WholeChain"]
 
 _T = TypeVar("_T")
+_BEHIND_S: Final = 0.5
+"""Seconds for which rows are gathered while nothing is asked."""
+_MOST_BEHIND: Final = 1024
+"""Entries that are kept for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,14 @@ class Extent:
     size: int
 
 
-_Job = tuple[Callable[[sqlite3.Connection], object], asyncio.Future[object] | None]
+_Job = tuple[Callable[[sqlite3.Connection], object], asyncio.Future[object]]
+
+
+class _Turn(Enum):
+    """What the thread is woken for beside questions."""
+
+    WRITE = auto()
+    END = auto()
 
 
 class Index:
@@ -86,7 +99,9 @@ class Index:
         self._folder = folder
         self._boot = boot
         self._loop = asyncio.get_running_loop()
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job | _Turn] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._behind: list[tuple[Note, Place]] = []
         self._failure: sqlite3.Error | None = None
         self._thread = threading.Thread(target=self._run, name="affiant-index", daemon=True)
         self._thread.start()
@@ -98,7 +113,12 @@ class Index:
 
     def on_durable(self, entries: Sequence[tuple[Note, Place]]) -> None:
         """Take the rows of one commit; called in the journal's thread."""
-        self._jobs.put((lambda connection: insert(connection, self._boot, entries), None))
+        with self._lock:
+            before = len(self._behind)
+            self._behind += entries
+            count = len(self._behind)
+        if not before or before < _MOST_BEHIND <= count:
+            self._jobs.put(_Turn.WRITE)
 
     async def caught_up(self) -> None:
         """Wait until everything durable so far can be found."""
@@ -253,7 +273,7 @@ class Index:
 
     async def close(self) -> None:
         """Write what is queued, then end."""
-        self._jobs.put(None)
+        self._jobs.put(_Turn.END)
         await asyncio.to_thread(self._thread.join)
 
     async def _records(self, where: str, arguments: tuple[object, ...]) -> tuple[RecordPlace, ...]:
@@ -281,26 +301,43 @@ class Index:
             connection = _open(self._folder, self._boot)
         except (sqlite3.Error, OSError) as error:
             self._failure = error if isinstance(error, sqlite3.Error) else sqlite3.Error(str(error))
-        while (job := self._jobs.get()) is not None:
-            self._work(connection, *job)
+        job: _Job | _Turn = _Turn.WRITE
+        while job is not _Turn.END:
+            job = self._jobs.get()
+            if job is _Turn.WRITE:
+                with suppress(queue.Empty):  # until something is asked, or enough is behind
+                    job = self._jobs.get(timeout=_BEHIND_S)
+            self._write(connection)
+            if isinstance(job, tuple):
+                self._answer(connection, *job)
         if connection is not None:
             connection.close()
 
-    def _work(
+    def _write(self, connection: sqlite3.Connection | None) -> None:
+        with self._lock:
+            entries, self._behind = self._behind, []
+        if entries:
+            self._do(connection, lambda usable: insert(usable, self._boot, entries))
+
+    def _answer(
         self,
         connection: sqlite3.Connection | None,
         question: Callable[[sqlite3.Connection], object],
-        answer: asyncio.Future[object] | None,
+        answer: asyncio.Future[object],
     ) -> None:
-        result: object = None
+        result = self._do(connection, question)
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(_answer, answer, result, self._failure)
+
+    def _do(
+        self, connection: sqlite3.Connection | None, work: Callable[[sqlite3.Connection], object]
+    ) -> object:
         if connection is not None and self._failure is None:
             try:
-                result = question(connection)
+                return work(connection)
             except sqlite3.Error as error:
                 self._failure = error
-        if answer is not None:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(_answer, answer, result, self._failure)
+        return None
 
 
 def _record_place(boot: str, seq: int, *more: Any) -> RecordPlace:

@@ -7,8 +7,10 @@ are removed with it, as they are missing from an index that is built anew.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +24,6 @@ from affiant.gateway.store.entries import (
     Entry,
     ErasedEntry,
     ObjectEntry,
-    OpenEntry,
     OpeningEntry,
     PeerEntry,
     RecordEntry,
@@ -35,7 +36,9 @@ from affiant.gateway.wire.errors import JournalMalformed
 
 __all__ = ["SCHEMA", "VERSION", "catch_up", "forget", "insert", "remove"]
 
-VERSION: Final = 2
+_Row = tuple[str | int, ...]
+
+VERSION: Final = 3
 """``user_version`` in the schema."""
 SCHEMA: Final = """
 CREATE TABLE records
@@ -58,12 +61,13 @@ CREATE INDEX held_tgt ON held (tgt);
 CREATE TABLE carried_out (jti TEXT);
 CREATE TABLE objects (boot TEXT, ses TEXT, map TEXT, segment INT, offset INT, length INT);
 CREATE INDEX objects_ses ON objects (ses);
-CREATE TABLE opens (boot TEXT, jti TEXT, ses TEXT);
 CREATE TABLE reached (segment INT, offset INT);
 INSERT INTO reached VALUES (-1, 0);
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;
 """
 
+_ROWS_AT_ONCE: Final = 64
+"""Rows of one statement: SQLite lets other threads of Python run once for each, not once for each row."""
 _PLACED: Final = ("records", "peers", "openings", "objects")
 
 
@@ -97,12 +101,17 @@ def _rows_of(folder: Path, number: int, after: int) -> Iterator[tuple[str, list[
 
 
 def insert(connection: sqlite3.Connection, boot: str, entries: Iterable[tuple[Note, Place]]) -> None:
+    """Insert the rows of ``entries``, all or none."""
     reached: Place | None = None
+    rows: dict[str, list[_Row]] = defaultdict(list)
+    for entry, place in entries:
+        for table, row in _rows_for(boot, entry, place):
+            rows[table].append(row)
+        reached = place
     connection.execute("BEGIN")
     try:
-        for entry, place in entries:
-            _insert_one(connection, boot, entry, place)
-            reached = place
+        for table, found in rows.items():
+            _insert_rows(connection, table, found)
         if reached is not None:
             connection.execute(
                 "UPDATE reached SET segment = ?, offset = ?",
@@ -114,43 +123,39 @@ def insert(connection: sqlite3.Connection, boot: str, entries: Iterable[tuple[No
         raise
 
 
-def _insert_one(connection: sqlite3.Connection, boot: str, note: Note | Entry, place: Place) -> None:
+def _insert_rows(connection: sqlite3.Connection, table: str, rows: Sequence[_Row]) -> None:
+    for first in range(0, len(rows), _ROWS_AT_ONCE):
+        part = rows[first : first + _ROWS_AT_ONCE]
+        places = ", ".join([f"({', '.join('?' * len(part[0]))})"] * len(part))
+        connection.execute(f"INSERT INTO {table} VALUES {places}", [*chain.from_iterable(part)])  # noqa: S608 - a constant
+
+
+def _rows_for(boot: str, note: Note | Entry, place: Place) -> Iterator[tuple[str, _Row]]:
     at = (place.segment, place.offset, place.length)
     match note:
         case Logged(entry, leaf):
-            _insert_record(connection, boot, entry, (b64u(leaf.chn), b64u(leaf.rh)), at)
+            yield from _record_rows(boot, entry, (b64u(leaf.chn), b64u(leaf.rh)), at)
         case RecordEntry() | PeerEntry():
-            _insert_record(connection, boot, note, _named(note.jws), at)
+            yield from _record_rows(boot, note, _named(note.jws), at)
         case OpeningEntry():
-            connection.execute("INSERT INTO openings VALUES (?, ?, ?, ?, ?)", (note.ses, note.rh, *at))
+            yield "openings", (note.ses, note.rh, *at)
         case ErasedEntry():
-            connection.execute("INSERT INTO carried_out VALUES (?)", (note.jti,))
+            yield "carried_out", (note.jti,)
         case ObjectEntry():
-            connection.execute(
-                "INSERT INTO objects VALUES (?, ?, ?, ?, ?, ?)", (boot, note.ses, note.map, *at)
-            )
-        case OpenEntry():
-            connection.execute("INSERT INTO opens VALUES (?, ?, ?)", (boot, note.jti, note.ses))
+            yield "objects", (boot, note.ses, note.map, *at)
         case _:
             pass
 
 
-def _insert_record(
-    connection: sqlite3.Connection,
-    boot: str,
-    entry: RecordEntry | PeerEntry,
-    named: tuple[str, str],
-    at: tuple[int, int, int],
-) -> None:
+def _record_rows(
+    boot: str, entry: RecordEntry | PeerEntry, named: tuple[str, str], at: tuple[int, int, int]
+) -> Iterator[tuple[str, _Row]]:
     """Args: named: its chain and hash. at: where it lies."""
     if isinstance(entry, PeerEntry):
-        peer = (boot, entry.ses, entry.seq, *named, *at)
-        connection.execute("INSERT INTO peers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", peer)
+        yield "peers", (boot, entry.ses, entry.seq, *named, *at)
         return
-    row = (boot, entry.seq, entry.jti, entry.ses, entry.kind, *named, *at)
-    connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-    connection.execute("DELETE FROM opens WHERE jti = ?", (entry.jti,))
-    _insert_order(connection, entry)
+    yield "records", (boot, entry.seq, entry.jti, entry.ses, entry.kind, *named, *at)
+    yield from _order_rows(entry)
 
 
 def remove(connection: sqlite3.Connection, places: Iterable[Place]) -> None:
@@ -171,7 +176,7 @@ def forget(connection: sqlite3.Connection, boot: str, segments: Iterable[int]) -
     for table in ("ordered", "held", "carried_out"):
         query = f"DELETE FROM {table} WHERE jti IN (SELECT jti FROM records WHERE boot = ?)"  # noqa: S608 - constants
         connection.execute(query, named)
-    for table in ("records", "peers", "objects", "opens"):
+    for table in ("records", "peers", "objects"):
         connection.execute(f"DELETE FROM {table} WHERE boot = ?", named)  # noqa: S608 - constants
     connection.executemany("DELETE FROM openings WHERE segment = ?", ((number,) for number in segments))
     connection.execute("COMMIT")
@@ -187,19 +192,18 @@ def _named(jws: str) -> tuple[str, str]:
     return b64u(leaf.chn), b64u(leaf.rh)
 
 
-def _insert_order(connection: sqlite3.Connection, entry: RecordEntry) -> None:
+def _order_rows(entry: RecordEntry) -> Iterator[tuple[str, _Row]]:
     if entry.kind not in ("erasure", "hold"):
         return
     payload = _payload(entry.jws)
     if entry.kind == "hold":
-        connection.execute("INSERT INTO held VALUES (?, ?)", (entry.jti, _ascii(payload.get("tgt"))))
+        yield "held", (entry.jti, _ascii(payload.get("tgt")))
         return
     items = payload.get("del")
     for item in items if isinstance(items, list) else ():
         seq = item.get("seq") if isinstance(item, Mapping) else None
         if isinstance(seq, int) and 0 <= seq <= MAX_INTEGER:
-            row = (entry.jti, _ascii(item.get("chn")), seq)
-            connection.execute("INSERT INTO ordered VALUES (?, ?, ?)", row)
+            yield "ordered", (entry.jti, _ascii(item.get("chn")), seq)
 
 
 def _ascii(value: object) -> str:

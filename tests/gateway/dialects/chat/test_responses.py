@@ -202,3 +202,23 @@ def test_every_name_that_goes_on_is_allowed(parts: list[tuple[str, int, bool]]) 
     assert passed == events
     assert all(allowed(name) for name, _, _ in parts if name)
     assert all(allowed(one.name) for one in calls)
+
+
+def test_text_of_a_known_shape_is_held_like_all_else_while_a_call_is() -> None:
+    judge = Chat().stream_filter(allowed, ignored)
+    first, later = event({"content": "one"}), event({"content": "two"})
+    started, ended = event(call("read_file", "{}")), event({}, finish="tool_calls")
+    assert judge.feed(first) == Passed((first,))
+    assert judge.feed(started) == Passed()
+    assert judge.feed(later) == Passed()
+    assert judge.feed(ended).events == (started, later, ended)
+
+
+def test_a_call_has_no_known_shape_however_often_text_came_before_it() -> None:
+    judge = Chat().stream_filter(allowed, ignored)
+    denied_call = event({"content": "x", "tool_calls": [{"function": {"name": "rm", "arguments": "{}"}}]})
+    for text in ("x", "y", 'with "quotes"', "z"):
+        judge.feed(event({"content": text}))
+    assert judge.feed(denied_call) == Passed()
+    with pytest.raises(ToolNotAllowedError):
+        judge.release()

@@ -24,7 +24,13 @@ from affiant.gateway.dialects.judged_calls import (
     judge_calls,
 )
 from affiant.gateway.dialects.member_lists import Table
-from affiant.gateway.dialects.sse import event_data, require_done, require_fields
+from affiant.gateway.dialects.sse import (
+    EventShapes,
+    event_data,
+    require_done,
+    require_fields,
+    varying_texts,
+)
 from affiant.gateway.dialects.strict_json import (
     USAGE,
     CallPlaces,
@@ -43,6 +49,8 @@ _MAX_CHOICES: Final = 128
 _MAX_INDEX: Final = 1 << 31
 _TEXT: Final = {"function": "arguments", "custom": "input"}
 """Form of a call -> the member that holds what it is called with."""
+_TEXTS: Final = varying_texts("content", "obfuscation", "reasoning", "reasoning_content", "refusal")
+"""Members of whose text nothing here depends: it is neither called nor named like a call."""
 CHAT_CALLS: Final = CallPlaces(
     root="answer",
     names=folded(
@@ -102,12 +110,23 @@ class ChatStream:
         table: what an event may hold.
     """
 
-    __slots__ = ("_allowed", "_calls", "_finished", "_held", "_held_size", "_seen", "_table", "read")
+    __slots__ = (
+        "_allowed",
+        "_calls",
+        "_finished",
+        "_held",
+        "_held_size",
+        "_seen",
+        "_shapes",
+        "_table",
+        "read",
+    )
 
     def __init__(self, allowed: Judge, seen: Callable[[object], None], table: Table) -> None:
         self._table = table
         self._allowed = allowed
         self._seen = seen
+        self._shapes = EventShapes(_TEXTS)
         self._calls: dict[tuple[int, int], ReadCall] = {}
         self._finished: set[int] = set()
         self._held: list[bytes] = []
@@ -122,8 +141,11 @@ class ChatStream:
             ToolNotAllowedError: a call is not allowed, or something is not listed: none of what is held goes on.
             ``upstream.answer``: an event cannot be read, a call never ends, or there are too many choices.
         """
+        if not self._calls and event in self._shapes:
+            return Passed((event,))
         self._read(event)
         if not self._calls:
+            self._shapes.add(event)
             return Passed((event,))
         self._held.append(event)
         self._held_size += len(event)
