@@ -31,6 +31,7 @@ from affiant.attestation.statements.restriction import Narrowing
 from affiant.attestation.statements.statement import KeysetStatement
 from affiant.errors import AffiantError, NotAuthenticError, NotFreshError, StateError, UnreachableError
 from affiant.gateway.sessions.session_limits import SessionLimits
+from affiant.gateway.sessions.stored_responses import StoredResponses
 from affiant.gateway.wire.errors import Busy
 from affiant.policy.decision.compiled import CompiledPolicy
 
@@ -159,6 +160,8 @@ class Session:
         self.state = SessionState.OPEN
         self.window = ReplayWindow()
         self.limits = SessionLimits(admitted.policy, above=None if parent is None else lambda: parent.limits)
+        self.stored = StoredResponses()
+        """What upstreams keep of its responses."""
         self.supervisor = SupervisorChain(
             chn=next(iter(admitted.statement.chn)),
             prev=admitted.statement.keyset_digest,
@@ -281,7 +284,7 @@ class Session:
         if state is SessionState.CLOSING:
             self.end_waits(StateError("the session has ended", found=state.value, code="session.closed"))
         if state is SessionState.CLOSED:
-            for kept in (self._receipts, self._heads, self._known, self._counts):
+            for kept in (self._receipts, self._heads, self._known, self._counts, self.stored):
                 kept.clear()  # nothing follows the close, and a bundle is read from the journal
 
     def begin(self) -> None:
