@@ -119,7 +119,7 @@ class ResponsesServer:
         item = {"id": "cmp_1", "type": "compaction", "encrypted_content": "aGk="}
         usage = {"input_tokens": 9, "output_tokens": 1, "total_tokens": 10}
         usage |= {
-            "input_tokens_details": {"cached_tokens": 0},
+            "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0},
             "output_tokens_details": {"reasoning_tokens": 0},
         }
         return whole(

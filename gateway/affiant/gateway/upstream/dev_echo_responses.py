@@ -84,7 +84,7 @@ def _response(request: Mapping[str, object], say: Say, model: str) -> dict[str, 
     said = len(text.split())
     usage = {
         "input_tokens": asked,
-        "input_tokens_details": {"cached_tokens": 0},
+        "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0},
         "output_tokens": said,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": asked + said,
