@@ -12,6 +12,7 @@ import pytest
 from tests.gateway.session_client import SessionClient
 
 from affiant.attestation.records.proof import PROOF_HEADER
+from affiant.attestation.schema.agent_routes import route_of
 
 
 class Forwarder(http.server.BaseHTTPRequestHandler):
@@ -24,12 +25,8 @@ class Forwarder(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self._forward(counted=False)
-
-    def do_POST(self) -> None:
-        self._forward(counted=True)
-
-    def _forward(self, *, counted: bool) -> None:
+        route = route_of(self.command, self.path.partition("?")[0])
+        counted = route is not None and route.counted
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         content_type = self.headers.get("Content-Type") if body else None
         proof = self.session.proof(self.command, self.path, body, content_type=content_type, counted=counted)
@@ -50,6 +47,8 @@ class Forwarder(http.server.BaseHTTPRequestHandler):
         finally:
             connection.close()
         self.close_connection = True
+
+    do_POST = do_DELETE = do_GET
 
 
 @contextmanager

@@ -122,6 +122,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "ToolNotAllowedError",
         "A member, a tool or a message part that the gateway's lists do not have, where the profile restricts tools.",
     ),
+    "response.not_found": (
+        "StateError",
+        "A request names a stored response, or an item of one, that this session does not know.",
+    ),
     "session.closed": ("StateError", "The session has ended; nothing follows its close record."),
     "session.narrowing": (
         "UnreachableError",

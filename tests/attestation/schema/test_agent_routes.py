@@ -16,7 +16,11 @@ RECEIPT = "A" * 22
 
 @pytest.mark.parametrize("route", AGENT_ROUTES, ids=lambda route: route.name)
 def test_a_route_is_found_by_its_own_path(route) -> None:
-    path = route.template.replace("{model}", "org/model-1.2:free").replace("{receipt}", RECEIPT)
+    path = (
+        route.template.replace("{model}", "org/model-1.2:free")
+        .replace("{receipt}", RECEIPT)
+        .replace("{response}", "resp_1")
+    )
     assert route_of(route.method, path) is route
     assert route_of("TRACE", path) is None
 
@@ -32,6 +36,13 @@ def test_every_route_to_an_upstream_is_counted() -> None:
         *("/v1/models/", "/v1/models//a", "/v1/models/a//b", "/v1/models/a%2Fb", "/v1/models/a/b/c/d/e"),
         *(f"/v1/models/{'m' * 129}", "/v1/models/a\n", "/v1/receipts/short", f"/v1/receipts/{RECEIPT}/x"),
         *("/v1/chat/completions/", "/V1/models", "v1/models", "", "/"),
+        *(
+            "/v1/responses/",
+            "/v1/responses/..",
+            "/v1/responses/a/b",
+            "/v1/responses/a%2Fcancel",
+            "/v1/responses//cancel",
+        ),
     ],
 )
 def test_a_path_that_is_almost_a_route_is_none(path: str) -> None:

@@ -6,9 +6,12 @@ import json
 
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
 
 from affiant.attestation.statements.gateway_config import DEV_ECHO
-from affiant.gateway.upstream.dev_echo import MODEL, complete, stream
+from affiant.gateway.upstream.dev_echo import MODEL, answer_to, complete, stream
+from affiant.gateway.upstream.dev_echo_responses import respond, respond_stream
 from affiant.gateway.upstream.http1 import Timeouts
 from affiant.gateway.upstream.openai_upstream import Credentials, make_upstream, read_whole
 
@@ -64,3 +67,41 @@ async def test_it_is_reached_without_a_port(body: bytes, status: int) -> None:
     assert json.loads(await read_whole(answer))
     assert [(a.id, a.bind, a.result) for a in attempts] == [("affiant-dev-echo", "none", "ok")]
     await upstream.close()
+
+
+@pytest.mark.parametrize(
+    "text", ["hi", "", "call_tool:read_file", 'x call_tool:a {"b": [1]}', "é\n\n data: x"]
+)
+def test_responses_have_the_apis_form(text: str) -> None:
+    asked = {"model": MODEL, "input": [{"role": "user", "content": text}]}
+    whole = respond(asked, answer_to, MODEL)
+    assert whole == respond(asked, answer_to, MODEL)
+    Response.model_validate_json(whole)
+    events = list(respond_stream(asked, answer_to, MODEL))
+    values = [json.loads(event.partition(b"data: ")[2]) for event in events]
+    for number, value in enumerate(values):
+        TypeAdapter(ResponseStreamEvent).validate_python(value)
+        assert value["sequence_number"] == number
+    assert values[-1]["response"] == json.loads(whole)
+    deltas = "".join(value["delta"] for value in values if "delta" in value)
+    (item,) = values[-1]["response"]["output"]
+    assert deltas == (item.get("arguments") or item["content"][0]["text"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("hi", "echo: hi"),
+        (
+            [{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image"}]}],
+            "echo: a",
+        ),
+        ([{"type": "function_call_output", "call_id": "c", "output": "42"}], "the tool said: 42"),
+        ([], "echo: "),
+        (None, "echo: "),
+        ([7], "echo: "),
+    ],
+)
+def test_a_response_is_to_what_was_said_last(given: object, said: str) -> None:
+    whole = json.loads(respond({"model": MODEL, "input": given}, answer_to, MODEL))
+    assert whole["output"][0]["content"][0]["text"] == said

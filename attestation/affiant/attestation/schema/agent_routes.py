@@ -23,6 +23,7 @@ __all__ = ["AGENT_ROUTES", "AgentRoute", "not_served", "not_served_body", "route
 _PARAMETERS: Final[Mapping[str, str]] = {
     "model": r"[A-Za-z0-9._:@-]{1,128}(?:/[A-Za-z0-9._:@-]{1,128}){0,3}",
     "receipt": r"[A-Za-z0-9_-]{22}",
+    "response": r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,255}",
 }
 """Parameter of a template -> what its value looks like. No value has a percent-escape."""
 
@@ -51,6 +52,12 @@ class AgentRoute:
 
 AGENT_ROUTES: Final = (
     AgentRoute("POST", "/v1/chat/completions", "chat", counted=True, streams=True),
+    AgentRoute("POST", "/v1/responses", "responses", counted=True, streams=True),
+    AgentRoute("POST", "/v1/responses/compact", "responses", counted=True),
+    AgentRoute("GET", "/v1/responses/{response}", "responses", counted=True, streams=True),
+    AgentRoute("DELETE", "/v1/responses/{response}", "responses", counted=True),
+    AgentRoute("POST", "/v1/responses/{response}/cancel", "responses", counted=True),
+    AgentRoute("GET", "/v1/responses/{response}/input_items", "responses", counted=True),
     AgentRoute("POST", "/v1/completions", "completions", counted=True, streams=True),
     AgentRoute("POST", "/v1/embeddings", "embeddings", counted=True),
     AgentRoute("POST", "/v1/rerank", "rerank", counted=True),

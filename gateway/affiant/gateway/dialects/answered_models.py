@@ -44,12 +44,22 @@ class AnsweredModels:
     Args:
         dialect: says where a model's name is.
         require: called with each name once, before anything that names it goes on; raises of one that may not answer.
+        seen: called with each value that is read, after its model was judged; a stream without a judge is read up to
+            its first name.
         listed: whether the profile lists models. Every event is then read, strictly; else those up to the first name.
     """
 
-    __slots__ = ("_dialect", "_listed", "_names", "_require")
+    __slots__ = ("_dialect", "_listed", "_names", "_require", "_seen")
 
-    def __init__(self, dialect: Dialect, require: Callable[[str], None], *, listed: bool) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        require: Callable[[str], None],
+        *,
+        listed: bool,
+        seen: Callable[[Mapping[str, object]], None] | None = None,
+    ) -> None:
+        self._seen = seen
         self._dialect = dialect
         self._require = require
         self._listed = listed
@@ -65,12 +75,12 @@ class AnsweredModels:
         if not isinstance(value, dict):
             return
         found = self._dialect.answered_model(value, exact=self._listed)
-        if found is None or found == "":
-            return
-        name = _as_recorded(found)
-        if name not in self._names and (self._listed or not self._names):
+        name = "" if found is None or found == "" else _as_recorded(found)
+        if name and name not in self._names and (self._listed or not self._names):
             self._names.add(name)
             self._require(name)
+        if self._seen is not None:
+            self._seen(value)
 
     def take_event(self, event: bytes) -> None:
         """Take in an event of a stream that nothing else reads.

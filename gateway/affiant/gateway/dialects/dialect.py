@@ -76,6 +76,8 @@ class ModelRequest:
     """What the upstream may fetch for it."""
     continues: str | None = None
     """The id of what an upstream keeps and the request goes on from: of this session, and at that upstream."""
+    items: tuple[str, ...] = ()
+    """The ids of items of what an upstream keeps, which the request repeats; bound as ``continues`` is."""
     stored: bool = False
     """Whether the upstream keeps the response under an id."""
 

@@ -24,6 +24,7 @@ from affiant.gateway.wire.errors import RequestMalformed
 from affiant.policy.canonical.tool_messages import parse_json
 
 __all__ = [
+    "GIVEN",
     "USAGE",
     "CallPlaces",
     "Step",
@@ -95,6 +96,8 @@ _NO_CALLS: Final = ("recall", "recalls")
 _OTHER: Final = "other"
 USAGE: Final = "usage"
 """The place of token counts: names there are the upstream's own."""
+GIVEN: Final = "given"
+"""The place of definitions that a response repeats: of tools, and of the form of an answer. No call is below it."""
 _COUNTED: Final = (USAGE, "servertooluse")
 """OpenRouter counts there what its provider's tools did."""
 
@@ -178,6 +181,8 @@ def _members(value: Mapping[str, object], place: str, places: CallPlaces) -> lis
     for name, member in value.items():
         if isinstance(member, (dict, list)):
             following = places.following.get((place, name), _OTHER)
+            if following == GIVEN:
+                continue
             if following == _OTHER and member and is_call(name) and (place, fold(name)) != _COUNTED:
                 _reject("a call out of its place", places.names.get(fold(name)), places)
             found.append((member, following))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from affiant.gateway.dialects.member_lists import CALLED, FREE, Table
-from affiant.gateway.dialects.strict_json import Step, fold, is_call, written
+from affiant.gateway.dialects.strict_json import GIVEN, Step, fold, is_call, written
 from affiant.gateway.wire.errors import ToolNotAllowedError
 
 __all__ = ["ProviderTool", "RequestMembers", "kind_of", "read_members", "require_listed_response"]
@@ -93,6 +93,8 @@ class _Walk:
         self.left.append((root, self.table.root, None))  # no recursion: the depth is another's
         while self.left:
             value, place, path = self.left.pop()
+            if place == GIVEN:
+                continue
             if isinstance(value, list):
                 for at, entry in enumerate(value):
                     if isinstance(entry, (dict, list)):
@@ -105,17 +107,18 @@ class _Walk:
         """Take in one object; the step to what of it is not listed."""
         if place in self.table.scalars:
             return self._scalars(value, place, path)
-        if self.held_only and place != CALLED and (act := _act(value)) is not None:
-            return Step(path, act)
-        form, kinds = place, self.table.kinds.get(place)
+        form, kinds, kind = place, self.table.kinds.get(place), None
         if kinds is not None:
             kind = kind_of(value, self.table.untyped.get(place))
+            form = kinds.get(kind, place) if isinstance(kind, str) else place
+        if self.held_only and form != CALLED and (act := _act(value)) is not None:
+            return Step(path, act)
+        if kinds is not None:
             if not isinstance(kind, str) or (kind not in kinds and place not in self.table.provider_places):
                 return Step(path, "type")
             if kind not in kinds:
                 self.provider_tools.append(ProviderTool(kind, path))
                 return None
-            form = kinds[kind]
         return None if form == FREE and not self.held_only else self._members(value, form, path)
 
     def _scalars(self, value: Mapping[str, object], place: str, path: Step | None) -> Step | None:

@@ -33,6 +33,7 @@ from affiant.gateway.dialects.forwarded_headers import forwarded_headers, return
 from affiant.gateway.dialects.judged_calls import MAX_HELD, Judge, ToolCall
 from affiant.gateway.dialects.relay import Relay, Step, usage_of
 from affiant.gateway.dialects.strict_json import read_response, require_no_calls
+from affiant.gateway.dialects.usage import Usage
 from affiant.gateway.inference.held_calls import (
     KEEP_ALIVE,
     PassedCall,
@@ -41,6 +42,13 @@ from affiant.gateway.inference.held_calls import (
     kept_alive,
 )
 from affiant.gateway.inference.response_headers import removed_tools_header
+from affiant.gateway.inference.stored_requests import (
+    is_stored,
+    keeper_of,
+    response_of,
+    stored_request,
+    written_query,
+)
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.requests.account import Account, HeldCall, RequestDecision
 from affiant.gateway.requests.authentication import Authenticator
@@ -61,6 +69,7 @@ from affiant.gateway.service.tool_offers import ToolOffers
 from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.recorder import Recorded, Recorder, for_agent
 from affiant.gateway.sessions.sessions import Session
+from affiant.gateway.sessions.stored_responses import StoredResponse
 from affiant.gateway.tool_gate.approving import APPROVAL_REFUSALS
 from affiant.gateway.upstream.cooldown import PAUSES
 from affiant.gateway.upstream.model_routing import Upstreams
@@ -171,7 +180,11 @@ class InferenceRequest(SessionRequest):
         self._tools = route.tools
         self._dialect = route.dialect
         self._template = route.route.template
-        self._path = self._template.removeprefix(_BASE)
+        self._target = self._template.removeprefix(_BASE)
+        self._agent_route = route.route
+        self._about_stored = is_stored(route.route)
+        self._bound: str | None = None
+        """The upstream that keeps what the request names."""
         self._decisions = route.decisions
         self._aliases = route.model_aliases
         self._origin_of: OriginOf = undigested_origin
@@ -184,6 +197,7 @@ class InferenceRequest(SessionRequest):
         self._approvals = route.approvals
         self._held_share = held
         self._slot: UpstreamSlot | None = None
+        self._upstream: Upstream | None = None
         self._stoppable: Sequence[ToolCall] = ()
         """The calls of the response that a limit, or who must approve them, may stop now."""
         self._passed: Sequence[PassedCall] = ()
@@ -191,31 +205,48 @@ class InferenceRequest(SessionRequest):
 
     async def answer(self, session: Session) -> None:
         """As :meth:`~.request_run.SessionRequest.answer`."""
-        request = self._read_request()
+        request = self._read_request(session)
         if request.tools:
             await self._find_origins(session, request)
         self._forwarded = self._decide(session, request)
         self._account.require_formable()
         await self._account.open()
-        tried = [await self._upstreams.choose(request.model)]  # may ask what they list
+        tried = [await self._chosen(request)]  # may ask what they list
         while True:
             session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
             try:
                 await self._unless_gone(self._in_slot(session, tried[-1]))
             except UpstreamNotConnected as error:
+                if self._bound is not None:
+                    raise
                 tried.append(await self._upstreams.instead_of(tried, request.model, error))
             else:
                 return
 
+    async def _chosen(self, request: ModelRequest) -> Upstream:
+        if self._bound is not None:
+            return self._upstreams.by_id(self._bound)
+        return await self._upstreams.choose(request.model)
+
     # -- 3: may it go on? ----------------------------------------------------------------------------------
 
-    def _read_request(self) -> ModelRequest:
-        require_media_type(self._scope, _JSON)
-        body = self._request_body
+    def _read_request(self, session: Session) -> ModelRequest:
+        body, route = self._request_body, self._agent_route
+        if not self._about_stored:
+            require_media_type(self._scope, _JSON)
         self._account.nonce = _nonce(header(self._scope, NONCE_HEADER))
         self._inline = _wants_inline(header(self._scope, "Affiant-Receipt"))
         self._account.headers = forwarded_headers(self._template, forwardable(self._scope))
-        return self._dialect.read_request(body)
+        if not self._about_stored:
+            request = self._dialect.read_request(body)
+            self._bound = session.stored.upstream_of(request.continues, request.items)
+            return request
+        name = response_of(route, self._scope["path"])
+        kept = session.stored.find(name)
+        self._bound = kept.upstream
+        query = written_query(route.method, route.template, self._scope["query_string"].decode("latin-1"))
+        self._target = self._target.format(response=name) + (f"?{query}" if query else "")
+        return stored_request(kept, query, body)
 
     async def _find_origins(self, session: Session, request: ModelRequest) -> None:
         """Ask the servers of tools what they serve, if a rule for an offered tool names one."""
@@ -265,6 +296,7 @@ class InferenceRequest(SessionRequest):
         """Wait for a slot of ``upstream``, if one has to be waited for, and take it."""
         request = self._account.request
         assert request is not None
+        self._upstream = upstream
         slots = self._upstreams.slots_at(upstream)
         slot = self._slot = slots.enter(session, estimated_cost(request.answer, size=len(self._forwarded)))
         try:
@@ -273,11 +305,11 @@ class InferenceRequest(SessionRequest):
                 await slot.come()
                 self._require_wanted(session)
             self._guard, self._account.forwarding = upstream.guard, True
-            accept = _EVENTS if request.stream else _JSON
+            accept = _EVENTS if self._wants_stream else _JSON
             await self._forward(
                 upstream.request(
-                    "POST",
-                    self._path,
+                    self._account.method,
+                    self._target,
                     self._forwarded,
                     attempts=self._account.attempts,
                     accept=accept.encode("ascii"),
@@ -327,7 +359,8 @@ class InferenceRequest(SessionRequest):
 
     @property
     def _wants_stream(self) -> bool:
-        return self._account.request is not None and self._account.request.stream
+        asked = self._account.request is not None and self._account.request.stream
+        return asked and self._agent_route.streams
 
     async def _pass_whole(self, answer: UpstreamResponse) -> None:
         require_plain(answer, _JSON)
@@ -352,7 +385,7 @@ class InferenceRequest(SessionRequest):
         """The calls in a whole response; what is parsed of it is kept no longer than this takes."""
         judge = self._judge()
         if not taken and judge is None:
-            self._account.usage = usage_of(body, self._dialect)
+            self._state(usage_of(body, self._dialect))
             return ()
         value = read_response(body)
         calls: Sequence[ToolCall] = ()
@@ -361,8 +394,13 @@ class InferenceRequest(SessionRequest):
             calls = self._dialect.judge_response(value, judge)
         else:
             require_no_calls(value)
-        self._account.usage = self._dialect.usage_in(value, streamed=False)
+        self._state(self._dialect.usage_in(value, streamed=False))
         return calls
+
+    def _state(self, usage: Usage) -> None:
+        """Tokens are stated where they were spent: when a response was made, not when it is asked for again."""
+        if not self._about_stored:
+            self._account.usage = usage
 
     async def _relay_stream(self, answer: UpstreamResponse) -> None:
         require_plain(answer, _EVENTS)
@@ -383,7 +421,7 @@ class InferenceRequest(SessionRequest):
                 keep_alive=self._keep_alive,
                 require_serving=self._require_serving,
             )
-        self._account.usage = relay.usage
+        self._state(relay.usage)
         if step.asks:
             relay.forget()
             await self._release(relay, step)
@@ -533,7 +571,16 @@ class InferenceRequest(SessionRequest):
     def _models(self) -> AnsweredModels:
         assert self._account.session is not None
         listed = self._account.session.admitted.policy.policy.models is not None
-        return AnsweredModels(self._dialect, self._take_model, listed=listed)
+        return AnsweredModels(self._dialect, self._take_model, listed=listed, seen=self._keeper())
+
+    def _keeper(self) -> Callable[[Mapping[str, object]], None] | None:
+        """What keeps the ids of a response that the upstream stores."""
+        assert self._account.session is not None
+        if not self._request.stored:
+            return None
+        assert self._upstream is not None
+        kept = StoredResponse(self._upstream.id, self._request.model)
+        return keeper_of(self._account.session.stored, kept)
 
     def _take_model(self, name: str) -> None:
         """The record names the first model that the answer names, or the one that may not answer."""
@@ -562,7 +609,7 @@ class InferenceRequest(SessionRequest):
         assert self._relay is not None
         event = self._dialect.error_event(error)
         self._relay.count(event)
-        self._account.usage = self._relay.usage
+        self._state(self._relay.usage)
         await self._record_failure(error, event, self._relay.hidden, status=self._client.status).durable
         await self._client.body(event, more=False)
 

@@ -50,16 +50,36 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "embeddings": "OpenAI embeddings",
     "moderations": "OpenAI moderations",
     "rerank": "Documents in the order in which they fit a query",
+    "responses": "OpenAI responses",
+    "POST /v1/responses/compact": "OpenAI responses: shorten a conversation",
+    "GET /v1/responses/{response}": "OpenAI responses: one that an upstream keeps",
+    "DELETE /v1/responses/{response}": "OpenAI responses: delete one that an upstream keeps",
+    "POST /v1/responses/{response}/cancel": "OpenAI responses: cancel one that an upstream makes",
+    "GET /v1/responses/{response}/input_items": "OpenAI responses: what one was asked with",
 }
-"""Dialect -> the operation that its route is."""
+"""Dialect, or one route of it -> the operation that it is."""
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "chat": ("model", "messages"),
     "completions": ("model", "prompt"),
     "embeddings": ("model", "input"),
     "moderations": ("input",),
     "rerank": ("model", "documents", "query"),
+    "responses": ("model",),
 }
 """Dialect -> members that each of its requests has."""
+
+
+def _in_path(name: str) -> Mapping[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _asked_with(route: AgentRoute) -> Mapping[str, Any]:
+    """The body of a request; one about what an upstream keeps has none."""
+    assert route.dialect is not None
+    if "{" in route.template:
+        return {}
+    schema = {"type": "object", "required": list(_REQUIRED[route.dialect])}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def _model_operation(route: AgentRoute) -> Mapping[str, Any]:
@@ -68,20 +88,16 @@ def _model_operation(route: AgentRoute) -> Mapping[str, Any]:
     whole = {"application/json": {"schema": {"type": "object"}}}
     streamed = {"text/event-stream": {"schema": {"type": "string"}}} if route.streams else {}
     return {
-        "summary": _SUMMARIES[route.dialect]
+        "summary": _SUMMARIES.get(route.name, _SUMMARIES[route.dialect])
         + (", whole or streaming, receipted" if route.streams else ", receipted"),
         "parameters": [
             _parameter("Affiant-Proof", "proof of possession over exactly this request", required=True),
             _parameter("Affiant-Nonce", "32 random bytes, base64url; echoed in the receipt"),
             _parameter("traceparent", "W3C trace context; if valid, hidden in the receipt and passed on"),
             _parameter("Affiant-Receipt", "`inline`: the receipt comes with the answer"),
+            *map(_in_path, re.findall(r"\{(\w+)\}", route.template)),
         ],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": {"type": "object", "required": list(_REQUIRED[route.dialect])}}
-            },
-        },
+        **_asked_with(route),
         "responses": {
             "200": {
                 "description": "the upstream's answer, byte for byte",
@@ -97,10 +113,10 @@ def _model_operation(route: AgentRoute) -> Mapping[str, Any]:
     }
 
 
+_TO_UPSTREAMS: Final = tuple(route for route in AGENT_ROUTES if route.dialect is not None)
 INFERENCE_PATHS: Final[Mapping[str, Any]] = {
-    route.template: {route.method.lower(): _model_operation(route)}
-    for route in AGENT_ROUTES
-    if route.dialect is not None
+    path: {route.method.lower(): _model_operation(route) for route in _TO_UPSTREAMS if route.template == path}
+    for path in dict.fromkeys(route.template for route in _TO_UPSTREAMS)
 }
 """Path -> operations, as they are in the document."""
 

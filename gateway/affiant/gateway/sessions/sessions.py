@@ -31,6 +31,7 @@ from affiant.attestation.statements.restriction import Narrowing
 from affiant.attestation.statements.statement import KeysetStatement
 from affiant.errors import AffiantError, NotAuthenticError, NotFreshError, StateError, UnreachableError
 from affiant.gateway.sessions.session_limits import SessionLimits
+from affiant.gateway.sessions.stored_responses import StoredResponses
 from affiant.gateway.wire.errors import Busy
 from affiant.policy.decision.compiled import CompiledPolicy
 
@@ -162,6 +163,8 @@ class Session:
         """Under which its supervisor's proofs by MAC are; none before it has asked for it, and after the close."""
         self._mac_key_given = False
         self.limits = SessionLimits(admitted.policy, above=None if parent is None else lambda: parent.limits)
+        self.stored = StoredResponses()
+        """What upstreams keep of its responses."""
         self.supervisor = SupervisorChain(
             chn=next(iter(admitted.statement.chn)),
             prev=admitted.statement.keyset_digest,
@@ -295,7 +298,7 @@ class Session:
             self.end_waits(StateError("the session has ended", found=state.value, code="session.closed"))
         if state is SessionState.CLOSED:
             self.mac_key = None
-            for kept in (self._receipts, self._heads, self._known, self._counts):
+            for kept in (self._receipts, self._heads, self._known, self._counts, self.stored):
                 kept.clear()  # nothing follows the close, and a bundle is read from the journal
 
     def begin(self) -> None:

@@ -1,11 +1,11 @@
 """``affiant-dev-echo``: the embedded upstream, so that trying and testing needs no model and no network.
 
-It speaks OpenAI's chat completions, whole and streaming, and answers from the prompt alone: the same request
-gives the same bytes. It is no model and says so in its name, which is in every receipt.
+It speaks OpenAI's chat completions and Responses, whole and streaming, and answers from the prompt alone: the same
+request gives the same bytes, and nothing is stored. It is no model and says so in its name, which is in every receipt.
 
 - ``call_tool:NAME {json}`` in the last user message makes it call that tool, whatever was offered to it: that is
   what a profile's tool gate is for;
-- after a ``tool`` message it answers with what the tool said;
+- after a ``tool`` message, or the output of a call, it answers with what the tool said;
 - everything else is echoed, word by word.
 
 In the gateway it is reached over socket pairs (:class:`EchoConnector`): no port, no file, no other client.
@@ -26,9 +26,10 @@ from typing import Final, cast
 
 import httptools
 
+from affiant.gateway.upstream.dev_echo_responses import respond, respond_stream
 from affiant.gateway.upstream.http1_connection import Connection
 
-__all__ = ["MODEL", "EchoConnector", "EchoProtocol", "complete", "stream"]
+__all__ = ["MODEL", "EchoConnector", "EchoProtocol", "answer_to", "complete", "stream"]
 
 MODEL: Final = "affiant-dev-echo"
 
@@ -77,7 +78,11 @@ def stream(request: Mapping[str, object]) -> Iterator[bytes]:
 
 def _answer(request: Mapping[str, object]) -> tuple[str, tuple[str, str] | None]:
     """What to say, or which tool to call with which arguments."""
-    role, text = _last_message(request)
+    return answer_to(*_last_message(request))
+
+
+def answer_to(role: str, text: str) -> tuple[str, tuple[str, str] | None]:
+    """What to say to what was said last, or which tool to call with which arguments."""
     if role == "tool":
         return f"the tool said: {text}", None
     found = _CALL.search(text)
@@ -135,7 +140,7 @@ def _event(value: object) -> bytes:
 
 
 class EchoProtocol(asyncio.Protocol):
-    """Serves one connection: ``POST …/chat/completions`` and ``GET …/models``."""
+    """Serves one connection: ``POST …/chat/completions``, ``POST …/responses`` and ``GET …/models``."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -172,11 +177,22 @@ class EchoProtocol(asyncio.Protocol):
             model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "affiant"}
             self._write_whole(200, _json({"object": "list", "data": [model]}))
         elif self._parser.get_method() == b"POST" and path.endswith(b"/chat/completions"):
-            self._answer_chat(b"".join(self._body))
+            self._respond(b"".join(self._body), complete, stream)
+        elif self._parser.get_method() == b"POST" and path.endswith(b"/responses"):
+            self._respond(
+                b"".join(self._body),
+                lambda request: respond(request, answer_to, MODEL),
+                lambda request: respond_stream(request, answer_to, MODEL),
+            )
         else:
             self._write_error(404, "no such path")
 
-    def _answer_chat(self, body: bytes) -> None:
+    def _respond(
+        self,
+        body: bytes,
+        whole: Callable[[Mapping[str, object]], bytes],
+        streamed: Callable[[Mapping[str, object]], Iterator[bytes]],
+    ) -> None:
         try:
             request = json.loads(body)
         except ValueError:
@@ -185,9 +201,9 @@ class EchoProtocol(asyncio.Protocol):
         if not isinstance(request, dict):
             self._write_error(400, "the body is no object")
         elif request.get("stream") is True:
-            self._write_stream(stream(request))
+            self._write_stream(streamed(request))
         else:
-            self._write_whole(200, complete(request))
+            self._write_whole(200, whole(request))
 
     def _write_error(self, status: int, message: str) -> None:
         error = {"message": message, "type": "invalid_request_error", "code": None, "param": None}

@@ -62,6 +62,10 @@ class Upstreams:
             raise down[0]
         raise StateError("no upstream lists this model", found=model[:64], code="model.not_found")
 
+    def by_id(self, name: str) -> Upstream:
+        """The upstream of this id of the configuration."""
+        return next(each for each in self._upstreams if each.id == name)
+
     async def instead_of(self, tried: Sequence[Upstream], model: str, error: AffiantError) -> Upstream:
         """Another upstream for ``model``, because the last one of ``tried`` could not be reached.
 

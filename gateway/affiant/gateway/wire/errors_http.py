@@ -55,6 +55,7 @@ STATUS: Final[Mapping[str, int]] = {
     "request.content_type": 415,
     "request.timeout": 408,
     "request.too_large": 413,
+    "response.not_found": 404,
     "session.closed": 409,
     "session.unknown": 401,
     "tool.not_allowed": 403,

@@ -1,0 +1,1 @@
+"""Responses, as OpenAI's clients and compatible servers speak them. Sans-IO."""
