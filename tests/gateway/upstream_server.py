@@ -38,6 +38,8 @@ class ScriptedUpstream:
     received: list[Received] = field(default_factory=list)
     connections: int = 0
     keep: bool = True
+    ended: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    """Released once for each connection that has ended."""
 
     @property
     def url(self) -> str:
@@ -112,8 +114,9 @@ def scripted_upstream(
                         else:
                             connection.sendall(step)
                     if not upstream.keep:
-                        return
+                        break
         connection.close()
+        upstream.ended.release()
 
     acceptor = threading.Thread(target=serve, daemon=True)
     acceptor.start()

@@ -882,48 +882,6 @@ def test_frames_come_as_they_are_sent_and_the_end_only_after_the_record(
     assert b"".join(data for _, data in arrivals) == event("one") + event("two") + event("three") + DONE
 
 
-def drop(session: SessionClient, upstream: ScriptedUpstream, *, stream: bool) -> None:
-    """A client that goes away amid its request: once the upstream has it, or with the first of a stream."""
-    if stream:
-        with session.streaming("x") as response:
-            assert response.read(len(event("one"))) == event("one")
-        return
-    body = json.dumps({"model": "m", "messages": []}).encode()
-    target, kind = "/v1/chat/completions", "application/json"
-    proof = session.proof("POST", target, body, content_type=kind, counted=True)
-    connection = session.gateway.connect()
-    connection.request("POST", target, body, {"Content-Type": kind, "Affiant-Proof": proof})
-    while not upstream.received:
-        time.sleep(0.01)
-    connection.close()
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_leaves_is_recorded_with_what_it_was_handed(
-    told: tuple[SessionClient, ScriptedUpstream, Script], openings: X25519PrivateKey, stream: bool
-) -> None:
-    session, upstream, script = told
-    recorded = threading.Event()
-
-    def silent(_: Received) -> Iterator[Step]:
-        """Nothing more until the record of the client that left is there, whatever the machine has to do."""
-        yield from streamed(event("one"), end=False) if stream else ()
-        recorded.wait(60)
-        yield from (chunk(DONE), b"0\r\n\r\n") if stream else whole(completion())
-
-    script.answer = silent
-    try:
-        drop(session, upstream, stream=stream)
-        while not (ends := [r for r in records_of(session, openings) if r.kind == "inference"]):
-            time.sleep(0.05)
-    finally:
-        recorded.set()
-    (record,) = ends
-    assert record.member("res", "end") == "client_abort" and record.member("agt", "cseq") == 0
-    size = record.disclosed.get("res.len")
-    assert size == 0 if not stream else isinstance(size, int) and size >= len(event("one"))
-
-
 def test_requests_that_run_together_each_have_their_record(
     told: tuple[SessionClient, ScriptedUpstream, Script], openings: X25519PrivateKey
 ) -> None:

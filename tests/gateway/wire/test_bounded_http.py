@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, MutableMapping
 from contextlib import suppress
+from typing import Any
 
 import anyio
 import pytest
@@ -179,3 +181,38 @@ async def test_an_answer_under_way_is_not_cut_by_a_head_behind_it(hasty: int) ->
         await stream.send(REQUEST.replace(b"/healthz", b"/slow") + b"GET / HT")
         data = await answered(stream, within=4)
     assert data.startswith(b"HTTP/1.1 200") and b"\r\n\r\nok" in data
+
+
+WHOLE = b"POST / HTTP/1.1\r\nHost: g\r\nContent-Length: 4\r\n\r\nbody"
+
+
+@pytest.mark.parametrize(
+    ("sent", "bodies"),
+    [(WHOLE, [b"body"]), (WHOLE[:-1], []), (WHOLE.replace(b"4\r\n\r\nbody", b"0\r\n\r\n"), [b""])],
+)
+def test_a_body_that_came_whole_is_handed_over_although_its_client_left_at_once(
+    sent: bytes, bodies: list[bytes]
+) -> None:
+    received: list[MutableMapping[str, Any]] = []
+
+    async def application(_scope: Scope, receive: Receive, _send: Send) -> None:
+        while not received or received[-1]["type"] != "http.disconnect":
+            received.append(await receive())
+
+    async def scenario() -> None:
+        config = uvicorn.Config(application, http=BoundedHTTP, ws="none", lifespan="off", log_config=None)
+        config.load()
+        state = uvicorn.Server(config).server_state
+        ours, theirs = socket.socketpair()
+        with theirs:
+            transport, protocol = await asyncio.get_running_loop().create_connection(
+                lambda: BoundedHTTP(config, state, {}), sock=ours
+            )
+            protocol.data_received(sent)  # and in the same step:
+            protocol.connection_lost(None)
+            await asyncio.gather(*state.tasks)
+            transport.abort()
+
+    asyncio.run(scenario())
+    assert [each["body"] for each in received[:-1]] == bodies
+    assert received[-1] == {"type": "http.disconnect"}

@@ -125,6 +125,10 @@ class FakeGateway:
         self.counter = 0
         self.seen: list[tuple[str, str, dict[bytes, bytes], bytes, int | None]] = []
         self.down = False
+        self.silent: asyncio.Event | None = None
+        """Set once a request is here, which is then not answered."""
+        self.holds = True
+        """Whether it has what it was sent, although it did not answer."""
         self.status = 200
         self.answer = (b"data: one\n\n", b"data: [DONE]\n\n")
 
@@ -136,7 +140,13 @@ class FakeGateway:
         if self.down:
             raise GatewayUnreachable("the gateway does not answer")
         self.seen.append((method, target, {name.lower(): value for name, value in headers}, body, cseq))
+        if self.silent is not None:
+            self.silent.set()
+            await asyncio.get_running_loop().create_future()
         return self
+
+    def has(self, cseq: int) -> bool:
+        return self.holds
 
     headers = (
         (b"content-type", b"text/event-stream"),

@@ -907,6 +907,24 @@ def test_a_gateway_that_does_not_answer_leaves_a_refusal_with_the_counter(world:
     assert [record.member("agt", "cseq") for record in world.chain.records] == [0, 1]
 
 
+@pytest.mark.parametrize("holds", [True, False])
+def test_an_agent_that_leaves_before_the_gateways_head_ends_its_request_whose_counter_has_one_record(
+    world: World, holds: bool
+) -> None:
+    async def scenario(box):
+        world.gateway.silent, world.gateway.holds = asyncio.Event(), holds
+        _, writer = await asyncio.open_connection(*box.address)
+        writer.write(chat())
+        await world.gateway.silent.wait()
+        await closed(writer)
+        while box.proxy.in_flight:
+            await asyncio.sleep(0)
+
+    world.run("network_egress: denied", scenario)
+    assert world.chain.kinds == ([] if holds else ["refusal.gateway.unreachable"])
+    assert [record.member("agt", "cseq") for record in world.chain.records] == [0] * (not holds)
+
+
 def test_a_refused_proof_leaves_a_refusal_with_the_counter(world: World) -> None:
     world.gateway.status = 401
     reply = world.run("network_egress: denied", lambda box: box.plain(chat()))

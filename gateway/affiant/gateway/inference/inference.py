@@ -205,7 +205,9 @@ class InferenceRequest(SessionRequest):
 
     async def answer(self, session: Session) -> None:
         """As :meth:`~.request_run.SessionRequest.answer`."""
-        request = self._read_request(session)
+        await self._unless_gone(self._answer(session, self._read_request(session)))
+
+    async def _answer(self, session: Session, request: ModelRequest) -> None:
         if request.tools:
             await self._find_origins(session, request)
         self._forwarded = self._decide(session, request)
@@ -215,7 +217,7 @@ class InferenceRequest(SessionRequest):
         while True:
             session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
             try:
-                await self._unless_gone(self._in_slot(session, tried[-1]))
+                await self._in_slot(session, tried[-1])
             except UpstreamNotConnected as error:
                 if self._bound is not None:
                     raise

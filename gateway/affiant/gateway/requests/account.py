@@ -23,7 +23,7 @@ from affiant.gateway.sessions.session_limits import Reservation, spent
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.store.journal import Place
 from affiant.gateway.upstream.upstream import Attempt
-from affiant.gateway.wire.errors import ToolNotAllowedError
+from affiant.gateway.wire.errors import RequestAbandoned, ToolNotAllowedError
 from affiant.gateway.wire.errors_http import status_of
 
 __all__ = ["Account", "GateCall", "HeldCall", "RequestDecision"]
@@ -184,11 +184,11 @@ class Account:
 
     def refusal(self, error: AffiantError, body: bytes) -> Recorded:
         """Sign that the request was refused with ``error``, and that ``body`` was the answer to it."""
-        end = "policy_stop" if isinstance(error, NotAllowedError) else "complete"
+        gone = isinstance(error, RequestAbandoned)
         members: dict[str, object] = {
             "rsn": error.code,
             "req": self._req(),
-            "res": {"st": status_of(error), "end": end},
+            "res": {"st": 0 if gone else status_of(error), "end": _end_of_refusal(error)},
             **self._nonce(),
             **self._limits(),
         }
@@ -441,6 +441,13 @@ class Account:
 def _entries(attempts: Sequence[Attempt]) -> list[Mapping[str, object]]:
     """``up``: the last attempts, as many as a record names."""
     return [attempt.to_json() for attempt in attempts[-8:]]
+
+
+def _end_of_refusal(error: AffiantError) -> str:
+    """``res.end``: whether the client was still there to be refused, and whether policy refused it."""
+    if isinstance(error, RequestAbandoned):
+        return "client_abort"
+    return "policy_stop" if isinstance(error, NotAllowedError) else "complete"
 
 
 def _denied(error: ToolNotAllowedError) -> Mapping[str, object]:

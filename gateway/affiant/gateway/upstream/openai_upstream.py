@@ -101,7 +101,10 @@ class OpenAIUpstream:
     async def models(self) -> Sequence[str]:
         """As :meth:`~.upstream.Upstream.models`."""
         answer = await self.request("GET", "/models", b"", attempts=[], accept=b"application/json")
-        body = await read_whole(answer)
+        try:
+            body = await read_whole(answer)
+        finally:
+            answer.abort()
         if answer.status in _NO_LIST:
             return ()
         require_plain(answer, "application/json")

@@ -64,11 +64,21 @@ class BoundedHTTP(HttpToolsProtocol):
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As uvicorn's, which reports only to the last of the requests that were sent ahead that its client is gone."""
+        """As uvicorn's, which reports only to the last of the requests that were sent ahead that its client is gone.
+
+        A request whose body came whole with the end gets that first: who signed for it knows that it was received, so
+        its record must have its counter, and for that its digest. Its reader is woken before what is called now.
+        """
         self._arrived()
         self._unwatch()
         if (connection := connection_of({"state": self.app_state})) is not None:
             connection.leave()
+        if any(cycle.message_event.is_set() and not cycle.more_body for cycle in self._unanswered):
+            self.loop.call_soon(self._lost, exc)
+        else:
+            self._lost(exc)
+
+    def _lost(self, exc: Exception | None) -> None:
         for cycle in self._unanswered:
             if not cycle.response_complete:
                 cycle.disconnected = True

@@ -9,7 +9,8 @@ arguments may hold placeholders: they are nothing but that.
 
 A request for inference, or for tools, takes the next counter. Each counter ends in one record of the gateway's or,
 where the gateway did not take the request or names no receipt in its answer, in one ``refusal`` of ours that carries
-it; no counter is used twice. What the gateway records counts in the session's budget of records, as ours does.
+it; no counter is used twice. An agent that leaves ends its request at the gateway at once, whose record says so. What
+the gateway records counts in the session's budget of records, as ours does.
 """
 
 from __future__ import annotations
@@ -124,6 +125,11 @@ class InferenceGateway(Protocol):
         """
         ...
 
+    def has(self, cseq: int) -> bool:
+        """Whether the gateway has the whole request with this counter, although sending it was cancelled before its
+        answer: then its record has the counter."""
+        ...
+
 
 async def _silent() -> None:
     """There is no decision log."""
@@ -161,7 +167,7 @@ class GatewayRoute:
             )
         cseq = self.gateway.take_counter() if counted else None
         try:
-            reply = await self._sent(head.method, target, headers, body, cseq)
+            reply = await http.unless_gone(self._sent(head.method, target, headers, body, cseq))
         except AffiantError as error:
             return await self._unanswered(http, head, error, action, cseq)
         except BaseException:  # the counter is taken: it ends in a record whatever happened; raised again
@@ -171,6 +177,8 @@ class GatewayRoute:
             raise
         finally:
             self.memory.give_back(len(body))
+        if reply is None:
+            return await self._left(action, cseq)
         try:
             await self._account(reply, action, cseq)
             return await self._answer(http, head, reply, action, counted=counted)
@@ -222,6 +230,14 @@ class GatewayRoute:
         except StateError:  # there is no decision log any more: the session ends
             return False
         return bool(await http.unless_gone(_pass_on(Answer(http, head), reply, decided)))
+
+    async def _left(self, action: Action, cseq: int | None) -> bool:
+        """The agent left before the answer's head, which ended the request at the gateway: one side has its record."""
+        if cseq is not None and not self.gateway.has(cseq):
+            await self._record(
+                GatewayUnreachable("the agent left before the gateway had its request"), action, cseq
+            )
+        return False
 
     async def _unanswered(
         self, http: AgentHTTP, head: RequestHead, error: AffiantError, action: Action, cseq: int | None

@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import ssl
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -31,14 +31,16 @@ from affiant.policy.model.profile import Approval
 from affiant.sandbox.base.errors import GatewayNotTheOne, GatewayUnreachable
 from affiant.sandbox.egress.http.request_head import HeaderField
 
-__all__ = ["GatewayClient", "GatewayConnection", "GatewayReply", "Timing"]
+__all__ = ["NOTICED_S", "GatewayClient", "GatewayConnection", "GatewayReply", "Timing"]
 
 _PIECE: Final = 64 * 1024
 _ANSWER_S: Final = 600.0
 """Until the head of an answer that is not held."""
-_NOTICED_S: Final = 5.0
+NOTICED_S: Final = 5.0
 """Within so many seconds a gateway has noticed, and recorded, that an answer is read no more."""
 _CLOSED_WITHIN_S: Final = 1.0
+_LEFT_WITHIN_S: Final = 2.0
+"""The same where a request is left before its answer: less than a proxy that stops waits for its connections."""
 _PATIENCE_S: Final = 10.0
 """How long a gateway that is too busy to begin is asked again."""
 _PAUSE_S: Final = 0.25
@@ -128,16 +130,24 @@ class GatewayConnection:
             while await self._reader.read(_PIECE):
                 pass
 
-    async def close(self) -> None:
-        """Close; an answer that has not ended is broken off. The peer has a second to say that it closes, too."""
+    async def close(self, *, within_s: float = _CLOSED_WITHIN_S) -> bool:
+        """Close; an answer that has not ended is broken off. The peer has ``within_s`` to say that it closes, too.
+
+        Returns:
+            whether it did: then it has received everything that was sent (RFC 8446, section 6.1: its own
+            ``close_notify`` answers ours, which came after the rest).
+        """
         self._writer.close()
         try:
-            async with asyncio.timeout(_CLOSED_WITHIN_S):
+            async with asyncio.timeout(within_s):
                 await self._writer.wait_closed()
         except TimeoutError:
             self._writer.transport.abort()
         except OSError:
             pass
+        else:
+            return True
+        return False
 
 
 class GatewayReply:
@@ -161,7 +171,7 @@ class GatewayReply:
     def unaccounted(self) -> bool:
         """Whether the gateway may have no record of it yet: it was not taken to its end, for which there is a record,
         and was not left so long ago that the gateway has surely noticed."""
-        left_long_ago = self._left_at is not None and time.monotonic() - self._left_at > _NOTICED_S
+        left_long_ago = self._left_at is not None and time.monotonic() - self._left_at > NOTICED_S
         return not self._ended and (self._broken_off or not left_long_ago)
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -225,17 +235,27 @@ class GatewayClient:
         self._idle: list[GatewayConnection] = []
 
     async def request(
-        self, method: str, target: str, headers: Sequence[HeaderField] = (), body: bytes = b""
+        self,
+        method: str,
+        target: str,
+        headers: Sequence[HeaderField] = (),
+        body: bytes = b"",
+        *,
+        left: Callable[[], None] | None = None,
     ) -> GatewayReply:
         """Send one request and return when the head of its answer is there.
+
+        Args:
+            left: called where this is cancelled, if the gateway surely has the whole request all the same.
 
         Raises:
             GatewayUnreachable: no connection, or no answer; whether the gateway acted on it is not known.
             GatewayNotTheOne: the peer shows another key than the pinned one; nothing was sent.
         """
-        connection = await self.connection()
+        connection, sent = await self.connection(), False
         try:
             await connection.send(method, target, headers, body)
+            sent = True
             while True:
                 event = await connection.event(self._timing.answer)
                 if isinstance(event, h11.Response):
@@ -243,6 +263,11 @@ class GatewayClient:
         except OSError as error:
             await connection.close()
             raise GatewayUnreachable("the gateway broke the connection") from error
+        except asyncio.CancelledError:
+            closed = await connection.close(within_s=_LEFT_WITHIN_S)
+            if sent and closed and left is not None:
+                left()
+            raise
         except BaseException:  # closed whatever happened, and raised again
             await connection.close()
             raise

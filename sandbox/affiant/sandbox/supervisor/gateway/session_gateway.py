@@ -12,8 +12,10 @@ again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import EncodingError, from_b64u
@@ -36,7 +38,7 @@ from affiant.sandbox.supervisor.gateway.admission import (
     fetch_nonce,
     gateway_refusal,
 )
-from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, GatewayReply
+from affiant.sandbox.supervisor.gateway.gateway_client import NOTICED_S, GatewayClient, GatewayReply
 from affiant.sandbox.supervisor.launch.errors import AdmissionError
 from affiant.sandbox.supervisor.records.records import Submission
 
@@ -75,11 +77,19 @@ class SessionGateway:
         self._mac_key: MACKey | None = None
         self._next = 0
         self._answers: dict[int, GatewayReply] = {}
+        self._left: dict[int, float] = {}
+        """Counters of requests that the gateway has and that were left before their answer -> when."""
 
     @property
     def unaccounted(self) -> Sequence[int]:
-        """Counters whose answers began and did not end: if the gateway is gone, it may have no record of them."""
-        return sorted(cseq for cseq, reply in self._answers.items() if reply.unaccounted)
+        """Counters of requests that were left, and of answers that began and did not end: if the gateway is gone, it
+        may have no record of them."""
+        began = {cseq for cseq, reply in self._answers.items() if reply.unaccounted}
+        return sorted(began | {cseq for cseq, at in self._left.items() if time.monotonic() - at <= NOTICED_S})
+
+    def has(self, cseq: int) -> bool:
+        """Whether the gateway has the whole request with this counter, although no answer to it came."""
+        return cseq in self._left
 
     @property
     def last_counter(self) -> int:
@@ -154,12 +164,21 @@ class SessionGateway:
             now=self._clock(),
         )
         reply = await self._client.request(
-            method, target, (*headers, (PROOF_HEADER.encode("ascii"), proof.encode("ascii"))), body
+            method,
+            target,
+            (*headers, (PROOF_HEADER.encode("ascii"), proof.encode("ascii"))),
+            body,
+            left=None if cseq is None else partial(self._note_left, cseq),
         )
         if cseq is not None:
             self._answers = {n: each for n, each in self._answers.items() if each.unaccounted}
             self._answers[cseq] = reply
         return reply
+
+    def _note_left(self, cseq: int) -> None:
+        now = time.monotonic()
+        self._left = {n: at for n, at in self._left.items() if now - at <= NOTICED_S}
+        self._left[cseq] = now
 
     async def submit(self, submission: Submission) -> Head:
         """Hand one record over; the gateway's own head for this session. Idempotent.
