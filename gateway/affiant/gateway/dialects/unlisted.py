@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from affiant.gateway.dialects.member_lists import CALLED, FREE, Table
+from affiant.gateway.dialects.member_lists import ARGUMENTS, CALLED, FREE, Table
 from affiant.gateway.dialects.strict_json import Step, fold, is_call, written
 from affiant.gateway.wire.errors import ToolNotAllowedError
 
@@ -105,17 +105,18 @@ class _Walk:
         """Take in one object; the step to what of it is not listed."""
         if place in self.table.scalars:
             return self._scalars(value, place, path)
-        if self.held_only and place != CALLED and (act := _act(value)) is not None:
-            return Step(path, act)
-        form, kinds = place, self.table.kinds.get(place)
+        form, kind, kinds = place, None, self.table.kinds.get(place)
         if kinds is not None:
             kind = kind_of(value, self.table.untyped.get(place))
+            form = kinds.get(kind, place) if isinstance(kind, str) else place
+        if self.held_only and form != CALLED and (act := _act(value)) is not None:
+            return Step(path, act)
+        if kinds is not None:
             if not isinstance(kind, str) or (kind not in kinds and place not in self.table.provider_places):
                 return Step(path, "type")
             if kind not in kinds:
                 self.provider_tools.append(ProviderTool(kind, path))
                 return None
-            form = kinds[kind]
         return None if form == FREE and not self.held_only else self._members(value, form, path)
 
     def _scalars(self, value: Mapping[str, object], place: str, path: Step | None) -> Step | None:
@@ -138,6 +139,8 @@ class _Walk:
                 said = isinstance(member, str) and is_call(name)
                 if not self.held_only or (member and (said or isinstance(member, (dict, list)))):
                     return Step(path, name)
+            elif following == ARGUMENTS:
+                continue
             elif (following != FREE or self.held_only) and isinstance(member, (dict, list)):
                 self.left.append((member, following, Step(path, name)))
             elif isinstance(member, str) and member not in self.table.words.get(following, (member,)):
