@@ -79,6 +79,20 @@ def completion(content: str = "hi") -> dict:
     }
 
 
+def message(*blocks: dict) -> dict:
+    """An answer of Anthropic's messages."""
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": list(blocks) or [{"type": "text", "text": "hi"}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 3, "output_tokens": 2},
+    }
+
+
 @contextmanager
 def scripted_upstream(
     script: Callable[[Received], Iterable[Step]], *, context: ssl.SSLContext | None = None

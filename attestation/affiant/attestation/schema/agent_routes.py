@@ -62,6 +62,8 @@ AGENT_ROUTES: Final = (
     AgentRoute("POST", "/v1/embeddings", "embeddings", counted=True),
     AgentRoute("POST", "/v1/rerank", "rerank", counted=True),
     AgentRoute("POST", "/v1/moderations", "moderations", counted=True),
+    AgentRoute("POST", "/v1/messages", "messages", counted=True, streams=True),
+    AgentRoute("POST", "/v1/messages/count_tokens", "count_tokens", counted=True),
     AgentRoute("GET", "/v1/models"),
     AgentRoute("GET", "/v1/models/{model}"),
     AgentRoute("POST", "/mcp", counted=True, streams=True),

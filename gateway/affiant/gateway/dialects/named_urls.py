@@ -34,6 +34,7 @@ __all__ = [
     "MEDIA_MEMBERS",
     "MOST_URLS",
     "OTHER",
+    "POSTED",
     "SCHEMA",
     "TEXT",
     "NamedURL",
@@ -49,6 +50,8 @@ DATA: Final = "data"
 """Holds no reference: arguments of calls, the caller's own notes, and what an earlier answer cited."""
 SCHEMA: Final = "schema"
 OTHER: Final = "other"
+POSTED: Final = "posted"
+"""A reference to a server that is not only read: the model chooses what is sent there."""
 MEDIA: Final = "media"
 """A part that is no text: every string is a reference, except under the members that :data:`MEDIA_MEMBERS` has."""
 _BASE64: Final = "base64"
@@ -126,7 +129,7 @@ _REFS: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _SCHEMA_TEXTS: Final = frozenset({"guided_json", "json", "json_schema", "schema", "structural_tag"})
 """Names under which a schema may be JSON as text."""
 _POSTED: Final = frozenset({"serverurl"})
-"""Folded names of servers that are not only read: the model chooses what is sent there."""
+"""Folded names of members that are as :data:`POSTED`, wherever they are."""
 _LIKE_A_URL: Final = re.compile(
     r"[^!-~]*(?:[a-z][a-z0-9+.-]*:[/\\]|(?:data|file|ftp|ftps|gs|http|https|s3|ws|wss):)", re.IGNORECASE
 )
@@ -163,7 +166,9 @@ def named_urls(request: Mapping[str, object], places: URLPlaces) -> tuple[NamedU
         elif place == SCHEMA and name in _SCHEMA_TEXTS and "{" in value:
             left.append(_inside(_Held(step, "", place, _parsed(value)), places))
         elif place not in places.texts and _is_reference(name, place, value):
-            found.append(NamedURL(written(step), value, "POST" if name in _POSTED else "GET"))
+            found.append(
+                NamedURL(written(step), value, "POST" if place == POSTED or name in _POSTED else "GET")
+            )
     return tuple(found)
 
 
@@ -187,7 +192,7 @@ def _is_reference(name: str, place: str, value: str) -> bool:
         return False
     if place in {_NAME, _MEDIA_TYPE}:
         return "/" in value or "\\" in value or _LIKE_A_URL.match(value) is not None
-    if place == MEDIA or name in _REFERENCES or name.endswith(_ENDINGS):
+    if place in (MEDIA, POSTED) or name in _REFERENCES or name.endswith(_ENDINGS):
         return bool(value)
     return _LIKE_A_URL.match(value) is not None
 

@@ -21,6 +21,7 @@ __all__ = [
     "EventShapes",
     "EventSplitter",
     "event_data",
+    "event_names",
     "is_done",
     "require_done",
     "require_fields",
@@ -177,6 +178,12 @@ def event_data(event: bytes) -> bytes | None:
         if name == b"data":
             lines.append(value.removeprefix(b" "))
     return b"\n".join(lines) if lines else None
+
+
+def event_names(event: bytes) -> frozenset[bytes]:
+    """What the ``event`` lines of an event say, each once; readers differ in which of several they take."""
+    lines = (line.partition(b":") for line in _LINE_END.split(event.removeprefix(_BOM)))
+    return frozenset(value.removeprefix(b" ") for name, _, value in lines if name == b"event" and value)
 
 
 def is_done(event: bytes) -> bool:

@@ -85,6 +85,7 @@ from affiant.gateway.wire.errors import (
     ToolNotAllowedError,
     UpstreamNotConnected,
 )
+from affiant.gateway.wire.errors_http import status_of
 from affiant.gateway.wire.http_request import (
     NONCE_HEADER,
     Header,
@@ -605,6 +606,10 @@ class InferenceRequest(SessionRequest):
         return judge_of(policy, self._account.request.tools, self._origin_of, sink=sink)
 
     # -- how it ends otherwise -----------------------------------------------------------------------------
+
+    def response_to(self, error: AffiantError) -> tuple[int, bytes]:
+        """As :meth:`~.request_run.SessionRequest.response_to`, in the API's own form."""
+        return status_of(error), self._dialect.error_body(error)
 
     async def end_started(self, error: AffiantError) -> None:
         """The API's own error event ends the stream; it is covered by the digest like all before it."""

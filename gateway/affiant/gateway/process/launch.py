@@ -282,12 +282,13 @@ def _config(
 
 def _require_members(allowed: Mapping[str, Sequence[str]]) -> None:
     """Return if each dialect that is named is served, and has the places that are named."""
+    dialects = {dialect.name: dialect for dialect in DIALECTS.values()}
     for name, members in allowed.items():
-        dialect = DIALECTS.get(name)
+        dialect = dialects.get(name)
         if dialect is None:
             raise ConfigurationError(
                 "the gateway serves no such dialect",
-                expected=", ".join(DIALECTS),
+                expected=", ".join(dialects),
                 found=name[:64],
                 where="--allow-member",
                 code="gateway.settings",

@@ -111,7 +111,8 @@ def gateway_app(service: Service, decisions: DecisionFile | None = None) -> Gate
 
 def _dialect_of(route: AgentRoute, config: GatewayConfig) -> Dialect:
     assert route.dialect is not None
-    return DIALECTS[route.dialect].with_names(config.allowed_members.get(route.dialect, ()))
+    dialect = DIALECTS[route.dialect]
+    return dialect.with_names(config.allowed_members.get(dialect.name, ()))
 
 
 async def serve(

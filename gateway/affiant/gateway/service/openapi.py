@@ -28,6 +28,18 @@ _ERROR: Final = {
         }
     },
 }
+_ANTHROPIC_ERROR: Final = {
+    "type": "object",
+    "required": ["type", "error"],
+    "properties": {
+        "type": {"const": "error"},
+        "error": {
+            "type": "object",
+            "required": ["type", "message", "code"],
+            "properties": {name: {"type": "string"} for name in ("type", "message", "code")},
+        },
+    },
+}
 _HEADERS: Final = {
     "Affiant-Receipt-Id": {"schema": {"type": "string"}, "description": "id of the receipt of this request"},
     "Affiant-Keyset": {"schema": {"type": "string"}, "description": "digest of the gateway's keyset"},
@@ -47,7 +59,9 @@ def _parameter(name: str, text: str, *, required: bool = False) -> Mapping[str, 
 _SUMMARIES: Final[Mapping[str, str]] = {
     "chat": "OpenAI chat completions",
     "completions": "OpenAI text completions",
+    "count_tokens": "Anthropic's count of a request's tokens",
     "embeddings": "OpenAI embeddings",
+    "messages": "Anthropic messages",
     "moderations": "OpenAI moderations",
     "rerank": "Documents in the order in which they fit a query",
     "responses": "OpenAI responses",
@@ -61,12 +75,16 @@ _SUMMARIES: Final[Mapping[str, str]] = {
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "chat": ("model", "messages"),
     "completions": ("model", "prompt"),
+    "count_tokens": ("model", "messages"),
     "embeddings": ("model", "input"),
+    "messages": ("model", "max_tokens", "messages"),
     "moderations": ("input",),
     "rerank": ("model", "documents", "query"),
     "responses": ("model",),
 }
 """Dialect -> members that each of its requests has."""
+_ERRORS: Final = dict.fromkeys(("count_tokens", "messages"), _ANTHROPIC_ERROR)
+"""Dialect -> the form of its errors, where it is another than OpenAI's."""
 
 
 def _in_path(name: str) -> Mapping[str, Any]:
@@ -107,7 +125,7 @@ def _model_operation(route: AgentRoute) -> Mapping[str, Any]:
             "default": {
                 "description": "a refusal, receipted like an answer",
                 "headers": _HEADERS,
-                "content": {"application/json": {"schema": _ERROR}},
+                "content": {"application/json": {"schema": _ERRORS.get(route.dialect, _ERROR)}},
             },
         },
     }

@@ -33,6 +33,7 @@ __all__ = [
     "Message",
     "RequestId",
     "RequestMalformed",
+    "arguments_text",
     "call_params",
     "failed",
     "handshake",
@@ -188,8 +189,16 @@ def call_params(message: Message) -> CallParams:
         raise RequestMalformed("no tool's name", where="params.name")
     if not isinstance(arguments, dict):
         raise RequestMalformed("not an object", where="params.arguments", found=type(arguments).__name__)
-    text = json.dumps(arguments, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
-    return CallParams(name, arguments, text)
+    return CallParams(name, arguments, arguments_text(arguments))
+
+
+def arguments_text(arguments: Mapping[str, object]) -> str:
+    """The JSON text of arguments, sorted: what is judged, shown to approvers and digested.
+
+    Raises:
+        ValueError: a number that is not finite.
+    """
+    return json.dumps(arguments, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
 
 def _require_members(value: Mapping[str, object], known: tuple[str, ...]) -> None:
