@@ -113,7 +113,7 @@ class SupervisorPool:
 
         Raises:
             ``store.locked``: another process holds the pool of this kind.
-            AffiantError: why no supervisor can be started.
+            AffiantError, OSError: why no supervisor can be started.
         """
         template = await bind_template(self._home, self._plan, self._services)
         path = pool_socket(self._home, kind_of(self._plan, self._services, template.manifest))
@@ -160,7 +160,7 @@ class SupervisorPool:
         """Start supervisors until there are enough, whenever one is missing.
 
         Raises:
-            AffiantError: why so many in a row could not be started.
+            AffiantError, OSError: why so many in a row could not be started.
         """
         failures = 0
         while True:
@@ -168,7 +168,7 @@ class SupervisorPool:
                 try:
                     await self._add(template)
                     failures = 0
-                except AffiantError:
+                except (AffiantError, OSError):
                     failures += 1
                     if failures == _GIVES_UP_AFTER:
                         raise
@@ -179,10 +179,10 @@ class SupervisorPool:
             await asyncio.sleep(_REFILLS_AFTER_S)
 
     async def _add(self, template: TemplateBindings) -> None:
-        """Start one supervisor, and wait until it is warm.
+        """Start one supervisor, and wait until it is warm. It appraises by the collateral of now: a pool lasts longer.
 
         Raises:
-            AffiantError: it could not be started, or did not become warm.
+            AffiantError, OSError: it could not be started, or did not become warm.
         """
         slot = POOLED + self._random_bytes(8).hex()
         plan = replace(self._plan, session=slot)
@@ -210,7 +210,9 @@ class SupervisorPool:
                     hint="Start the template process and the pool again: after an upgrade they are not the same image",
                     code="session.pool_failed",
                 )
-            await provision_template(link, self._home, plan, self._services, template)
+            current = await asyncio.to_thread(self._services.provisioner.collateral)
+            bound = replace(template, collateral=current.to_bytes())
+            await provision_template(link, self._home, plan, self._services, bound)
             async with asyncio.timeout(_WARM_WITHIN_S):
                 facts = await link.expect({"warm"})
         except BaseException as error:  # undone whatever happened, and raised again
