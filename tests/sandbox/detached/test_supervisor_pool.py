@@ -285,6 +285,44 @@ def test_what_is_not_the_protocol_gets_nothing(
     asyncio.run(scenario())
 
 
+TAKES = """
+import asyncio, sys
+from contextlib import suppress
+from pathlib import Path
+from affiant.sandbox.base.user_socket import connect_user_socket
+from affiant.sandbox.pools.taking import TAKE
+from affiant.sandbox.supervisor.launch.control import ControlChannel
+
+async def take():
+    channel = ControlChannel(await connect_user_socket(Path(sys.argv[1])))
+    with suppress(ConnectionError):  # it may be closed already
+        await channel.send(TAKE)
+    answer = await channel.receive()
+    print(None if answer is None else answer.members["event"])
+
+asyncio.run(take())
+"""
+
+
+@pytest.mark.parametrize("confined", ["--no-new-privs", "--bounding-set=-sys_admin"])
+def test_a_process_that_is_confined_further_than_the_pool_gets_nothing(
+    place: Machine, backend: BackendName, confined: str
+) -> None:
+    async def scenario() -> None:
+        async with pooled(place, planned(place, backend)) as pool:
+            before = of(pool)
+            (path,) = (place.home / "pools").glob("*.sock")
+            asking = [sys.executable, "-c", TAKES, str(path)]
+            process = await asyncio.create_subprocess_exec(
+                "setpriv", confined, *asking, stdout=subprocess.PIPE
+            )
+            said, _ = await process.communicate()
+            assert said == b"None\n"
+            assert of(pool) == before
+
+    asyncio.run(scenario())
+
+
 def test_an_activation_that_fails_before_admission_costs_the_supervisor_and_not_the_session(
     place: Machine, backend: BackendName, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from affiant.attestation.quote.providers.own_platform import PlatformName
@@ -25,6 +26,7 @@ from affiant.attestation.statements.manifest import mrconfigid
 from affiant.errors import AffiantError, ConfigurationError, StateError
 from affiant.sandbox.base.descriptors import descriptor_from_thread
 from affiant.sandbox.base.privileges import SUPERVISOR_USER, is_root
+from affiant.sandbox.base.template_order import peer_process
 from affiant.sandbox.base.user_socket import Connections, listening_user_socket
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.pools.taking import EMPTY, OFFER, TAKE, TAKEN, pool_socket
@@ -32,6 +34,7 @@ from affiant.sandbox.processes.home import Home, open_lock
 from affiant.sandbox.processes.launch_records import POOLED, Launch
 from affiant.sandbox.processes.provisioner import Image
 from affiant.sandbox.processes.services import Services
+from affiant.sandbox.processes.surroundings import require_same_confinement
 from affiant.sandbox.session.binding import TemplateBindings, bind_template, kind_of, provision_template
 from affiant.sandbox.session.session_plan import SessionPlan, SessionRequest
 from affiant.sandbox.session.supervisor_link import SupervisorLink, start_supervisor
@@ -237,12 +240,17 @@ class SupervisorPool:
             self._missing.set()
 
     async def _hand_over(self, connection: socket.socket, crowded: bool) -> None:  # noqa: FBT001 - Connections'
-        """Give the caller one supervisor; end it if the caller does not take it. One caller too many gets none."""
+        """Give the caller one supervisor; end it if the caller does not take it.
+
+        One caller too many gets none, and none does that is confined otherwise than this process: the supervisors have
+        this process's rights.
+        """
         if crowded:
             connection.close()
             return
-        channel = ControlChannel(connection)
+        channel, caller = ControlChannel(connection), peer_process(connection)[0]
         try:
+            require_same_confinement(Path("/proc/self"), Path(f"/proc/{caller}"))
             async with asyncio.timeout(_TAKEN_WITHIN_S):
                 asked = await channel.receive()
                 if asked is None or asked.members != TAKE:
@@ -251,7 +259,7 @@ class SupervisorPool:
                     await channel.send(EMPTY)
                     return
                 await self._offer(channel, warm)
-        except (AffiantError, OSError, TimeoutError):
+        except (AffiantError, OSError, ValueError, TimeoutError):
             return
         finally:
             channel.close()
