@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
 import signal
@@ -29,6 +30,7 @@ from affiant.sandbox.isolation.plan.isolation_class import BackendName, Isolatio
 from affiant.sandbox.pools.taking import TAKE, TAKEN
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.launch_records import POOLED, read_launches
+from affiant.sandbox.processes.provisioner import SimulatedProvisioner
 from affiant.sandbox.processes.service_process import ServiceProcess
 from affiant.sandbox.processes.services import Services, ensure_services
 from affiant.sandbox.processes.template_service import start_template
@@ -256,7 +258,11 @@ def test_a_supervisor_that_was_offered_is_never_offered_again(place: Machine, ba
             offer.close()
             await until_full(pool)
             assert await asyncio.to_thread(place.all_gone, below, 8)
-            assert not (place.home / "sessions" / warm.slot).exists()
+            async with asyncio.timeout(
+                8
+            ):  # the next one may be warm before the last files of this one are gone
+                while (place.home / "sessions" / warm.slot).exists():
+                    await asyncio.sleep(0.05)
             assert warm.link.pid not in of(pool)
 
     asyncio.run(scenario())
@@ -274,6 +280,44 @@ def test_what_is_not_the_protocol_gets_nothing(
             await channel.send(asked)
             assert await channel.receive() is None
             channel.close()
+            assert of(pool) == before
+
+    asyncio.run(scenario())
+
+
+TAKES = """
+import asyncio, sys
+from contextlib import suppress
+from pathlib import Path
+from affiant.sandbox.base.user_socket import connect_user_socket
+from affiant.sandbox.pools.taking import TAKE
+from affiant.sandbox.supervisor.launch.control import ControlChannel
+
+async def take():
+    channel = ControlChannel(await connect_user_socket(Path(sys.argv[1])))
+    with suppress(ConnectionError):  # it may be closed already
+        await channel.send(TAKE)
+    answer = await channel.receive()
+    print(None if answer is None else answer.members["event"])
+
+asyncio.run(take())
+"""
+
+
+@pytest.mark.parametrize("confined", ["--no-new-privs", "--bounding-set=-sys_admin"])
+def test_a_process_that_is_confined_further_than_the_pool_gets_nothing(
+    place: Machine, backend: BackendName, confined: str
+) -> None:
+    async def scenario() -> None:
+        async with pooled(place, planned(place, backend)) as pool:
+            before = of(pool)
+            (path,) = (place.home / "pools").glob("*.sock")
+            asking = [sys.executable, "-c", TAKES, str(path)]
+            process = await asyncio.create_subprocess_exec(
+                "setpriv", confined, *asking, stdout=subprocess.PIPE
+            )
+            said, _ = await process.communicate()
+            assert said == b"None\n"
             assert of(pool) == before
 
     asyncio.run(scenario())
@@ -304,6 +348,53 @@ def test_an_activation_that_fails_before_admission_costs_the_supervisor_and_not_
         return session.bundle_path
 
     place.verdict(asyncio.run(scenario()))
+
+
+def test_a_step_that_the_machine_refuses_once_is_tried_again(
+    place: Machine, backend: BackendName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, refused = os.chown, []
+
+    def chown(path: Any, *owner: Any, **more: Any) -> None:
+        if POOLED in str(path) and not refused:
+            refused.append(path)
+            raise OSError(errno.ENOSPC, "no space left")
+        real(path, *owner, **more)
+
+    monkeypatch.setattr(os, "chown", chown)
+
+    async def scenario() -> None:
+        async with pooled(place, planned(place, backend)) as pool:
+            assert len(of(pool)) == 1 and len(refused) == 1
+
+    asyncio.run(scenario())
+
+
+def test_each_supervisor_gets_the_collateral_of_its_start(
+    place: Machine, backend: BackendName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Collateral holds for weeks, and a pool longer."""
+    given: list[bytes] = []
+    real = SimulatedProvisioner.collateral
+
+    def collateral(self: SimulatedProvisioner) -> Any:
+        found = real(self)
+        given.append(found.to_bytes())
+        return found
+
+    monkeypatch.setattr(SimulatedProvisioner, "collateral", collateral)
+
+    async def scenario() -> None:
+        async with pooled(place, planned(place, backend)) as pool:
+            before = len(given)
+            (waiting,) = of(pool)
+            os.kill(waiting, signal.SIGKILL)
+            async with asyncio.timeout(30):
+                while of(pool) in ([], [waiting]):
+                    await asyncio.sleep(0.05)
+            assert len(given) > before
+
+    asyncio.run(scenario())
 
 
 def test_two_pools_of_one_kind_cannot_be(place: Machine, backend: BackendName) -> None:

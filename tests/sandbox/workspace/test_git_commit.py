@@ -163,6 +163,11 @@ def hostile(repository: Path, *entries: tuple[str, str, str]) -> str:
         [("100644", "a", "blob"), ("100644", "a", "blob")],
         [("100644", "a\n", "blob")],
         [("100644", "a\x1b[2J", "blob")],
+        [("100894", "a", "blob")],
+        [("9", "a", "blob")],
+        [("-1", "a", "blob")],
+        [("", "a", "blob")],
+        [("7" * 5000, "a", "blob")],
     ],
 )
 def test_a_hostile_tree_writes_nothing_outside_and_into_no_git_folder(repository, tmp_path, entries):

@@ -18,6 +18,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from affiant.attestation.quote.providers.own_platform import PlatformName
@@ -25,6 +26,7 @@ from affiant.attestation.statements.manifest import mrconfigid
 from affiant.errors import AffiantError, ConfigurationError, StateError
 from affiant.sandbox.base.descriptors import descriptor_from_thread
 from affiant.sandbox.base.privileges import SUPERVISOR_USER, is_root
+from affiant.sandbox.base.template_order import peer_process
 from affiant.sandbox.base.user_socket import Connections, listening_user_socket
 from affiant.sandbox.isolation.plan.leftover_record import ProcessName
 from affiant.sandbox.pools.taking import EMPTY, OFFER, TAKE, TAKEN, pool_socket
@@ -32,6 +34,7 @@ from affiant.sandbox.processes.home import Home, open_lock
 from affiant.sandbox.processes.launch_records import POOLED, Launch
 from affiant.sandbox.processes.provisioner import Image
 from affiant.sandbox.processes.services import Services
+from affiant.sandbox.processes.surroundings import require_same_confinement
 from affiant.sandbox.session.binding import TemplateBindings, bind_template, kind_of, provision_template
 from affiant.sandbox.session.session_plan import SessionPlan, SessionRequest
 from affiant.sandbox.session.supervisor_link import SupervisorLink, start_supervisor
@@ -113,7 +116,7 @@ class SupervisorPool:
 
         Raises:
             ``store.locked``: another process holds the pool of this kind.
-            AffiantError: why no supervisor can be started.
+            AffiantError, OSError: why no supervisor can be started.
         """
         template = await bind_template(self._home, self._plan, self._services)
         path = pool_socket(self._home, kind_of(self._plan, self._services, template.manifest))
@@ -160,7 +163,7 @@ class SupervisorPool:
         """Start supervisors until there are enough, whenever one is missing.
 
         Raises:
-            AffiantError: why so many in a row could not be started.
+            AffiantError, OSError: why so many in a row could not be started.
         """
         failures = 0
         while True:
@@ -168,7 +171,7 @@ class SupervisorPool:
                 try:
                     await self._add(template)
                     failures = 0
-                except AffiantError:
+                except (AffiantError, OSError):
                     failures += 1
                     if failures == _GIVES_UP_AFTER:
                         raise
@@ -179,10 +182,10 @@ class SupervisorPool:
             await asyncio.sleep(_REFILLS_AFTER_S)
 
     async def _add(self, template: TemplateBindings) -> None:
-        """Start one supervisor, and wait until it is warm.
+        """Start one supervisor, and wait until it is warm. It appraises by the collateral of now: a pool lasts longer.
 
         Raises:
-            AffiantError: it could not be started, or did not become warm.
+            AffiantError, OSError: it could not be started, or did not become warm.
         """
         slot = POOLED + self._random_bytes(8).hex()
         plan = replace(self._plan, session=slot)
@@ -210,7 +213,9 @@ class SupervisorPool:
                     hint="Start the template process and the pool again: after an upgrade they are not the same image",
                     code="session.pool_failed",
                 )
-            await provision_template(link, self._home, plan, self._services, template)
+            current = await asyncio.to_thread(self._services.provisioner.collateral)
+            bound = replace(template, collateral=current.to_bytes())
+            await provision_template(link, self._home, plan, self._services, bound)
             async with asyncio.timeout(_WARM_WITHIN_S):
                 facts = await link.expect({"warm"})
         except BaseException as error:  # undone whatever happened, and raised again
@@ -235,12 +240,17 @@ class SupervisorPool:
             self._missing.set()
 
     async def _hand_over(self, connection: socket.socket, crowded: bool) -> None:  # noqa: FBT001 - Connections'
-        """Give the caller one supervisor; end it if the caller does not take it. One caller too many gets none."""
+        """Give the caller one supervisor; end it if the caller does not take it.
+
+        One caller too many gets none, and none does that is confined otherwise than this process: the supervisors have
+        this process's rights.
+        """
         if crowded:
             connection.close()
             return
-        channel = ControlChannel(connection)
+        channel, caller = ControlChannel(connection), peer_process(connection)[0]
         try:
+            require_same_confinement(Path("/proc/self"), Path(f"/proc/{caller}"))
             async with asyncio.timeout(_TAKEN_WITHIN_S):
                 asked = await channel.receive()
                 if asked is None or asked.members != TAKE:
@@ -249,7 +259,7 @@ class SupervisorPool:
                     await channel.send(EMPTY)
                     return
                 await self._offer(channel, warm)
-        except (AffiantError, OSError, TimeoutError):
+        except (AffiantError, OSError, ValueError, TimeoutError):
             return
         finally:
             channel.close()

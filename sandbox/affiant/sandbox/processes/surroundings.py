@@ -40,10 +40,12 @@ def require_same_confinement(own: Path, others: Path) -> None:
         ``service.order``: they are not. OSError, ValueError: one is gone.
     """
     if _status(own) != _status(others) or os.readlink(others / "root") != "/":
-        raise StateError("the caller is confined otherwise than the template", code="service.order")
+        raise StateError("the two processes are confined differently", code="service.order")
     for name in _SAME_NAMESPACES:
         if os.readlink(own / "ns" / name) != os.readlink(others / "ns" / name):
-            raise StateError("the caller is in other namespaces", found=name, code="service.order")
+            raise StateError(
+                "the two processes are in different namespaces", found=name, code="service.order"
+            )
 
 
 def give_callers(pid: int, *, starter: int) -> None:

@@ -50,7 +50,8 @@ __all__ = [
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME: Final = re.compile(r"[0-9a-f]{40}")
-_NAME_BYTES: Final = 20
+_ENTRY: Final = re.compile(rb"([0-7]{1,6}) ([^\0]+)\0(.{20})", re.DOTALL)
+"""An entry of a tree object: mode, name, and 20 bytes of SHA-1."""
 _LINK_BYTES: Final = 4096
 _POINTER_BYTES: Final = 1 << 16
 _ALTERNATES: Final = 100
@@ -291,14 +292,14 @@ def _items(objects: GitObjects, commit: str, limits: Limits) -> Iterator[_Item]:
 
 
 def _below(objects: GitObjects, tree: str, prefix: str, limits: Limits) -> Iterator[_Item]:
-    content = b"".join(objects.read(tree, "tree", where=prefix, at_most=_TREE_BYTES))
-    while content:
-        head, _, content = content.partition(b"\0")
-        octal, _, name = head.partition(b" ")
-        object_name, content = content[:_NAME_BYTES], content[_NAME_BYTES:]
-        if not octal.isdigit() or not name or len(object_name) != _NAME_BYTES:
+    content, at = b"".join(objects.read(tree, "tree", where=prefix, at_most=_TREE_BYTES)), 0
+    while at < len(content):
+        entry = _ENTRY.match(content, at)
+        if entry is None:
             raise TreeUnreadable("git cannot read the commit's tree", where=escaped(prefix))
+        octal, name, object_name = entry.groups()
         item = _Item(_safe_path(prefix, name, limits), _mode(int(octal, 8)), object_name.hex())
+        at = entry.end()
         yield item
         if item.mode == "040000":
             yield from _below(objects, item.name, f"{item.path}/", limits)
