@@ -16,7 +16,15 @@ from typing import Final
 
 from affiant.errors import MalformedError
 
-__all__ = ["MAX_EVENT", "EventSplitter", "event_data", "is_done", "require_done", "require_fields"]
+__all__ = [
+    "MAX_EVENT",
+    "EventSplitter",
+    "event_data",
+    "event_names",
+    "is_done",
+    "require_done",
+    "require_fields",
+]
 
 MAX_EVENT: Final = 1 << 20
 """Bytes of one event."""
@@ -105,6 +113,12 @@ def event_data(event: bytes) -> bytes | None:
         if name == b"data":
             lines.append(value.removeprefix(b" "))
     return b"\n".join(lines) if lines else None
+
+
+def event_names(event: bytes) -> frozenset[bytes]:
+    """What the ``event`` lines of an event say, each once; readers differ in which of several they take."""
+    lines = (line.partition(b":") for line in _LINE_END.split(event.removeprefix(_BOM)))
+    return frozenset(value.removeprefix(b" ") for name, _, value in lines if name == b"event" and value)
 
 
 def is_done(event: bytes) -> bool:
