@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import Distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -21,8 +21,13 @@ def fits() -> bool:
     return done.stdout.startswith(f"Python {VERSION}.")
 
 
-def make_runtime(folder: Path, *names: str) -> Path:
-    """The packages of these names, and all that they need, in ``folder``."""
+def make_runtime(folder: Path, *names: str, site: Path | None = None) -> Path:
+    """The packages of these names, and all that they need, in ``folder``.
+
+    Args:
+        site: where they are installed (``pip install --target``); None: in the tests' own environment.
+    """
+    search = {} if site is None else {"path": [str(site)]}
     packages = folder / "lib" / f"python{VERSION}" / "site-packages"
     packages.mkdir(parents=True)
     (folder / "bin").mkdir()
@@ -34,9 +39,8 @@ def make_runtime(folder: Path, *names: str) -> Path:
         if name in seen:
             continue
         seen.add(name)
-        try:
-            found = distribution(name)
-        except PackageNotFoundError:  # of another platform
+        found = next(iter(Distribution.discover(name=name, **search)), None)
+        if found is None:  # of another platform
             continue
         for file in found.files or ():
             if ".." not in file.parts and "__pycache__" not in file.parts:

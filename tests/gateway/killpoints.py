@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,8 +40,11 @@ class Points:
         self.counter = counter
         self.lossy = lossy
         self.durable: dict[str, int] = {}
+        self.dying = False
 
     def reached(self, before_death: Callable[[], object] | None = None) -> None:
+        if self.dying:
+            threading.Event().wait()
         self.count += 1
         if self.count == self.kill_at:
             if before_death is not None:
@@ -48,8 +52,11 @@ class Points:
             self.die()
 
     def die(self) -> None:
+        """Lose what no disk holds, and die. No thread passes a point meanwhile: what became durable after the loss, and
+        was told then, would be missing."""
+        self.dying = True
         if self.lossy:
-            for path, size in self.durable.items():
+            for path, size in dict(self.durable).items():
                 os.truncate(path, size)
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -50,7 +50,11 @@ whole = client.chat.completions.create(**asked)
 pieces = list(client.chat.completions.create(**asked, stream=True))
 text = client.completions.create(model=model, prompt="hello", max_tokens=8)
 limited = client.chat.completions.with_raw_response.create(**asked, temperature=0.5, top_p=0.9, seed=1)
+made = client.responses.create(model=model, input="hello", max_output_tokens=16)
+events = list(client.responses.create(model=model, input="hello", max_output_tokens=16, stream=True))
 print(json.dumps({
+    "response": [made.object, made.usage.output_tokens, len(made.output_text) > 0],
+    "response stream": [events[0].type, events[-1].type, events[-1].response.output_text != ""],
     "whole": [whole.choices[0].finish_reason, whole.usage.completion_tokens],
     "stream": [pieces[-1].choices[0].finish_reason if pieces[-1].choices else "usage", len(pieces) > 1],
     "completion": text.choices[0].finish_reason,
@@ -111,12 +115,14 @@ def test_the_official_client_uses_a_real_engine_and_every_call_is_receipted(
     done = machine.run("python3", "-c", CALLS, model, options=options, timeout=180)
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout) == {
+        "response": ["response", 16, True],
+        "response stream": ["response.created", "response.completed", True],
         "whole": ["length", 8],
         "stream": ["length", True],
         "completion": "length",
         "receipt": 22,
     }
     text = machine.verdict(bundle, code=20)
-    assert "4 inference" in text
+    assert "6 inference" in text
     refused = {line.split()[1].rstrip(":") for line in text.splitlines() if line.startswith("REFUSED")}
     assert refused == {"conf.not_accepted"}, "the user's own upstream, and nothing else"

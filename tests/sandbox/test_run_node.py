@@ -61,6 +61,30 @@ for await (const part of streamText({model, prompt: "ping from ai"}).textStream)
 console.log(JSON.stringify([whole.text, streamed]));
 """
 
+RESPONSES = """
+import OpenAI from "openai";
+const client = new OpenAI();
+const input = "ping from responses";
+const whole = await client.responses.create({model: "m", input});
+let streamed = "";
+for await (const event of await client.responses.create({model: "m", input, stream: true}))
+    if (event.type === "response.output_text.delta") streamed += event.delta;
+console.log(JSON.stringify([whole.output_text, streamed]));
+"""
+
+AI_SDK_RESPONSES = """
+import { generateText, stepCountIs, streamText, tool, jsonSchema } from "ai";
+import { openai } from "@ai-sdk/openai";
+const model = openai("m");
+const inputSchema = jsonSchema({type: "object", properties: {}});
+const read_file = tool({inputSchema, execute: async () => "ping from a file"});
+const asked = {model, prompt: "call_tool:read_file {}", tools: {read_file}, stopWhen: stepCountIs(3)};
+const whole = await generateText(asked);
+let streamed = "";
+for await (const part of streamText(asked).textStream) streamed += part;
+console.log(JSON.stringify([whole.text, streamed]));
+"""
+
 
 def test_fetch_reaches_the_gateway_unconfigured(warm, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
@@ -98,7 +122,11 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", [OPENAI, AI_SDK], ids=["openai", "Vercel AI SDK"])
+@pytest.mark.parametrize(
+    "program",
+    [OPENAI, AI_SDK, RESPONSES, AI_SDK_RESPONSES],
+    ids=["openai", "Vercel AI SDK", "openai, responses", "Vercel AI SDK, by default"],
+)
 def test_packages_from_npm_work_unconfigured(warm, runtime: Path, program: str) -> None:
     done = warm.run(
         "node", "--input-type=module", "-e", program, options=("--runtime", str(runtime)), timeout=120

@@ -433,6 +433,19 @@ def test_a_budget_of_tokens_bounds_responses(
         upstream[1].alter = lambda response: response
 
 
+def test_a_budget_counts_what_the_upstream_adds_to_the_prompt(
+    served: Gateway, platform: PlatformClient, upstream: Upstream
+) -> None:
+    session = SessionClient.start(served, platform, profile=BUDGET)
+    upstream[1].alter = lambda made: {**made, "usage": {"input_tokens": 60, "output_tokens": 40}}
+    try:
+        made = create(session, max_output_tokens=40).json()
+    finally:
+        upstream[1].alter = lambda response: response
+    assert create(session, max_output_tokens=60, previous_response_id=made["id"]).code == "limit_tokens"
+    assert create(session, max_output_tokens=60).status == 200
+
+
 def test_a_response_of_the_background_is_asked_for_until_it_is_there(session: SessionClient) -> None:
     made = create(session, background=True).json()
     assert made["status"] == "queued"

@@ -20,6 +20,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
@@ -286,12 +287,17 @@ class InferenceRequest(SessionRequest):
             request.model,
             request.answer,
             rules=rules,
-            size=len(forwarded),
+            size=len(forwarded) + self._continued(session, request),
             now=nanoseconds(self._route.seconds()),
         )
         self._account.request, self._account.decided = request, decided
         self._account.forwarded = sha256_name(forwarded)
         return forwarded
+
+    @staticmethod
+    def _continued(session: Session, request: ModelRequest) -> int:
+        """The tokens that the upstream adds to the prompt of ``request``."""
+        return 0 if request.continues is None else session.stored.find(request.continues).tokens
 
     # -- 4 to 7: there and back ----------------------------------------------------------------------------
 
@@ -583,7 +589,8 @@ class InferenceRequest(SessionRequest):
             return None
         assert self._upstream is not None
         kept = StoredResponse(self._upstream.id, self._request.model)
-        return keeper_of(self._account.session.stored, kept)
+        usage_in = partial(self._dialect.usage_in, streamed=self._wants_stream)
+        return keeper_of(self._account.session.stored, kept, usage_in)
 
     def _take_model(self, name: str) -> None:
         """The record names the first model that the answer names, or the one that may not answer."""

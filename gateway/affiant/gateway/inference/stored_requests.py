@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -19,6 +20,7 @@ from affiant.attestation.schema.agent_routes import AgentRoute
 from affiant.gateway.dialects.dialect import ModelRequest
 from affiant.gateway.dialects.response_bound import ResponseBound
 from affiant.gateway.dialects.unlisted import RequestMembers
+from affiant.gateway.dialects.usage import Usage
 from affiant.gateway.sessions.stored_responses import StoredResponse, StoredResponses
 from affiant.gateway.wire.errors import RequestMalformed
 
@@ -101,14 +103,20 @@ def stored_request(kept: StoredResponse, query: str, body: bytes) -> ModelReques
     )
 
 
-def keeper_of(stored: StoredResponses, kept: StoredResponse) -> Callable[[Mapping[str, object]], None]:
-    """What takes in a response, or an event of one, and keeps the ids that it names."""
+def keeper_of(
+    stored: StoredResponses, kept: StoredResponse, usage_in: Callable[[object], Usage]
+) -> Callable[[Mapping[str, object]], None]:
+    """What takes in a response, or an event of one, and keeps the ids that it names.
+
+    Args:
+        usage_in: what it says of its tokens.
+    """
 
     def keep(value: Mapping[str, object]) -> None:
         held = value.get("response")
         response = held if isinstance(held, dict) else value
         if response.get("object") == "response":
-            stored.keep(response.get("id"), kept)
+            stored.keep(response.get("id"), replace(kept, tokens=usage_in(value).tokens(answers=1) or 0))
         output = response.get("output")
         items = [value.get("item"), *(output if isinstance(output, list) else ())]
         stored.keep_items((item.get("id") for item in items if isinstance(item, dict)), kept)

@@ -211,7 +211,7 @@ def _bounded(answer: ResponseBound, most: int | None, rules: Sequence[str]) -> i
         raise ResponseUnbounded(
             f"the profile bounds tokens, and the request does not say how many it asks for{answer.why}",
             rules=rules,
-            expected="max_completion_tokens or max_tokens, a whole number of 1 or more",
+            expected="max_completion_tokens, max_output_tokens or max_tokens, a whole number of 1 or more",
             hint="The gateway does not rewrite requests: set it in the client",
         )
     if most is not None and answer.tokens > most:

@@ -33,10 +33,12 @@ class StoredResponse:
 
     Args:
         upstream: its id in the configuration. model: the one that was asked for.
+        tokens: those that it came to; a request that goes on from it has them in its prompt. 0: not stated.
     """
 
     upstream: str
     model: str
+    tokens: int = 0
 
 
 class StoredResponses:
@@ -49,8 +51,11 @@ class StoredResponses:
         self._items: OrderedDict[str, StoredResponse] = OrderedDict()
 
     def keep(self, response: object, kept: StoredResponse) -> None:
-        """From now on the session knows the response of this id; what is no id is not kept."""
-        _add(self._responses, response, kept)
+        """From now on the session knows the response of this id, or more of it; what is no id is not kept."""
+        if isinstance(response, str) and response in self._responses:
+            self._responses[response] = kept
+        else:
+            _add(self._responses, response, kept)
 
     def keep_items(self, items: Iterable[object], kept: StoredResponse) -> None:
         """The same for items of a response."""

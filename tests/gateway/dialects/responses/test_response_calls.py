@@ -270,6 +270,8 @@ UNREADABLE = {
     "a hidden end": ended()
     .replace(b"event: response.completed\n", b"")
     .replace(b'"response.co', b'"response\\u002eco'),
+    "another type in its name": event("keepalive").replace(b"event: keepalive", b"event: response.completed"),
+    "two names": b"event: response.completed\n" + event("keepalive"),
     "not JSON": b"data: [DONE]\n\n",
     "a call elsewhere": event("response.in_progress", response=response(metadata={"tool_calls": [ITEM]})),
     "a name that is almost one": done({**ITEM, "Arguments": "{}"}),
@@ -435,6 +437,8 @@ def test_a_stream_ends_with_its_terminal_event_alone() -> None:
     with pytest.raises(UpstreamCut):
         run([CREATED, failed])
     assert run([CREATED, failed, ended(status="failed")])[0][1] == failed
+    bare = b"data: " + ended().partition(b"data: ")[2]
+    assert run([CREATED, bare])[0] == [CREATED, bare]
     assert run([CREATED, ended(), done(RM)])[0] == [CREATED, ended()]
 
 

@@ -33,7 +33,7 @@ from affiant.gateway.dialects.judged_calls import (
 )
 from affiant.gateway.dialects.member_lists import Table
 from affiant.gateway.dialects.responses.responses_members import AGENT_RUN, ENDING, PROVIDED, WITH_RESPONSE
-from affiant.gateway.dialects.sse import event_data, require_fields
+from affiant.gateway.dialects.sse import event_data, event_names, require_fields
 from affiant.gateway.dialects.strict_json import (
     GIVEN,
     USAGE,
@@ -247,6 +247,10 @@ class ResponsesStream:
         value = read_response(data)
         if not isinstance(value, dict):
             raise MalformedError("the upstream's answer is no object", code="upstream.answer")
+        if event_names(event) - {(text_in(value, "type") or "error").encode("utf-8", "surrogatepass")}:
+            raise MalformedError(
+                "an event has two types", where="type", hint="Readers would differ", code="upstream.answer"
+            )
         self.read = event, value
         self._seen(value)
         require_listed_response(value, self._table)

@@ -1,6 +1,7 @@
 """The members, items, parts and events of the Responses API that pass where a profile restricts tools: data alone.
 
-Sources: the types of OpenAI's ``openai`` package (``openai.types.responses``), 3.54; vLLM's ``ResponsesRequest``.
+Sources: the types of OpenAI's ``openai`` package (``openai.types.responses``), 3.54; vLLM's ``ResponsesRequest``;
+``transformers serve``.
 
 Left out although OpenAI documents them. ``prompt`` names a template at the provider, and a template can hold tools.
 ``tool_search_output`` and ``additional_tools`` of a request's ``input`` would offer tools that no rule has judged.
@@ -30,6 +31,7 @@ _VLLM: Final = """
     min_p mm_processor_kwargs presence_penalty priority repetition_penalty seed skip_special_tokens stop
     structured_outputs top_k
 """
+_TRANSFORMERS: Final = "generation_config"
 _CALL: Final = "async call_id caller id namespace status type"
 
 _WEB_SEARCH: Final = (
@@ -71,7 +73,7 @@ _REQUEST: Final = Table(
     root="request",
     members={
         "request": {
-            **_free(_OPENAI + _VLLM),
+            **_free(_OPENAI + _VLLM + _TRANSFORMERS),
             "input": "item",
             "prompt_cache_options": "cache options",
             "tools": "tool",
