@@ -274,7 +274,7 @@ def test_a_closed_session_keeps_what_closing_again_needs_and_no_more(
     closed = session.close()
     found = inside.service.sessions.by_id(session.id)
     assert found is not None
-    assert not found._heads and not found._known and not found._receipts and not found._counts
+    assert not len(found._tree) and not found._receipts and not found._counts
     assert session.close().body == closed.body
     assert session.submit(ended).json()["rh"] == acknowledged.json()["rh"]
     assert session.bundle()["bundle"]["receipts"]

@@ -165,9 +165,10 @@ class Admissions:
             child.require_current(above, now=self.clock().timestamp())
         self.sessions.require_new(admitted)
         session = self._begin(admitted, None if child is None else child.parent)
-        kept = self._keep_objects(session, collateral)
+        kept = self._keep_objects(session, request.raw_evidence, collateral)
         self.mark()
         start = self._record_start(session)
+        session.supervisor.tell(start.head)  # in the answer, which waits until the start is durable
         await asyncio.gather(start.durable, *kept)
         return {
             "session": session.id,
@@ -199,11 +200,13 @@ class Admissions:
         self.starts.used(admitted)
         return session
 
-    def _keep_objects(self, session: Session, collateral: Collateral) -> list[asyncio.Future[object]]:
+    def _keep_objects(
+        self, session: Session, evidence: bytes, collateral: Collateral
+    ) -> list[asyncio.Future[object]]:
         admitted = session.admitted
         objects = [
             ("keysets", admitted.statement.raw),
-            ("evidence", admitted.evidence),
+            ("evidence", evidence),
             ("endorsements", wrap_endorsements(collateral.to_bytes())),
             ("results", admitted.ear.encode("ascii")),
             ("policies", admitted.policy.normal_form),

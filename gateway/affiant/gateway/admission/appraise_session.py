@@ -179,7 +179,6 @@ class Appraiser:
             manifest=request.manifest,
             statement=request.statement,
             policy=request.policy,
-            evidence=request.raw_evidence,
             evd=b64u_sha256(request.raw_evidence),
             ear=ear,
             ear_digest=ear_digest(ear),

@@ -99,7 +99,7 @@ class Closing:
             session.close_jws = recorded.issued.jws
             session.move(SessionState.CLOSED)
         self._closers.pop(session.id, None)
-        self.sessions.forget_oldest_closed()
+        self.sessions.closed(session)
 
     async def _settle(self, session: Session) -> None:
         """Let the requests under way end, then give up what is left of them."""
@@ -147,7 +147,7 @@ class Closing:
 
     def _epoch(self) -> Recorded:
         """An epoch that names the newest cosigned checkpoint, which is kept with it for bundles."""
-        members: dict[str, object] = {"n": self.recorder.count, "inf": self.sessions.under_way}
+        members: dict[str, object] = {"n": self.recorder.count, "inf": self.sessions.population.under_way}
         if (seen := self.log.witnessed) is None:
             return self.recorder.record("epoch", members)
         note = seen.note.to_bytes()

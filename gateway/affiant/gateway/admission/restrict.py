@@ -68,7 +68,7 @@ class Restrictions:
             collateral = await asyncio.to_thread(admissions.collateral)
             with _once(session):
                 admitted = await self._judged(session, request, collateral)
-                await self._keep(session, admitted, collateral)
+                await self._keep(session, admitted, request.raw_evidence, collateral)
                 with _held(session):
                     await self._settle(session)
                     session.require_open(now=admissions.clock().timestamp())
@@ -107,10 +107,12 @@ class Restrictions:
             random_text=lambda: b64u(admissions.random_bytes(16)),
         )
 
-    async def _keep(self, session: Session, admitted: Admitted, collateral: Collateral) -> None:
+    async def _keep(
+        self, session: Session, admitted: Admitted, evidence: bytes, collateral: Collateral
+    ) -> None:
         """As an admission, but for the keyset: it is the same one, and the evidence holds its new statement."""
         objects = [
-            ("evidence", admitted.evidence),
+            ("evidence", evidence),
             ("endorsements", wrap_endorsements(collateral.to_bytes())),
             ("results", admitted.ear.encode("ascii")),
             ("policies", admitted.policy.normal_form),

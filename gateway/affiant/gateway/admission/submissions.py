@@ -2,7 +2,7 @@
 
 The gateway signs nothing about them but what its next record of the session says (``peer``) and the close
 (``sup``). A record is taken if it is signed by the session's key, of a kind that a session signs, and continues
-the session's chain exactly; the same record again gets the same answer.
+the session's chain exactly; the same record again, while its acknowledgement may be missing, gets the same answer.
 
 Its records name one evidence until a record of kind ``policy``, which is taken once for each restriction that this
 gateway has made, says exactly what was restricted, and names the evidence of that from itself on.
@@ -87,9 +87,9 @@ def _check_peer(record: VerifiedReceipt, session: Session) -> None:
     peer = record.member("peer")
     if peer is None:
         return
-    head = session.signed(str(record.member("peer", "rh")))
+    head = session.supervisor.told(str(record.member("peer", "rh")))
     if head is None or head.to_json() != peer:
-        raise _out_of_place("the record names another that this gateway did not sign", where="peer")
+        raise _out_of_place("the record names another that this gateway did not name to it", where="peer")
     if head.seq < session.supervisor.peer_seq:
         raise _out_of_place("the record names an earlier one than the record before it", where="peer")
 
@@ -133,13 +133,14 @@ class Submissions:
             )
         record = verify_receipt(text, session.admitted.statement)
         async with session.submitting:
-            if record.rh not in session.supervisor.hashes:
+            if not session.supervisor.has_taken(record.rh):
                 if session.state is SessionState.CLOSED:
                     raise StateError(
                         "the session has ended", found=session.state.value, code="session.closed"
                     )
                 check_place(record, session)
                 head = session.head  # now: what is signed later would be named before it is durable
+                assert head is not None, "a session has a start before it has anything else"
                 await self.recorder.keep_peer(session, record, sealed=sealed)
                 _advance(session, record, head)
                 self.observe(session, record)
@@ -148,14 +149,11 @@ class Submissions:
         return {"rh": record.rh, "leaf": b64u(record.leaf.leaf_hash), "head": named.to_json()}
 
 
-def _advance(session: Session, record: VerifiedReceipt, head: Head | None) -> None:
+def _advance(session: Session, record: VerifiedReceipt, head: Head) -> None:
     chain = session.supervisor
-    chain.named = head
-    chain.hashes.add(record.rh)
-    chain.prev, chain.seq = record.rh, record.seq + 1
+    peer = record.member("peer", "seq")
+    chain.take(record.rh, record.seq, peer_seq=peer if isinstance(peer, int) else None)
+    chain.tell(head)
     chain.ended = record.kind == "end"
     if record.kind == "policy":
         chain.epoch, chain.evd = chain.epoch + 1, session.admitted.evd
-    peer = record.member("peer", "seq")
-    if isinstance(peer, int):
-        chain.peer_seq = peer

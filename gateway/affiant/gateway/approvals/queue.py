@@ -84,7 +84,7 @@ class _Box:
     queue: ApprovalQueue
     recorded: dict[str, dict[str, str]] = field(default_factory=dict)
     written: dict[str, Recorded] = field(default_factory=dict)
-    """Records by the statement that they hold: one that is posted twice has one."""
+    """Records on their way to the disk, by the statement that they hold: one that is posted twice has one."""
     intents: dict[str, str] = field(default_factory=dict)
     """Id of a supervisor's intent -> the action that it begins."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -315,11 +315,12 @@ class GatewayApprovals:
         waiting = box.queue.count(given, now=self._now())
         statement = next(each for each in waiting.statements if each.kid == kid)
         recorded = box.recorded.setdefault(name, {})
-        if statement.text != text:  # they had approved it before: that statement counts, and is recorded
+        if statement.text != text or text in recorded:  # they had approved it before: that statement counts
             return {"state": waiting.phase.value, "record": recorded.get(statement.text)}
         written = box.written.get(text) or self._record(box.session, action, statement)
         box.written[text] = written
         await written.durable
+        box.written.pop(text, None)
         recorded[text] = written.jti
         box.wake()
         return {"state": waiting.phase.value, "record": written.jti}

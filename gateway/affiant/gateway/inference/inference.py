@@ -387,7 +387,9 @@ class InferenceRequest(SessionRequest):
             "complete", status=answer.status, hidden={"dig": sha256_name(body), "len": len(body)}
         )
         await recorded.durable
-        inline = [(b"affiant-receipt", for_agent(recorded.issued).encode("ascii"))] if self._inline else []
+        inline = (
+            [(b"affiant-receipt", for_agent(recorded.issued.sdjwt).encode("ascii"))] if self._inline else []
+        )
         await self._client.whole(answer.status, body, [*inline, *self._more_headers])
 
     def _judged(self, body: bytes, *, taken: bool) -> Sequence[ToolCall]:
@@ -441,7 +443,7 @@ class InferenceRequest(SessionRequest):
             self._sign_outcomes("complete")
         recorded = self._account.inference("complete", status=self._client.status, hidden=relay.hidden)
         await recorded.durable
-        comment = f": affiant-receipt {for_agent(recorded.issued)}\n" if self._inline else ""
+        comment = f": affiant-receipt {for_agent(recorded.issued.sdjwt)}\n" if self._inline else ""
         await self._client.body(comment.encode("ascii") + step.terminal, more=False)
 
     async def _next_step(self, answer: UpstreamResponse, relay: Relay) -> Step:

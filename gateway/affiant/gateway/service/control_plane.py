@@ -397,11 +397,11 @@ def _add_receipts(app: Routes, service: Service) -> None:
     async def receipt_of(receipt: str, request: Request) -> tuple[Session, str]:
         """The receipt with its disclosures, for the session it belongs to; for its agent, without user and tenant."""
         found = await _reader(service, request)
-        issued = found.receipt(receipt)
-        if issued is None:
+        text = found.receipt(receipt)
+        if text is None:
             raise StateError("there is no such receipt", code="not_found")
         on_behalf = request.headers.get(ON_BEHALF_HEADER) is not None
-        return found, for_agent(issued) if on_behalf else issued.sdjwt
+        return found, for_agent(text) if on_behalf else text
 
     @app.get("/v1/receipts/{receipt}")
     async def receipt(request: Request, receipt: str) -> Response:

@@ -246,10 +246,10 @@ def _sealed(issued: Issued, session: Session | None) -> str:
     return seal(issued.disclosures, to=session.admitted.activation.openings, rh=issued.rh)
 
 
-def for_agent(issued: Issued) -> str:
+def for_agent(sdjwt: str) -> str:
     """The receipt without the disclosures of user and tenant."""
-    kept = (text for text in issued.disclosures if _name_of(text) not in _WITHHELD)
-    return "~".join([issued.jws, *kept, ""])
+    jws, *disclosures, _ = sdjwt.split("~")
+    return "~".join([jws, *(text for text in disclosures if _name_of(text) not in _WITHHELD), ""])
 
 
 def _name_of(disclosure: str) -> object:

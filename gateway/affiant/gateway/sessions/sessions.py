@@ -11,21 +11,27 @@ session's profile is restricted (:meth:`Session.restrict`); until then nothing n
 
 While CLOSING nothing new is admitted; requests under way end first, so that the close record is the last. What
 is refused meanwhile still has its record, until the session is sealed for that last one.
+
+What is kept of a session does not grow with its requests: of its records the root of their tree, the last one, those
+that its supervisor may still name, and the newest receipts as text.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-from collections import Counter, OrderedDict
+import functools
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.merkle import leaf_hash, node_hash
 from affiant.attestation.records.head import Head
 from affiant.attestation.records.proof import MACKey, ReplayWindow
 from affiant.attestation.records.receipt import Issued
-from affiant.attestation.records.session_summary import outcome_of, session_root
+from affiant.attestation.records.session_summary import outcome_of
 from affiant.attestation.statements.manifest import Activation, Manifest
 from affiant.attestation.statements.restriction import Narrowing
 from affiant.attestation.statements.statement import KeysetStatement
@@ -38,6 +44,8 @@ from affiant.policy.decision.compiled import CompiledPolicy
 __all__ = [
     "TRANSITIONS",
     "Admitted",
+    "Population",
+    "RecordTree",
     "Session",
     "SessionState",
     "SessionTable",
@@ -45,8 +53,14 @@ __all__ = [
     "session_held",
 ]
 
-_KEPT_RECEIPTS: Final = 1024
-"""Receipts with disclosures kept per open session; all others are found sealed, in the bundle."""
+_KEPT_RECEIPTS: Final = 2048
+"""Receipts with disclosures that are kept, over all open sessions: 3.5 KB each. All others are found sealed, in the
+bundles."""
+_MOST_RECEIPTS: Final = 1024
+_LEAST_RECEIPTS: Final = 4
+"""Receipts of one session, however few or many are open."""
+_UNACKNOWLEDGED: Final = 256
+"""Records that a supervisor may have signed and not seen acknowledged (receipts specification, "two signers")."""
 _KEPT_CLOSED: Final = 256
 """Closed sessions whose supervisor may still ask for its bundle."""
 
@@ -75,7 +89,6 @@ class Admitted:
     manifest: Manifest
     statement: KeysetStatement
     policy: CompiledPolicy
-    evidence: bytes
     evd: str
     ear: str
     """The attestation result, a JWS."""
@@ -126,20 +139,92 @@ class SupervisorChain:
     epoch: int = 0
     """How many records of kind ``policy`` it holds."""
     ended: bool = False
-    hashes: set[str] = field(default_factory=set)
     peer_seq: int = 0
     """The highest number of a gateway record that one of its records named."""
     named: Head | None = None
     """The gateway's record that the last acknowledgement named: durable, since the journal keeps its order."""
+    _told: dict[str, Head] = field(default_factory=dict)
+    """Records of the gateway, by hash, that were named to it and that its next ones may name."""
+    _taken: dict[str, None] = field(default_factory=dict)
+    """Hashes of its last records."""
 
     @property
     def head(self) -> Head | None:
         """The last acknowledged record."""
         return None if self.seq == 0 else Head(self.chn, self.seq - 1, self.prev)
 
+    def has_taken(self, rh: str) -> bool:
+        """Whether the record with this hash is one of the last 256 that were taken: a supervisor waits with no more."""
+        return rh in self._taken
+
+    def take(self, rh: str, seq: int, *, peer_seq: int | None) -> None:
+        """Its record with this hash and number was taken, and named the gateway's record ``peer_seq``, if any."""
+        self.prev, self.seq = rh, seq + 1
+        self._taken[rh] = None
+        if len(self._taken) > _UNACKNOWLEDGED:
+            del self._taken[next(iter(self._taken))]
+        if peer_seq is not None:
+            self.peer_seq = peer_seq
+
+    def tell(self, head: Head) -> None:
+        """Name the gateway's record ``head`` to it. What its next records cannot name any more is forgotten."""
+        self.named = self._told[head.rh] = head
+        oldest = next(iter(self._told.values()))
+        while oldest.seq < self.peer_seq or len(self._told) > 2 * _UNACKNOWLEDGED:
+            del self._told[oldest.rh]
+            oldest = next(iter(self._told.values()))
+
+    def told(self, rh: str) -> Head | None:
+        """The gateway's record with this hash, if it was named to it and may still be named."""
+        return self._told.get(rh)
+
     def to_json(self) -> Mapping[str, object]:
         """``sup`` of a close record; without any record, number 0 and the session's keyset digest."""
         return {"chn": self.chn, "seq": max(self.seq - 1, 0), "rh": self.prev, "end": int(self.ended)}
+
+
+class RecordTree:
+    """The tree over a session's records (``root`` of its close), which come in any order of their numbers.
+
+    Kept are the roots of its whole subtrees: as many as the logarithm of the records, for each number that is missing.
+    """
+
+    __slots__ = ("_subtrees",)
+
+    def __init__(self) -> None:
+        self._subtrees: dict[tuple[int, int], bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._subtrees)
+
+    def add(self, number: int, rh: str) -> None:
+        """The record with this number has this hash (43 characters)."""
+        level, index, digest = 0, number, leaf_hash(from_b64u(rh, size=32))
+        while (sibling := self._subtrees.pop((level, index ^ 1), None)) is not None:
+            digest = node_hash(sibling, digest) if index & 1 else node_hash(digest, sibling)
+            level, index = level + 1, index >> 1
+        self._subtrees[level, index] = digest
+
+    def root(self, size: int) -> str:
+        """The root over the records 0 to ``size`` - 1, which must all be there and no other: 43 characters."""
+        edge = [(level, (size >> level) - 1) for level in range(size.bit_length()) if size >> level & 1]
+        assert self._subtrees.keys() == set(edge), "every number has its record"
+        subtrees = [self._subtrees[each] for each in edge]
+        return b64u(functools.reduce(lambda right, left: node_hash(left, right), subtrees))
+
+
+@dataclass(slots=True)
+class Population:
+    """What the sessions of one gateway have together, counted as it changes: one costs no more among many."""
+
+    open: int = 0
+    under_way: int = 0
+    """Requests without their record yet."""
+
+    @property
+    def most_receipts(self) -> int:
+        """How many receipts each session keeps."""
+        return max(_LEAST_RECEIPTS, min(_MOST_RECEIPTS, _KEPT_RECEIPTS // max(self.open, 1)))
 
 
 class Session:
@@ -187,10 +272,15 @@ class Session:
         """Whether its supervisor has asked if the session is to be closed because the gateway will stop."""
         self.drain_told = False
         """Whether its supervisor was answered that it is, before the close."""
-        self._heads: list[Head | None] = []
+        self.population = Population()
+        """Of the table that it is in."""
+        self._upcoming = 0
+        self._unrecorded: set[int] = set()
+        self._tree = RecordTree()
+        self._last: tuple[int, Head] | None = None
+        """The record with the highest number."""
         self._counts: Counter[str] = Counter()
-        self._known: dict[str, Head] = {}
-        self._receipts: OrderedDict[str, Issued] = OrderedDict()
+        self._receipts: OrderedDict[str, str] = OrderedDict()
         self._under_way = 0
         self._tasks: set[asyncio.Task[object]] = set()
         self._waits: set[asyncio.Future[None]] = set()
@@ -201,45 +291,45 @@ class Session:
 
     def next_number(self) -> int:
         """Take the next ``agt.seq``."""
-        self._heads.append(None)
-        return len(self._heads) - 1
+        number = self._upcoming
+        self._unrecorded.add(number)
+        self._upcoming += 1
+        return number
 
     @property
     def upcoming(self) -> int:
         """What :meth:`next_number` would give."""
-        return len(self._heads)
+        return self._upcoming
 
     def recorded(self, number: int, issued: Issued, head: Head) -> None:
         """Keep what was signed for ``number``; the record becomes the session's head."""
-        assert self._heads[number] is None, "one record for each number"
-        self._heads[number] = head
+        assert number in self._unrecorded, "one record for each number"
+        self._unrecorded.remove(number)
+        self._tree.add(number, issued.rh)
+        if self._last is None or number > self._last[0]:
+            self._last = number, head
         self._counts[outcome_of(str(issued.payload["kind"]), issued.payload)] += 1
-        self._known[issued.rh] = head
         self.head = head
-        self._receipts[str(issued.payload["jti"])] = issued
-        while len(self._receipts) > _KEPT_RECEIPTS:
+        self._receipts[str(issued.payload["jti"])] = issued.sdjwt
+        while len(self._receipts) > self.population.most_receipts:
             self._receipts.popitem(last=False)
 
-    def receipt(self, jti: str) -> Issued | None:
+    def receipt(self, jti: str) -> str | None:
         """A receipt of this session with its disclosures, if it is still kept."""
         return self._receipts.get(jti)
-
-    def signed(self, rh: str) -> Head | None:
-        """The record of this gateway about this session whose hash is ``rh``, if there is one."""
-        return self._known.get(rh)
 
     def summary_before(self, number: int) -> Mapping[str, object]:
         """``out``, ``n``, ``head`` and ``root`` of the close record with this number, over all before it.
 
         ``head`` is the record with the highest ``agt.seq``, which need not be the one that was signed last.
         """
-        heads = [head for head in self._heads[:number] if head is not None]
-        assert len(heads) == number, "closed while a request was under way"
+        assert self._last is not None, "a session has a start before it has anything else"
+        assert self._unrecorded <= {number}, "closed while a request was under way"
         return {
             "out": dict(self._counts),
             "n": number,
-            "head": heads[-1].to_json(),
-            "root": session_root({at: head.rh for at, head in enumerate(heads)}),
+            "head": self._last[1].to_json(),
+            "root": self._tree.root(number),
         }
 
     # -- life ----------------------------------------------------------------------------------------------
@@ -298,12 +388,14 @@ class Session:
             self.end_waits(StateError("the session has ended", found=state.value, code="session.closed"))
         if state is SessionState.CLOSED:
             self.mac_key = None
-            for kept in (self._receipts, self._heads, self._known, self._counts, self.stored):
+            for kept in (self._receipts, self._counts, self.stored):
                 kept.clear()  # nothing follows the close, and a bundle is read from the journal
+            self._tree = RecordTree()
 
     def begin(self) -> None:
         """A request of this session is under way, in the current task."""
         self._under_way += 1
+        self.population.under_way += 1
         self._idle.clear()
         task = asyncio.current_task()
         if task is not None:
@@ -335,6 +427,7 @@ class Session:
     def end(self) -> None:
         """A request of this session has its record."""
         self._under_way -= 1
+        self.population.under_way -= 1
         task = asyncio.current_task()
         if task is not None:
             self._tasks.discard(task)
@@ -369,17 +462,14 @@ class SessionTable:
 
     def __init__(self, *, limit: int) -> None:
         self._limit = limit
-        self._by_id: OrderedDict[str, Session] = OrderedDict()
+        self.population = Population()
+        self._by_id: dict[str, Session] = {}
+        self._closed: deque[Session] = deque()
         self._by_kid: dict[str, Session] = {}
         self._seen: set[str] = set()
 
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._by_id.values()))
-
-    @property
-    def under_way(self) -> int:
-        """Requests without their record yet, over all sessions."""
-        return sum(session.under_way for session in self._by_id.values())
 
     def require_new(self, admitted: Admitted) -> None:
         """Return if nothing of ``admitted`` was seen before in this boot.
@@ -391,7 +481,7 @@ class SessionTable:
         for name, value in _once(admitted).items():
             if value in self._seen:
                 raise NotFreshError(f"this {name} was admitted before", where=name, code="admission.replayed")
-        if sum(session.state is not SessionState.CLOSED for session in self) >= self._limit:
+        if self.population.open >= self._limit:
             raise Busy("too many open sessions", expected=f"at most {self._limit}")
 
     def was_admitted(self, session: str) -> bool:
@@ -401,6 +491,8 @@ class SessionTable:
     def add(self, session: Session) -> None:
         """Keep ``session``; :meth:`require_new` was asked in the same turn of the event loop."""
         self._seen.update(_once(session.admitted).values())
+        session.population = self.population
+        self.population.open += 1
         self._by_id[session.id] = session
         self._by_kid[session.admitted.statement.receipt_kid] = session
 
@@ -432,12 +524,14 @@ class SessionTable:
         """The session with this id, if it is known."""
         return self._by_id.get(session)
 
-    def forget_oldest_closed(self) -> None:
-        """Bound what is kept of closed sessions."""
-        closed = [session for session in self if session.state is SessionState.CLOSED]
-        for session in closed[: max(0, len(closed) - _KEPT_CLOSED)]:
-            del self._by_id[session.id]
-            del self._by_kid[session.admitted.statement.receipt_kid]
+    def closed(self, session: Session) -> None:
+        """``session`` is closed now; bound what is kept of those that are."""
+        self.population.open -= 1
+        self._closed.append(session)
+        if len(self._closed) > _KEPT_CLOSED:
+            oldest = self._closed.popleft()
+            del self._by_id[oldest.id]
+            del self._by_kid[oldest.admitted.statement.receipt_kid]
 
 
 def _once(admitted: Admitted) -> Mapping[str, str]:
