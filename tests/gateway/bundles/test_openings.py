@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from tests.attestation.sealed_before import seal_before
 from tests.attestation.verifier_js.as_periods import period_pinning_its_log, python_says_of_period
 from tests.attestation.verifier_js.conftest import Question, ask
 from tests.attestation.verifier_js.test_agreement import disagreements
@@ -26,7 +27,7 @@ from affiant.attestation.bundle.period.layout import MANIFEST
 from affiant.attestation.bundle.period.writer import write_archive
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.records.receipt import receipt_hash
-from affiant.attestation.records.sealed_disclosures import recipient, seal
+from affiant.attestation.records.sealed_disclosures import recipient
 from affiant.attestation.records.sealed_disclosures_key import disclosure_key_file
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
@@ -82,7 +83,7 @@ def told(platform: PlatformClient, tmp_path_factory: pytest.TempPathFactory) -> 
             served(SessionClient.start(inside, platform, openings=key)) for key in (OURS, THEIRS, None)
         )
         wrong = ours.exec_record()
-        ours.submit(wrong, sealed=seal(("bm8",), to=recipient(OURS), rh=wrong.rh))
+        ours.submit(wrong, sealed=seal_before(("bm8",), to=recipient(OURS), rh=wrong.rh))
         for session in (ours, theirs, nobodys):
             ended(session)
         inside.run(inside.service.bundles.log.include())

@@ -31,6 +31,7 @@ from affiant.attestation.encoding.merkle import leaf_hash, node_hash
 from affiant.attestation.records.head import Head
 from affiant.attestation.records.proof import MACKey, ReplayWindow
 from affiant.attestation.records.receipt import Issued
+from affiant.attestation.records.sealed_disclosures import SessionSealing
 from affiant.attestation.records.session_summary import outcome_of
 from affiant.attestation.statements.manifest import Activation, Manifest
 from affiant.attestation.statements.restriction import Narrowing
@@ -141,6 +142,8 @@ class SupervisorChain:
     ended: bool = False
     peer_seq: int = 0
     """The highest number of a gateway record that one of its records named."""
+    sealed_key: str | None = None
+    """The key to its sealed disclosures, as the supervisor sealed it; None until the first."""
     named: Head | None = None
     """The gateway's record that the last acknowledgement named: durable, since the journal keeps its order."""
     _told: dict[str, Head] = field(default_factory=dict)
@@ -246,7 +249,6 @@ class Session:
         self.window = ReplayWindow()
         self.mac_key: MACKey | None = None
         """Under which its supervisor's proofs by MAC are; none before it has asked for it, and after the close."""
-        self._mac_key_given = False
         self.limits = SessionLimits(admitted.policy, above=None if parent is None else lambda: parent.limits)
         self.stored = StoredResponses()
         """What upstreams keep of its responses."""
@@ -255,6 +257,8 @@ class Session:
             prev=admitted.statement.keyset_digest,
             evd=admitted.evd,
         )
+        self.sealing: SessionSealing | None = None
+        """What seals this gateway's disclosures about it; None until the first."""
         self.submitting = asyncio.Lock()
         self.restricting = asyncio.Lock()
         self.held = False
@@ -373,9 +377,9 @@ class Session:
         Raises:
             ``proof.key_given``: there was a key before.
         """
-        if self._mac_key_given:
+        if self.mac_key is not None or self.state is SessionState.CLOSED:
             raise StateError("the session was given its key for proofs by MAC", code="proof.key_given")
-        self.mac_key, self._mac_key_given = key, True
+        self.mac_key = key
 
     def move(self, state: SessionState) -> None:
         """Go on to ``state``, if the table allows it."""
