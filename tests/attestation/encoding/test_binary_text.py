@@ -8,13 +8,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from affiant.attestation.encoding.binary_text import EncodingError, b64u, from_b64u, from_hex
+from affiant.attestation.encoding.binary_text import EncodingError, b64u, b64u_each, from_b64u, from_hex
 
 
 @given(st.binary(max_size=100))
 def test_what_is_encoded_decodes(data: bytes) -> None:
     assert from_b64u(b64u(data)) == data
     assert from_hex(data.hex()) == data
+
+
+@given(st.integers(1, 40).flatmap(lambda size: st.lists(st.binary(min_size=size, max_size=size), max_size=5)))
+def test_a_series_is_encoded_as_each_of_its_pieces(pieces: list[bytes]) -> None:
+    size = len(pieces[0]) if pieces else 16
+    assert b64u_each(pieces, size=size) == [b64u(piece) for piece in pieces]
 
 
 @given(st.text(max_size=20))

@@ -270,9 +270,9 @@ def test_decoys_fill_up_to_a_fixed_number_and_salts_never_repeat() -> None:
     lengths = set()
     salts = set()
     for values in ({}, {"in": 1}, {"in": 1, "out": 2}):
-        digests, disclosures = conceal(shape, values, random_bytes=os.urandom)
-        lengths.add(len(digests))
-        salts |= {json.loads(from_b64u(d))[0] for d in disclosures}
+        made = conceal([(shape, values)], random_bytes=os.urandom)
+        lengths.add(len(made.digests[0]))
+        salts |= {json.loads(from_b64u(d))[0] for d in made.disclosures}
     assert lengths == {2}
     assert len(salts) == 3
 
@@ -291,7 +291,25 @@ AGENT = shape_of("inference", role="gateway", cls="simulated").required["agt"]
 )
 def test_nothing_is_hidden_that_a_reader_would_refuse(shape: Obj, values: dict[str, object]) -> None:
     with pytest.raises(ShapeMismatch):
-        conceal(shape, values, random_bytes=os.urandom)
+        conceal([(shape, values)], random_bytes=os.urandom)
+
+
+def test_the_randomness_of_a_whole_record_is_drawn_by_one_call() -> None:
+    drawn: list[int] = []
+
+    def random_bytes(size: int) -> bytes:
+        drawn.append(size)
+        return os.urandom(size)
+
+    record = issued(
+        {"rsn": "policy.model", "req": {"m": "POST", "p": "/"}, "res": {"st": 403, "end": "complete"}},
+        hidden={"req": {"len": 7}, "res": {"len": 1, "evs": 2}},
+        random_bytes=random_bytes,
+    )
+    assert drawn == [3 * 16 + (3 + 4 + 1 - 3) * 32]  # three salts, and a decoy for every other digest
+    assert record.names == ("len", "len", "evs")
+    assert verify_receipt(parse_receipt(record.sdjwt), STATEMENT).disclosed.get("res.evs") == 2
+    assert parse_receipt(record.without({"len"})).disclosures == record.disclosures[2:]
 
 
 class Unused:
@@ -305,6 +323,7 @@ class Unused:
 
 def issued(members: dict[str, object], signer: object = None, **more: object) -> Issued:
     known = {"hidden": {}, "kind": "refusal", "chn": STORY.gateway.chn, "seq": 1, "prev": "A" * 43}
+    known["random_bytes"] = os.urandom
     return issue_receipt(
         signer=signer or STORY.gateway_signer,
         statement=STATEMENT,
@@ -312,7 +331,6 @@ def issued(members: dict[str, object], signer: object = None, **more: object) ->
         evd="A" * 43,
         jti="A" * 22,
         now=NOW,
-        random_bytes=os.urandom,
         **(known | more),
     )
 

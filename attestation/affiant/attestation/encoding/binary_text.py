@@ -16,6 +16,7 @@ from __future__ import annotations
 import binascii
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from affiant.errors import MalformedError
@@ -24,6 +25,7 @@ __all__ = [
     "B64U_ALPHABET",
     "EncodingError",
     "b64u",
+    "b64u_each",
     "b64u_sha256",
     "from_b64u",
     "from_hex",
@@ -52,6 +54,14 @@ _SHA256_NAME: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
 def b64u(data: bytes) -> str:
     """Base64url without padding (RFC 7515, section 2)."""
     return _standard(data).translate(_TO_URL).decode("ascii")
+
+
+def b64u_each(pieces: Sequence[bytes], *, size: int) -> list[str]:
+    """As :func:`b64u` of each of ``pieces``, all of ``size`` bytes, in one pass."""
+    gap = bytes(-size % 3)  # whole groups of three bytes are four characters each
+    text = b64u(gap.join([*pieces, b""]))
+    step, length = 4 * (size + len(gap)) // 3, -(-size * 8 // 6)
+    return [text[at : at + length] for at in range(0, len(text), step)]
 
 
 def from_b64u(text: str, *, size: int | None = None) -> bytes:

@@ -22,11 +22,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from json.encoder import encode_basestring
 from typing import Final, NoReturn
 
 from affiant.errors import MalformedError
 
-__all__ = ["MAX_INTEGER", "JSONError", "canonical", "parse_canonical", "parse_object", "parse_strict"]
+__all__ = [
+    "MAX_INTEGER",
+    "JSONError",
+    "canonical",
+    "parse_canonical",
+    "parse_object",
+    "parse_strict",
+    "sorted_json",
+]
 
 MAX_INTEGER: Final = 2**53 - 1
 """The largest integer that every JSON reader keeps exactly (RFC 8785, section 3.2.2.3; RFC 7493)."""
@@ -55,10 +64,35 @@ def canonical(value: object) -> bytes:
     Raises:
         JSONError: a value outside the closed set (a float, a huge integer, a lone surrogate, a non-text key).
     """
+    kind = type(value)
+    if kind is str:
+        return _utf8(encode_basestring(value))  # type: ignore[arg-type]
+    if kind is int and -MAX_INTEGER <= value <= MAX_INTEGER:  # type: ignore[operator]
+        return str(value).encode("ascii")
+    if _is_plain(value, 0):
+        return _utf8(_ENCODER.encode(value))
+    return _utf8(_UNSORTED.encode(_sorted(value, 0)))
+
+
+def sorted_json(value: object) -> str:
+    """Compact JSON text of ``value``, members sorted by code points; empty where there is none.
+
+    It is the canonical form only where the caller shows that, by what the text matches: nothing is judged here.
+    """
     try:
-        if _is_plain(value, 0):
-            return _ENCODER.encode(value).encode("utf-8")
-        return _UNSORTED.encode(_sorted(value, 0)).encode("utf-8")
+        return _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return ""
+
+
+def _utf8(text: str) -> bytes:
+    """The bytes of JSON text.
+
+    Raises:
+        JSONError: it holds a lone surrogate.
+    """
+    try:
+        return text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise JSONError("text holds a lone surrogate") from error
 
@@ -145,10 +179,7 @@ def _canonical_again(value: object, data: bytes) -> bytes:
     """
     if not data.isascii() and not _ASTRAL.isdisjoint(data):
         return canonical(value)
-    try:
-        return _ENCODER.encode(value).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise JSONError("text holds a lone surrogate") from error
+    return _utf8(_ENCODER.encode(value))
 
 
 def parse_strict(data: bytes, *, limit: int = 1 << 20) -> object:

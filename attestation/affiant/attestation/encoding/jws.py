@@ -24,7 +24,7 @@ from affiant.attestation.encoding.canonical import canonical, parse_canonical
 from affiant.attestation.encoding.keys import Signer, thumbprint, verify_es256
 from affiant.errors import MalformedError
 
-__all__ = ["JWSMalformed", "SplitJWS", "sign", "split", "verify"]
+__all__ = ["JWSMalformed", "SplitJWS", "sign", "sign_canonical", "split", "verify"]
 
 MAX_PAYLOAD: Final = 16 * 1024
 """Receipts specification, 4.1: payload at most 16 KiB."""
@@ -48,8 +48,10 @@ class SplitJWS:
     signing_input: bytes
 
 
-def _header(typ: str, kid: str) -> bytes:
-    return canonical({"alg": "ES256", "kid": kid, "typ": typ})
+@lru_cache(maxsize=64)
+def _header(typ: str, kid: str) -> str:
+    """Base64url; kept for the keys that signed last."""
+    return b64u(canonical({"alg": "ES256", "kid": kid, "typ": typ}))
 
 
 def sign(signer: Signer, payload: Mapping[str, object], *, typ: str) -> str:
@@ -58,10 +60,14 @@ def sign(signer: Signer, payload: Mapping[str, object], *, typ: str) -> str:
     Raises:
         JWSMalformed: the canonical payload exceeds 16 KiB.
     """
-    body = canonical(payload)
+    return sign_canonical(signer, canonical(payload), typ=typ)
+
+
+def sign_canonical(signer: Signer, body: bytes, *, typ: str) -> str:
+    """As :func:`sign`, of an object that is in its canonical form already."""
     if len(body) > MAX_PAYLOAD:
         raise JWSMalformed("payload too large", expected=f"at most {MAX_PAYLOAD} bytes", found=len(body))
-    signing_input = f"{b64u(_header(typ, signer.kid))}.{b64u(body)}"
+    signing_input = f"{_header(typ, signer.kid)}.{b64u(body)}"
     return f"{signing_input}.{b64u(signer.sign(signing_input.encode('ascii')))}"
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from hashlib import sha256
+from itertools import islice
+from typing import Final, NamedTuple
 
 from affiant.attestation.encoding import jws
-from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.binary_text import b64u, b64u_each
 from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.receipt import RECEIPT_TYPE, Issued
-from affiant.attestation.schema.disclosure import disclosure_digest
 from affiant.attestation.schema.records import PROFILES, objects_with_digests, shape_of
 from affiant.attestation.schema.shapes import Obj, ShapeMismatch
 from affiant.attestation.statements.statement import KeysetStatement
 
-__all__ = ["conceal", "issue_receipt"]
+__all__ = ["Concealed", "conceal", "issue_receipt"]
 
 
 def issue_receipt(
@@ -62,53 +63,95 @@ def issue_receipt(
     }
     if "_sd_alg" in shape.required:
         payload["_sd_alg"] = "sha-256"
-    disclosures: list[str] = []
-    unused = dict(hidden)
-    for path, node, node_shape in objects_with_digests(payload, shape):
-        if "_sd" in node and path not in unused:
-            continue
-        node["_sd"], made = conceal(node_shape, unused.pop(path, {}), random_bytes=random_bytes)
-        disclosures += made
+    unused, concealing = dict(hidden), []
+    found = objects_with_digests(payload, shape)
+    for path, node, node_shape in found:
+        if "_sd" not in node or path in unused:
+            concealing.append((node, node_shape, unused.pop(path, _NOTHING)))
     if unused:
         raise ShapeMismatch("hidden values for objects that the record does not have", found=sorted(unused))
-    shape.check(payload, kind)
-    return Issued(jws.sign(signer, payload, typ=RECEIPT_TYPE), tuple(disclosures), payload)
+    concealed = conceal(
+        [(node_shape, values) for _, node_shape, values in concealing], random_bytes=random_bytes
+    )
+    for (node, _, _), digests in zip(concealing, concealed.digests, strict=True):
+        node["_sd"] = digests
+    body = shape.encode(payload, kind, ordered=len(concealing) == len(found))
+    signed = jws.sign_canonical(signer, body, typ=RECEIPT_TYPE)
+    return Issued(signed, tuple(concealed.disclosures), payload, tuple(concealed.names))
+
+
+_NOTHING: Final[Mapping[str, object]] = {}
+_SCALARS: Final = frozenset((str, int, bool, type(None)))
 
 
 def _thawed(value: Mapping[str, object]) -> dict[str, object]:
     """A deep copy made of dicts and lists, to which digests can be added."""
-    return {name: _thaw(item) for name, item in value.items()}
+    return {name: item if type(item) in _SCALARS else _thaw(item) for name, item in value.items()}
 
 
 def _thaw(value: object) -> object:
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):  # in this order: asking an abstract class is slow
         return _thawed(value)
     if isinstance(value, (list, tuple)):
         return [_thaw(item) for item in value]
     return value
 
 
-def conceal(
-    shape: Obj, values: Mapping[str, object], *, random_bytes: Callable[[int], bytes]
-) -> tuple[list[str], list[str]]:
-    """The ``_sd`` array and the disclosures for one object.
+class Concealed(NamedTuple):
+    """What :func:`conceal` made of the objects given.
 
     Args:
-        shape: the object's row in the table; every name in ``values`` must be one of its hidden members.
-        values: hidden members that have a value now; members without one are covered by decoys.
-        random_bytes: the operating system's generator; salts and decoys are never derived.
+        digests: the ``_sd`` array of each object.
+        disclosures: of all objects, one after another.
+        names: what each disclosure is called.
     """
-    digests: list[str] = []
-    disclosures: list[str] = []
-    for name, value in values.items():
-        hidden = shape.hidden.get(name)
-        if hidden is None:
-            raise ShapeMismatch("not a hidden member of this object", found=name)
-        hidden.check(value, name)
-        disclosure = b64u(canonical([b64u(random_bytes(16)), name, value]))
-        disclosures.append(disclosure)
-        digests.append(disclosure_digest(disclosure))
-    if len(digests) > shape.sd:
-        raise ShapeMismatch("more hidden members than digests", expected=shape.sd, found=len(digests))
-    digests += [b64u(hashlib.sha256(random_bytes(32)).digest()) for _ in range(shape.sd - len(digests))]
-    return sorted(digests), disclosures
+
+    digests: list[list[str]]
+    disclosures: list[str]
+    names: list[str]
+
+
+_SALT: Final = 16
+_DECOY: Final = 32
+"""Bytes of randomness."""
+
+
+def conceal(
+    objects: Sequence[tuple[Obj, Mapping[str, object]]], *, random_bytes: Callable[[int], bytes]
+) -> Concealed:
+    """The ``_sd`` arrays and the disclosures of a whole record.
+
+    Args:
+        objects: each with its row in the table and the hidden members that have a value now; the names must be hidden
+            members of that row. Members without a value are covered by decoys.
+        random_bytes: the operating system's generator, asked once; salts and decoys are never derived.
+    """
+    entries = []
+    for shape, values in objects:
+        if len(values) > shape.sd:
+            raise ShapeMismatch("more hidden members than digests", expected=shape.sd, found=len(values))
+        for name, value in values.items():
+            hidden = shape.hidden.get(name)
+            if hidden is None:
+                raise ShapeMismatch("not a hidden member of this object", found=name)
+            hidden.check(value, name)
+            entries.append((name, value))
+    end = _SALT * len(entries)
+    random = random_bytes(end + _DECOY * (sum(shape.sd for shape, _ in objects) - len(entries)))
+    salts = b64u_each([random[at : at + _SALT] for at in range(0, end, _SALT)], size=_SALT)
+    disclosures = [
+        b64u(f'["{salt}","{name}",'.encode("ascii") + canonical(value) + b"]")
+        for salt, (name, value) in zip(salts, entries, strict=True)
+    ]
+    hashed = [sha256(disclosure.encode("ascii")).digest() for disclosure in disclosures]
+    hashed += [sha256(random[at : at + _DECOY]).digest() for at in range(end, len(random), _DECOY)]
+    digests = b64u_each(hashed, size=32)
+    real, decoys = iter(digests), iter(digests[len(entries) :])
+    return Concealed(
+        [
+            sorted([*islice(real, len(values)), *islice(decoys, shape.sd - len(values))])
+            for shape, values in objects
+        ],
+        disclosures,
+        [name for name, _ in entries],
+    )

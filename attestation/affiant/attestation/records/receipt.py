@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -114,29 +114,38 @@ class VerifiedReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A freshly signed receipt: the JWS, its disclosures, and what the next record links to."""
+    """A freshly signed receipt: the JWS, its disclosures, and what the next record links to.
+
+    Args:
+        names: what each of the disclosures is called, in their order; empty where they were not made here.
+        rh: the receipt hash, 43 characters.
+    """
 
     jws: str
     disclosures: tuple[str, ...]
     payload: Mapping[str, object]
+    names: tuple[str, ...] = ()
+    rh: str = field(init=False, compare=False)
 
-    @property
-    def rh(self) -> str:
-        """The receipt hash: 43 characters."""
-        return receipt_hash(self.jws)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rh", receipt_hash(self.jws))
 
     @property
     def leaf(self) -> LogEntry:
         """What the transparency log holds of it: the payload's members, and the hash of the JWS that signs them."""
         chn = from_b64u(str(self.payload["chn"]), size=16)
         seq, iat = _int(self.payload["seq"]), _int(self.payload["iat"])
-        rh = hashlib.sha256(self.jws.encode("ascii")).digest()
-        return LogEntry(str(self.payload["kind"]), chn, seq, iat, rh)
+        return LogEntry(str(self.payload["kind"]), chn, seq, iat, from_b64u(self.rh, size=32))
 
     @property
     def sdjwt(self) -> str:
         """The text with all disclosures."""
         return "~".join([self.jws, *self.disclosures, ""])
+
+    def without(self, withheld: Collection[str]) -> str:
+        """The text without the disclosures that are called so."""
+        named = zip(self.disclosures, self.names, strict=True)
+        return "~".join([self.jws, *(text for text, name in named if name not in withheld), ""])
 
 
 def receipt_hash(text: str) -> str:

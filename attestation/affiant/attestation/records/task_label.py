@@ -73,8 +73,8 @@ def make_task_label(values: Mapping[str, object], *, random_bytes: Callable[[int
         TaskLabelMalformed: another member, another form, or no member.
     """
     require_task_label(values)
-    digests, disclosures = conceal(TASK, values, random_bytes=random_bytes)
-    return TaskLabel(tuple(digests), tuple(disclosures))
+    concealed = conceal([(TASK, values)], random_bytes=random_bytes)
+    return TaskLabel(tuple(concealed.digests[0]), tuple(concealed.disclosures))
 
 
 def shown_label(sdjwt: str, disclosures: Sequence[str], *, session: str | None = None) -> str:

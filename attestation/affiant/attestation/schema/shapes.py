@@ -6,6 +6,9 @@ that the object always carries, real digests and decoys alike (RFC 9901, section
 what a disclosure for it may be called.
 
 Places are put together only where something is refused: millions of records are checked, and few are.
+
+An object can also be compiled (:meth:`Obj.compile`): one regular expression of the canonical text of its usual values.
+Matching takes a fifth of the time; a text that it does not match says nothing, and :meth:`Obj.check` judges.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Protocol
 
-from affiant.attestation.encoding.canonical import MAX_INTEGER
+from affiant.attestation.encoding.canonical import MAX_INTEGER, canonical, sorted_json
 from affiant.errors import MalformedError
 
 __all__ = [
@@ -211,6 +214,7 @@ class Obj:
     sd: int = 0
     hidden: Mapping[str, Shape] = field(default_factory=dict)
     _members: Mapping[str, Shape] = field(init=False, repr=False, compare=False)
+    _form: _FullMatch | None = field(init=False, repr=False, compare=False, default=None)
     concealing: Mapping[str, Shape] = field(init=False, repr=False, compare=False)
     """Members that are objects, or arrays of objects, in which digests be at some depth."""
 
@@ -241,6 +245,34 @@ class Obj:
         if self.sd:
             self._check_digests(value.get("_sd"), where)
 
+    def compile(self) -> None:
+        """From now on :meth:`admits` knows usual values. It takes up to 0.1 s: for those who meet thousands."""
+        if self._form is None:
+            object.__setattr__(self, "_form", re.compile(_form_of(self)).fullmatch)
+
+    def admits(self, text: str) -> bool:
+        """Whether ``text`` is the canonical form (RFC 8785) of a value of this shape, but for the order of digests.
+
+        True: :meth:`check` would at most find that an ``_sd`` array is not sorted, or repeats a digest. False says
+        nothing.
+        """
+        return self._form is not None and "\\" not in text and self._form(text) is not None
+
+    def encode(self, value: Mapping[str, object], where: str, *, ordered: bool = False) -> bytes:
+        """The canonical form of ``value``, which is checked.
+
+        Args:
+            ordered: the caller sorted the digests of every ``_sd`` array itself.
+
+        Raises:
+            ShapeMismatch: as :meth:`check`.
+            JSONError: text in it has no canonical form.
+        """
+        if ordered and self._form is not None and self.admits(text := sorted_json(value)):
+            return text.encode("utf-8")
+        self.check(value, where)
+        return canonical(value)
+
     def _check_digests(self, digests: object, where: str) -> None:
         if not isinstance(digests, list) or len(digests) != self.sd:
             raise ShapeMismatch("not the fixed number of _sd digests", expected=self.sd, where=where)
@@ -262,3 +294,56 @@ class Obj:
 def _conceals(shape: Shape) -> bool:
     inner = shape.item if isinstance(shape, Array) else shape
     return isinstance(inner, Obj) and bool(inner.sd or inner.concealing)
+
+
+_TEXT: Final = r'[^"\\\x00-\x1f\x7f-\x9f\ud800-\udfff]'
+_NOTHING: Final = "(?!)"
+_PLAIN: Final = re.compile(r"(?:[A-Za-z0-9_:|(){},+*?\[\]-]|\\\.)*")
+"""Patterns that match no quotation mark: without a dot, a negated class, or a range that begins below ``(``."""
+
+
+def _form_of(shape: Shape) -> str:
+    """A regular expression of canonical texts of ``shape``, without escapes; :data:`_NOTHING` where there is none.
+
+    It may leave out values that the shape has, and must match no text of another: strings end at the first quotation
+    mark, numbers have no other form, and members stand in their order, each once.
+    """
+    match shape:
+        case Text(limit):
+            return f'"{_TEXT}{{1,{limit}}}"'
+        case Pattern(pattern):
+            return f'"(?:{pattern})"' if _PLAIN.fullmatch(pattern) else _NOTHING
+        case Const(value):
+            return re.escape(canonical(value).decode("utf-8"))
+        case Enum(values):
+            return "|".join(re.escape(canonical(value).decode("utf-8")) for value in values)
+        case Int(least, most) if least <= 0 and most >= 9:
+            return f"0|[1-9][0-9]{{0,{len(str(most + 1)) - 2}}}"
+        case Nullable(inner):
+            return f"null|{_form_of(inner)}"
+        case Array(item, least, most) if most > 0:
+            one = f"(?:{_form_of(item)})"
+            some = f"{one}(?:,{one}){{{max(least - 1, 0)},{most - 1}}}"
+            return rf"\[{some}\]" if least else rf"\[(?:{some})?\]"
+        case MapOf(name, item, most) if most > 0 and _PLAIN.fullmatch(
+            name
+        ):  # of several, none could be sorted here
+            return rf'\{{(?:"(?:{name})":(?:{_form_of(item)}))?\}}'
+        case Obj():
+            return _form_of_object(shape)
+    return _NOTHING
+
+
+def _form_of_object(shape: Obj) -> str:
+    digest = f'"{_DIGEST.pattern}"'
+    members = {name: _form_of(inner) for name, inner in (*shape.optional.items(), *shape.required.items())}
+    if shape.sd:
+        members["_sd"] = rf"\[{digest}(?:,{digest}){{{shape.sd - 1}}}\]"
+    written, begun = r"\{", False
+    for name in sorted(members):
+        member = f"{re.escape(canonical(name).decode('utf-8'))}:(?:{members[name]})"
+        if name in shape.required or name == "_sd":
+            written, begun = f"{written}{',' if begun else ''}{member}", True
+        else:
+            written += f"(?:,{member})?" if begun else f"(?:{member},)?"
+    return written + r"\}" if begun else _NOTHING

@@ -32,6 +32,7 @@ from affiant.attestation.schema.shapes import (
     Const,
     Enum,
     Int,
+    Nullable,
     Obj,
     Pattern,
     Shape,
@@ -59,17 +60,6 @@ WITNESS_MAX_S: Final = 300
 
 _ID: Final = Pattern(r"[A-Za-z0-9_-]{22}", "22 characters of base64url")
 _LINK: Final = Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url")
-
-
-class _Null:
-    """A member that is null, or a link once there is a nonce."""
-
-    def check(self, value: object, where: str) -> None:
-        if value is not None:
-            _LINK.check(value, where)
-
-    def describe(self) -> str:
-        return "null or 43 characters of base64url"
 
 
 class _Jwk:
@@ -110,7 +100,7 @@ _COMMON: Final[Mapping[str, Shape]] = {
     "keys": Array(_Key(), least=1, most=8),
     "epoch_s": Int(1, 3600),
     "wit_max_s": Int(1, 86400),
-    "nonce": _Null(),
+    "nonce": Nullable(_LINK),
     "not_after": Int(),
 }
 _LOG: Final = Obj({"origin": Text(), "vkey": Text(512), "kept": Enum(("file", "sealed", "td"))})

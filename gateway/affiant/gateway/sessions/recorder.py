@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.attestation.encoding.binary_text import b64u, from_b64u
-from affiant.attestation.encoding.canonical import parse_strict
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.records.chain import ChainSigner
 from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import Issued, VerifiedReceipt
@@ -89,6 +88,7 @@ class Recorder:
     def __init__(self, chain: ChainSigner, journal: Journal) -> None:
         self._chain = chain
         self._journal = journal
+        self._shape("inference").compile()  # of these there are many; at boot, since it takes its time
 
     @property
     def head(self) -> Head | None:
@@ -144,8 +144,10 @@ class Recorder:
         Raises:
             ShapeMismatch: a member is not.
         """
-        statement = self._chain.statement
-        _check_given(shape_of(kind, role=statement.role, cls=statement.cls), members, hidden)
+        _check_given(self._shape(kind), members, hidden)
+
+    def _shape(self, kind: str) -> Obj:
+        return shape_of(kind, role=self._chain.statement.role, cls=self._chain.statement.cls)
 
     def session_record(
         self,
@@ -248,10 +250,4 @@ def _sealed(issued: Issued, session: Session | None) -> str:
 
 def for_agent(issued: Issued) -> str:
     """The receipt without the disclosures of user and tenant."""
-    kept = (text for text in issued.disclosures if _name_of(text) not in _WITHHELD)
-    return "~".join([issued.jws, *kept, ""])
-
-
-def _name_of(disclosure: str) -> object:
-    parts = parse_strict(from_b64u(disclosure))
-    return parts[1] if isinstance(parts, list) else None
+    return issued.without(_WITHHELD)

@@ -32,6 +32,7 @@ from affiant.attestation.schema.shapes import (
     Const,
     Enum,
     Int,
+    Nullable,
     Obj,
     Pattern,
     Shape,
@@ -68,20 +69,6 @@ _LINE: Final = Pattern(r"[\x20-\x7e]{0,8192}", "printable ASCII")
 
 
 @dataclass(frozen=True, slots=True)
-class _OrNull:
-    """A shape, or null."""
-
-    shape: Shape
-
-    def check(self, value: object, where: str) -> None:
-        if value is not None:
-            self.shape.check(value, where)
-
-    def describe(self) -> str:
-        return f"{self.shape.describe()}, or null"
-
-
-@dataclass(frozen=True, slots=True)
 class _Header:
     """``[name, value]``."""
 
@@ -98,7 +85,7 @@ class _Header:
 _COMMON: Final[Mapping[str, Shape]] = {
     "typ": Const("affiant-action/1"),
     "session": _ID,
-    "agent": _OrNull(Text(64)),
+    "agent": Nullable(Text(64)),
     "policy": Pattern(r"sha384:[0-9a-f]{96}", "`sha384:` and 96 hexadecimal digits"),
     "rules": Array(Text(64), most=256),
     "secrets": Array(Obj({"name": _NAME, "place": _PLACE, "to": _NAME})),

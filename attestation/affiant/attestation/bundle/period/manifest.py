@@ -23,9 +23,9 @@ from affiant.attestation.schema.shapes import (
     Const,
     Int,
     MapOf,
+    Nullable,
     Obj,
     Pattern,
-    Shape,
     ShapeMismatch,
     Text,
 )
@@ -36,29 +36,15 @@ __all__ = ["MANIFEST_TYPE", "FileEntry", "Manifest", "Range", "parse_manifest"]
 MANIFEST_TYPE: Final = "affiant-period/1"
 _MAX_MANIFEST: Final = 64 << 20
 _INSTANT: Final = Pattern(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", "RFC 3339, UTC, seconds")
-
-
-@dataclass(frozen=True, slots=True)
-class _OrNull:
-    shape: Shape
-
-    def check(self, value: object, where: str) -> None:
-        if value is not None:
-            self.shape.check(value, where)
-
-    def describe(self) -> str:
-        return f"null or {self.shape.describe()}"
-
-
 _FILE: Final = Obj({"size": Int(), "sha256": Pattern(r"[0-9a-f]{64}", "64 hex")})
 _RANGE: Final = Obj(
     {
-        "from": _OrNull(_INSTANT),
-        "to": _OrNull(_INSTANT),
+        "from": Nullable(_INSTANT),
+        "to": Nullable(_INSTANT),
         "origin": Text(255),
         "first": Int(),
         "end": Int(),
-        "sessions": _OrNull(Array(Pattern(r"[A-Za-z0-9_-]{22}", "22 characters of base64url"), 1, 100_000)),
+        "sessions": Nullable(Array(Pattern(r"[A-Za-z0-9_-]{22}", "22 characters of base64url"), 1, 100_000)),
     }
 )
 _SHAPE: Final = Obj(
