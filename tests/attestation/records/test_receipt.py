@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
 from types import MappingProxyType
 
 import jwt
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from sd_jwt.verifier import SDJWTVerifier
 from tests.attestation.story import NOW, Story
@@ -18,7 +19,9 @@ from tests.properties import thorough
 from affiant.attestation.encoding import jws
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.encoding.jws import SplitJWS
 from affiant.attestation.encoding.keys import Signer, public_jwk
+from affiant.attestation.records import receipt as module
 from affiant.attestation.records.issuing import conceal, issue_receipt
 from affiant.attestation.records.receipt import (
     Issued,
@@ -27,9 +30,10 @@ from affiant.attestation.records.receipt import (
     recall_receipt,
     verify_receipt,
 )
-from affiant.attestation.schema.disclosure import DisclosureInvalid, disclosure_digest
+from affiant.attestation.schema.disclosure import DisclosureInvalid, disclosure_digest, open_disclosures
 from affiant.attestation.schema.records import shape_of
 from affiant.attestation.schema.shapes import Obj, ShapeMismatch
+from affiant.attestation.statements.statement import KeysetStatement
 from affiant.errors import AffiantError
 
 STORY = Story().tell()
@@ -424,3 +428,126 @@ def test_every_record_of_the_story_is_verified_under_its_own_keyset_alone(record
     with pytest.raises(AffiantError) as caught:
         verify_receipt(parse_receipt(record.sdjwt), other)
     assert caught.value.code == "sig.role"
+
+
+COMPILED: dict[tuple[str, str, str], Obj] = {}
+STATEMENTS = {"gateway": STORY.gateway_statement, "session": STORY.session_statement}
+PAYLOADS = tuple(
+    (canonical(record.payload), STATEMENTS[str(record.payload["role"])])
+    for record in (*STORY.gateway_records, *STORY.session_records)
+)
+TOKENS = (
+    *(
+        '"',
+        "\\",
+        "\\u0041",
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        " ",
+        "\n",
+        "0",
+        "-0",
+        "1",
+        "1.0",
+        "1e3",
+        "9" * 17,
+        "-1",
+    ),
+    *("true", "null", "a", "Z", "_sd", "kind", "\x00", "\x7f", "\x85", "\u2028", "é", "\U0001f600", "A" * 43),
+)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every shape is compiled, in this test alone."""
+
+    def shape_of_compiled(kind: str, *, role: str, cls: str) -> Obj:
+        if (kind, role, cls) not in COMPILED:
+            shape = COMPILED[kind, role, cls] = shape_of.__wrapped__(kind, role=role, cls=cls)
+            shape.compile()
+        return COMPILED[kind, role, cls]
+
+    monkeypatch.setattr(module, "shape_of", shape_of_compiled)
+
+
+def both_ways(payload: bytes, statement: KeysetStatement) -> tuple[object, object]:
+    """What the short way makes of a payload, and the long way; None: it accepts none of it."""
+    usual = module._usual_payload(payload, statement)
+    try:
+        checked = module._checked_payload(SplitJWS(statement.receipt_kid, payload, b"", b""), statement)
+        open_disclosures(*checked, ())
+    except AffiantError:
+        return usual, None
+    return usual, checked
+
+
+def changed(text: str, data: st.DataObject) -> str:
+    """``text`` with some of its parts replaced, doubled, left out or exchanged."""
+    parts = re.findall(r'"[^"]*"|[0-9]+|[^"0-9]', text)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(parts) - 1))
+        other = data.draw(st.integers(0, len(parts) - 1))
+        match data.draw(st.sampled_from(("token", "inside", "insert", "drop", "double", "exchange", "copy"))):
+            case "token":
+                parts[at] = data.draw(st.sampled_from(TOKENS))
+            case "inside":
+                place = data.draw(st.integers(0, len(parts[at])))
+                parts[at] = parts[at][:place] + data.draw(st.sampled_from(TOKENS)) + parts[at][place:]
+            case "insert":
+                parts.insert(at, data.draw(st.sampled_from(TOKENS)))
+            case "drop" if len(parts) > 1:
+                del parts[at]
+            case "double":
+                begin, end = sorted((at, other))
+                parts[end:end] = parts[begin : min(end, begin + 8)]
+            case "exchange":
+                parts[at], parts[other] = parts[other], parts[at]
+            case "copy":
+                parts[at] = parts[other]
+    return "".join(parts)
+
+
+@pytest.mark.usefixtures("compiled")
+@thorough(2_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_what_the_short_way_accepts_the_long_way_accepts_alike(data: st.DataObject) -> None:
+    payload, statement = data.draw(st.sampled_from(PAYLOADS))
+    found, checked = both_ways(changed(payload.decode(), data).encode("utf-8", "surrogatepass"), statement)
+    assert found is None or found == checked
+
+
+@pytest.mark.usefixtures("compiled")
+def test_every_record_of_the_story_goes_the_short_way() -> None:
+    for payload, statement in PAYLOADS:
+        usual, checked = both_ways(payload, statement)
+        several = b'"session-close"' in payload  # outcomes: a map of several members
+        assert usual == (None if several else checked), payload
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("change", ["exchanged", "repeated", "twice"])
+def test_digests_out_of_order_or_in_two_places_go_the_long_way(change: str) -> None:
+    payload = json.loads(canonical(INFERENCE.payload))
+    match change:
+        case "exchanged":
+            payload["req"]["_sd"].reverse()
+        case "repeated":
+            payload["req"]["_sd"][1] = payload["req"]["_sd"][0]
+        case "twice":
+            payload["mdl"]["_sd"] = payload["_sd"]
+    assert both_ways(canonical(payload), STATEMENT) == (None, None)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_receipt_is_verified_the_short_way_as_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    for record in (*STORY.gateway_records, *STORY.session_records):
+        for text in (record.sdjwt, record.jws + "~"):
+            statement = STATEMENTS[str(record.payload["role"])]
+            short = verify_receipt(parse_receipt(text), statement)
+            with monkeypatch.context() as patch:
+                patch.setattr(module, "_usual_payload", lambda *_: None)
+                assert verify_receipt(parse_receipt(text), statement) == short

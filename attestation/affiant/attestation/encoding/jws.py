@@ -24,7 +24,16 @@ from affiant.attestation.encoding.canonical import canonical, parse_canonical
 from affiant.attestation.encoding.keys import Signer, thumbprint, verify_es256
 from affiant.errors import MalformedError
 
-__all__ = ["JWSMalformed", "SplitJWS", "sign", "sign_canonical", "split", "verify"]
+__all__ = [
+    "JWSMalformed",
+    "SplitJWS",
+    "demand_signed",
+    "payload_of",
+    "sign",
+    "sign_canonical",
+    "split",
+    "verify",
+]
 
 MAX_PAYLOAD: Final = 16 * 1024
 """Receipts specification, 4.1: payload at most 16 KiB."""
@@ -109,21 +118,35 @@ def _kid_of(text: str, typ: str) -> str:
     return kid.decode("ascii")
 
 
-def verify(jws: SplitJWS, key: ec.EllipticCurvePublicKey, *, kid: str | None = None) -> Mapping[str, object]:
+def verify(jws: SplitJWS, key: ec.EllipticCurvePublicKey) -> Mapping[str, object]:
     """The payload of ``jws``, read only after its signature held under ``key``.
-
-    Args:
-        kid: the thumbprint of ``key``, from a caller that has it; None: it is made here.
 
     Raises:
         JWSMalformed: the header names another key, or the payload is no object.
         SignatureInvalid: the signature does not hold.
         JSONError: the payload is not its own canonical form.
     """
-    kid = thumbprint(key) if kid is None else kid
+    demand_signed(jws, key, kid=thumbprint(key))
+    return payload_of(jws)
+
+
+def demand_signed(jws: SplitJWS, key: ec.EllipticCurvePublicKey, *, kid: str) -> None:
+    """``key``, of which ``kid`` is the thumbprint, signed ``jws``; its payload is not looked at.
+
+    Raises:
+        JWSMalformed, SignatureInvalid: as of :func:`verify`.
+    """
     if jws.kid != kid:
         raise JWSMalformed("the header names another key", expected=kid, found=jws.kid)
     verify_es256(key, jws.signing_input, jws.signature)
+
+
+def payload_of(jws: SplitJWS) -> Mapping[str, object]:
+    """The payload, of which :func:`demand_signed` held.
+
+    Raises:
+        JWSMalformed, JSONError: as of :func:`verify`.
+    """
     payload = parse_canonical(jws.payload, limit=MAX_PAYLOAD)
     if not isinstance(payload, dict):
         raise JWSMalformed("payload is not an object")

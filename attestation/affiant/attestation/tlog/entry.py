@@ -25,12 +25,13 @@ from affiant.attestation.encoding.merkle import leaf_hash
 from affiant.attestation.schema.records import KINDS
 from affiant.attestation.tlog.errors import EntryMalformed
 
-__all__ = ["ENTRY_SIZE", "LogEntry", "parse_entry"]
+__all__ = ["ENTRY_SIZE", "KIND_OF_CODE", "LogEntry", "parse_entry"]
 
 _FORM: Final = struct.Struct(">BB16sQQ32s")
 ENTRY_SIZE: Final = _FORM.size
 _VERSION: Final = 0x01
-_KINDS: Final = {kind.leaf: name for name, kind in KINDS.items()}
+KIND_OF_CODE: Final = {kind.leaf: name for name, kind in KINDS.items()}
+"""Leaf code -> kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,6 @@ def parse_entry(data: bytes) -> LogEntry:
     version, code, chn, seq, iat, rh = _FORM.unpack(data)
     if version != _VERSION:
         raise EntryMalformed("a leaf of another version", expected=_VERSION, found=version)
-    if (kind := _KINDS.get(code)) is None:
+    if (kind := KIND_OF_CODE.get(code)) is None:
         raise EntryMalformed("a leaf of an unknown kind", found=code)
     return LogEntry(kind, chn, seq, iat, rh)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from affiant.attestation.encoding.binary_text import from_b64u
-from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.statements.evidence import Evidence, parse_evidence
 from affiant.attestation.statements.restriction import MAX_NARROWINGS
 from affiant.attestation.statements.statement import parse_statement
@@ -103,7 +102,9 @@ def _read(case: Case, party: Party, evd: str, before: Sequence[Quoted], *, where
     return evidence
 
 
-def evidence_of(session: Session, record: VerifiedReceipt) -> Quoted | None:
-    """The evidence of ``session`` that ``agt`` of a record names; None: none of this session's."""
-    evd = record.member("agt", "evd")
-    return next((each for each in session.supervisor.quoted if each.evd == evd), None)
+def evidence_of(session: Session, evd: object) -> Quoted | None:
+    """The evidence of ``session`` that ``agt.evd`` of a record names; None: none of this session's."""
+    for each in session.supervisor.quoted:
+        if each.evd == evd:
+            return each
+    return None

@@ -404,8 +404,8 @@ def _agents_bound(session: Session) -> None:
     begun, least = begun_by(session), 0
     for record in session.gateway:
         agent, least = _agent(record, session), max(least, received(record, begun))
-        quoted = evidence_of(session, record)
-        if agent is None or quoted is None:
+        quoted = None if agent is None else evidence_of(session, agent["evd"])
+        if quoted is None:
             raise PeerUnbound("a record that names another session key or evidence", where=record.jti)
         if quoted.epoch < least or record.member("pol", "epoch") not in (None, quoted.epoch):
             raise PeerUnbound("a record that names the evidence of another epoch", where=record.jti)
@@ -445,7 +445,7 @@ def check_results(case: Case) -> Finding:
                 raise ResultMismatch("a record that rests on no attestation result", where=record.jti)
             if record.member("res", "end") == "complete" and not record.member("up"):
                 raise ResultMismatch("an answer that came from no upstream", where=record.jti)
-            quoted = evidence_of(session, record)
+            quoted = evidence_of(session, record.member("agt", "evd"))
             assert quoted is not None, "peer.bound holds"
             claim = (named["ear"], named["tier"], quoted.evd)
             if (result := judged.get(claim)) is None:  # most records rest on one result
@@ -466,9 +466,12 @@ def _others(record: VerifiedReceipt) -> set[str]:
     results, attempts = record.member("att"), record.member("up") or ()
     assert isinstance(results, dict)
     assert isinstance(attempts, (list, tuple))
-    if "ups" not in results and any(attempt["bind"] == "attested" for attempt in attempts):
-        raise ResultMismatch("an upstream called attested, on the word of no result", where=record.jti)
-    return set(results) - {"ses"}
+    if "ups" not in results:
+        for attempt in attempts:
+            if attempt["bind"] == "attested":
+                text = "an upstream called attested, on the word of no result"
+                raise ResultMismatch(text, where=record.jti)
+    return results.keys() - {"ses"}
 
 
 def result_named(case: Case, gateway: Party, link: str) -> tuple[str, VerifiedEAR]:

@@ -259,13 +259,11 @@ def check_isolation(case: Case) -> Finding:
         start = session.the("session-start")
         assert start is not None
         floors = [session.manifest.isolation_floor, case.trust.isolation_floor or "namespace"]
-        for record in session.records:
-            found = [
-                value for value in (record.member("agt", "iso"), record.member("iso")) if value is not None
-            ]
-            if any(value != start.member("iso") for value in found):
-                raise IsolationTooWeak("a record names another isolation than the start", where=record.jti)
         isolation = str(start.member("iso"))
+        one_or_none = (None, isolation)
+        for record in session.records:
+            if record.member("agt", "iso") not in one_or_none or record.member("iso") not in one_or_none:
+                raise IsolationTooWeak("a record names another isolation than the start", where=record.jti)
         if session.activation is None or isolation != session.activation.isolation:
             raise IsolationTooWeak("the start names another isolation than the activation", where=start.jti)
         if not all(reaches_floor(isolation, floor) for floor in floors):

@@ -350,7 +350,7 @@ def check_peer(case: Case) -> Finding:
                     continue
                 assert isinstance(peer, dict)
                 named = both.get(peer["rh"])
-                if Head(peer["chn"], peer["seq"], peer["rh"]) in erased[record.role]:
+                if gone and Head(peer["chn"], peer["seq"], peer["rh"]) in erased[record.role]:
                     _demand_forward(peer, highest, record)
                     continue
                 if (

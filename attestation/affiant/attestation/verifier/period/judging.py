@@ -7,6 +7,7 @@ not here) is judged in cases of gateways alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -16,7 +17,9 @@ from typing import Final, NamedTuple
 
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, recall_receipt
+from affiant.attestation.schema.records import shape_of
 from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral
+from affiant.attestation.tlog.entry import KIND_OF_CODE
 from affiant.attestation.verdict.since_archived import QuoteChanged
 from affiant.attestation.verdict.timeline import Moment, moment_of
 from affiant.attestation.verdict.trust_file import parse_trust_file
@@ -32,6 +35,8 @@ from affiant.attestation.verifier.verify_bundle import BODIES, run_body, run_row
 
 __all__ = ["begin", "judge", "look_at", "moments"]
 
+_MANY: Final = 1_000
+"""Records of one kind after which compiling its shape has taken no more time than it saves."""
 _ORDERS: Final = frozenset({"erasure", "hold"})
 
 
@@ -55,7 +60,18 @@ class _Place:
     """Digests of the profiles of the archive, once a case asked for them."""
     appraised: dict[tuple[str, bool], list[Quoted]] = field(default_factory=dict)
     """Key of a gateway, and whether as of then -> what came of its quote, once that was reached."""
+    met: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """Kind, role and class of records -> how many were verified here."""
     of_then: tuple[datetime, dict[tuple[str, datetime], VerifiedCollateral]] | None = None
+
+    def meet(self, records: Counter[tuple[str, int]]) -> None:
+        """Count verified records, by key and leaf code; the shape of what comes often is compiled."""
+        for (kid, code), count in records.items():
+            signer = self.statements.by(kid)
+            kind, role, cls = met = KIND_OF_CODE[code], signer.role, signer.cls
+            self.met[met] += count
+            if self.met[met] >= _MANY:
+                shape_of(kind, role=role, cls=cls).compile()
 
     def collateral_as_of(self, at: datetime) -> dict[tuple[str, datetime], VerifiedCollateral]:
         """What was verified as of ``at``, kept until another instant is asked for: sessions have their own times."""
@@ -90,8 +106,10 @@ def _here() -> _Place:
 
 def look_at(texts: Sequence[str]) -> list[Seen | Refused]:
     """Verify receipts one by one."""
-    statements = _here().statements
-    return [look(text, statements) for text in texts]
+    place = _here()
+    found = [look(text, place.statements) for text in texts]
+    place.meet(Counter((each.kid, each.leaf[1]) for each in found if isinstance(each, Seen)))
+    return found
 
 
 def moments(kept: Sequence[Kept]) -> list[Moment]:

@@ -136,20 +136,20 @@ class KeptReceipt(VerifiedReceipt):
         for name, value in facts.items():
             object.__setattr__(self, name, value)
 
-    def member(self, *path: str) -> object:
+    def member(self, first: str, *further: str) -> object:
         """As of any record."""
         common = self._common
-        if common is None or not path or _HIDDEN in path:
-            return super().member(*path)
-        if path[0] not in common.names:
+        if common is None or first == _HIDDEN or _HIDDEN in further:
+            return super().member(first, *further)
+        if first not in common.names:
             return None
-        if path[0] not in common.often:
-            return super().member(*path)
-        value = common.often[path[0]]
-        if path[0] == "agt" and common.counted:
+        if first not in common.often:
+            return super().member(first, *further)
+        value = common.often[first]
+        if first == "agt" and common.counted:
             assert isinstance(value, dict)
             value = value | dict(zip(common.counted, self._numbers, strict=True))
-        for name in path[1:]:
+        for name in further:
             if not isinstance(value, dict):
                 return None
             value = value.get(name)
