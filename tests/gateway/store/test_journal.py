@@ -47,6 +47,19 @@ async def test_concurrent_entries_share_one_commit(tmp_path: Path, monkeypatch: 
     assert len(syncs) < 50
 
 
+async def test_what_is_appended_in_one_turn_is_one_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = []
+    real = os.fdatasync
+    journal = make(tmp_path)
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (syncs.append(fd), real(fd)))
+    for turn in range(1, 6):
+        await asyncio.gather(*(journal.append(b"%d" % part) for part in range(3)))
+        assert len(syncs) == turn
+    await journal.close()
+
+
 async def test_a_future_resolves_only_after_fdatasync_returned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

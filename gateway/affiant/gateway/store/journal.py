@@ -1,8 +1,9 @@
 """The append-only journal: an entry is durable before the gateway answers.
 
-One writer thread. Whatever is queued when it wakes is one commit: one write, one fdatasync, and all futures of
-the group are resolved by one call into the event loop. Nothing waits for a timer, and a slow disk makes larger
-groups by itself.
+One writer thread. What is appended in one turn of the event loop is handed to it at once: a record and its sealed
+disclosures are never two commits. Whatever is queued when it wakes is one commit: one write, one fdatasync, and all
+futures of the group are resolved by one call into the event loop. Nothing waits for a timer, and a slow disk makes
+larger groups by itself.
 
 A disk that is full or fails poisons the journal for good: every later entry is refused with
 ``journal.unavailable``, and so is what would have needed it. What was torn is cut at the next start.
@@ -21,7 +22,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from affiant.files import sync_folder
 from affiant.folders import make_private
@@ -46,6 +47,7 @@ SEGMENT_SIZE: Final = 16 << 20
 """A segment that has reached this many bytes is followed by a new one."""
 
 _MAX_GROUP: Final = 1024
+"""Entries after which no further turn's are added to a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,7 @@ Note = object
 """What the caller gets back once an entry is durable; the index's row."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(NamedTuple):
     payload: bytes
     note: Note
     durable: asyncio.Future[Place]
@@ -119,7 +120,9 @@ class Journal:
         self._segment_size = segment_size
         self._on_durable = on_durable
         self._loop = asyncio.get_running_loop()
-        self._items: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._items: queue.SimpleQueue[list[_Item] | None] = queue.SimpleQueue()
+        self._appended: list[_Item] = []
+        """In this turn of the event loop."""
         self._failure: str | None = None
         self._closed = False
         self._number = number
@@ -156,9 +159,15 @@ class Journal:
         if len(payload) > MAX_PAYLOAD:
             raise JournalMalformed("entry too large", expected=f"at most {MAX_PAYLOAD} bytes")
         durable: asyncio.Future[Place] = self._loop.create_future()
-        durable.add_done_callback(_seen)
-        self._items.put(_Item(payload, note, durable))
+        if not self._appended:
+            self._loop.call_soon(self._hand_over)
+        self._appended.append(_Item(payload, note, durable))
         return durable
+
+    def _hand_over(self) -> None:
+        appended, self._appended = self._appended, []
+        if appended:  # else closing came first
+            self._items.put(appended)
 
     def read(self, place: Place) -> bytes:
         """The payload at ``place``, from any boot's segment. Blocks; untrusted."""
@@ -170,6 +179,7 @@ class Journal:
         """Make durable what was appended, then end the writer."""
         if not self._closed:
             self._closed = True
+            self._hand_over()
             self._items.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -196,15 +206,16 @@ class Journal:
         os.close(self._file)
 
     def _take_group(self) -> tuple[list[_Item], bool]:
-        """What is queued, at least one item; and whether the journal ends after it."""
-        item = self._items.get()
+        """What is queued, at least one turn's items; and whether the journal ends after it."""
+        items = self._items.get()
         group: list[_Item] = []
         with contextlib.suppress(queue.Empty):
-            while item is not None and len(group) < _MAX_GROUP:
-                group.append(item)
-                if len(group) < _MAX_GROUP:
-                    item = self._items.get_nowait()
-        return group, item is None
+            while items is not None:
+                group += items
+                if len(group) >= _MAX_GROUP:
+                    break
+                items = self._items.get_nowait()
+        return group, items is None
 
     def _commit(self, group: Sequence[_Item]) -> list[Place]:
         if self._writer.size >= self._segment_size:
@@ -258,12 +269,7 @@ def _settle(group: Sequence[_Item], places: Sequence[Place]) -> None:
             item.durable.set_result(places[index])
         else:
             item.durable.set_exception(JournalUnavailable("the record could not be made durable"))
-
-
-def _seen(future: asyncio.Future[Place]) -> None:
-    """Mark a failure as seen: callers that wait get it, and nothing is logged about those that no longer wait."""
-    if not future.cancelled():
-        future.exception()
+            item.durable.exception()  # seen: callers that wait get it, and nothing is logged of those that do not
 
 
 async def durable(*appended: asyncio.Future[Place], within_s: float) -> None:
