@@ -191,8 +191,9 @@ class Recorder:
     def keep_peer(self, session: Session, record: VerifiedReceipt, *, sealed: str) -> asyncio.Future[Place]:
         """Append a supervisor's record; it is acknowledged once the future resolves."""
         entry = PeerEntry(jws=record.text.jws, ses=session.id, seq=record.seq)
-        kept = self._journal.append(encode_entry(entry), note=Logged(entry, record.leaf))
-        return kept if not sealed else self._keep_opening(record.rh, session.id, sealed)
+        return self._journal.append_all(
+            (encode_entry(entry), Logged(entry, record.leaf)), *_opening(record.rh, session.id, sealed)
+        )
 
     def keep_object(self, name: str, data: bytes, *, session: str = "") -> asyncio.Future[Place]:
         """Append an object of the bundle map ``name``."""
@@ -209,16 +210,17 @@ class Recorder:
             seq=head.seq,
             ses="" if session is None else session.id,
         )
-        sealed = _sealed(issued, session)
-        durable = self._journal.append(encode_entry(entry), note=Logged(entry, issued.leaf))
-        if session is not None and sealed:
-            durable = self._keep_opening(issued.rh, session.id, sealed)
+        opening = _opening(issued.rh, entry.ses, _sealed(issued, session))
+        durable = self._journal.append_all((encode_entry(entry), Logged(entry, issued.leaf)), *opening)
         return Recorded(issued, head, durable)
 
-    def _keep_opening(self, rh: str, session: str, sealed: str) -> asyncio.Future[Place]:
-        """Append the opening of the record that was appended last: durable after it, so that to wait for one does."""
-        entry = OpeningEntry(rh=rh, ses=session, sealed=sealed)
-        return self._journal.append(encode_entry(entry), note=entry)
+
+def _opening(rh: str, session: str, sealed: str) -> tuple[tuple[bytes, OpeningEntry], ...]:
+    """The entry of a record's sealed disclosures, if it has any."""
+    if not sealed:
+        return ()
+    entry = OpeningEntry(rh=rh, ses=session, sealed=sealed)
+    return ((encode_entry(entry), entry),)
 
 
 def _check_given(

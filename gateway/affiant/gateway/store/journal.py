@@ -1,9 +1,8 @@
 """The append-only journal: an entry is durable before the gateway answers.
 
-One writer thread. What is appended in one turn of the event loop is handed to it at once: a record and its sealed
-disclosures are never two commits. Whatever is queued when it wakes is one commit: one write, one fdatasync, and all
-futures of the group are resolved by one call into the event loop. Nothing waits for a timer, and a slow disk makes
-larger groups by itself.
+One writer thread. Whatever is queued when it wakes is one commit: one write, one fdatasync, and all futures of
+the group are resolved by one call into the event loop. Nothing waits for a timer, and a slow disk makes larger
+groups by itself. What belongs together (:meth:`Journal.append_all`) is never two commits.
 
 A disk that is full or fails poisons the journal for good: every later entry is refused with
 ``journal.unavailable``, and so is what would have needed it. What was torn is cut at the next start.
@@ -47,7 +46,7 @@ SEGMENT_SIZE: Final = 16 << 20
 """A segment that has reached this many bytes is followed by a new one."""
 
 _MAX_GROUP: Final = 1024
-"""Entries after which no further turn's are added to a commit."""
+"""Entries beyond which no more are added to a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,8 @@ Note = object
 class _Item(NamedTuple):
     payload: bytes
     note: Note
-    durable: asyncio.Future[Place]
+    durable: asyncio.Future[Place] | None
+    """None: of several, not the last."""
 
 
 @contextlib.contextmanager
@@ -121,8 +121,6 @@ class Journal:
         self._on_durable = on_durable
         self._loop = asyncio.get_running_loop()
         self._items: queue.SimpleQueue[list[_Item] | None] = queue.SimpleQueue()
-        self._appended: list[_Item] = []
-        """In this turn of the event loop."""
         self._failure: str | None = None
         self._closed = False
         self._number = number
@@ -155,19 +153,21 @@ class Journal:
             JournalUnavailable: a write failed before, or the journal is closed.
             JournalMalformed: more than 4 MiB.
         """
+        return self.append_all((payload, note))
+
+    def append_all(self, *entries: tuple[bytes, Note]) -> asyncio.Future[Place]:
+        """Append several payloads, each with its note, in one commit; the future has the place of the last.
+
+        Raises:
+            As :meth:`append`; nothing is appended.
+        """
         self.require()
-        if len(payload) > MAX_PAYLOAD:
+        if any(len(payload) > MAX_PAYLOAD for payload, _ in entries):
             raise JournalMalformed("entry too large", expected=f"at most {MAX_PAYLOAD} bytes")
         durable: asyncio.Future[Place] = self._loop.create_future()
-        if not self._appended:
-            self._loop.call_soon(self._hand_over)
-        self._appended.append(_Item(payload, note, durable))
+        *before, (payload, note) = entries
+        self._items.put([*(_Item(*each, None) for each in before), _Item(payload, note, durable)])
         return durable
-
-    def _hand_over(self) -> None:
-        appended, self._appended = self._appended, []
-        if appended:  # else closing came first
-            self._items.put(appended)
 
     def read(self, place: Place) -> bytes:
         """The payload at ``place``, from any boot's segment. Blocks; untrusted."""
@@ -179,7 +179,6 @@ class Journal:
         """Make durable what was appended, then end the writer."""
         if not self._closed:
             self._closed = True
-            self._hand_over()
             self._items.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -206,7 +205,7 @@ class Journal:
         os.close(self._file)
 
     def _take_group(self) -> tuple[list[_Item], bool]:
-        """What is queued, at least one turn's items; and whether the journal ends after it."""
+        """What is queued, at least what was appended at once; and whether the journal ends after it."""
         items = self._items.get()
         group: list[_Item] = []
         with contextlib.suppress(queue.Empty):
@@ -263,7 +262,7 @@ def _write_all(file: int, data: bytes) -> None:
 def _settle(group: Sequence[_Item], places: Sequence[Place]) -> None:
     """In the loop: resolve the futures of one group; without places, it was not made durable."""
     for index, item in enumerate(group):
-        if item.durable.done():
+        if item.durable is None or item.durable.done():
             continue
         if places:
             item.durable.set_result(places[index])
