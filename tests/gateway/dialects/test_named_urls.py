@@ -7,7 +7,11 @@ import sys
 import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.properties import thorough
 
+from affiant.gateway.dialects import named_urls as module
 from affiant.gateway.dialects.chat.chat_urls import CHAT_URLS
 from affiant.gateway.dialects.named_urls import MOST_URLS, NamedURL
 from affiant.gateway.dialects.named_urls import named_urls as named_urls_at
@@ -395,3 +399,22 @@ def test_the_work_grows_with_the_request_and_not_with_its_depth() -> None:
 def test_no_more_are_looked_for_than_a_request_may_name() -> None:
     assert len(named_urls({"url": [URL] * MOST_URLS})) == MOST_URLS
     assert len(named_urls(nested(400, [URL] * 1000))) == MOST_URLS + 1
+
+
+_schema_names = st.sampled_from(["$ref", "$dynamicRef", "json", "schema", "guided_json", "type", "url", "a"])
+_schemas = st.recursive(
+    st.one_of(st.just(URL), st.just("#/a"), st.just('{"$ref": "x.json"}'), st.none(), st.integers(0, 1)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_schema_names, inner, max_size=3)),
+    max_leaves=10,
+)
+
+
+@given(_schemas, st.sampled_from(["response_format", "guided_json", "functions", "tools", "json_schema"]))
+@thorough(300)
+def test_a_schema_that_is_passed_over_has_nothing_to_fetch(schema: object, member: str) -> None:
+    held = [{"type": "function", "function": schema}] if member == "tools" else schema
+    request = asked(**{member: held})
+    found = named_urls(request)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "_may_refer", lambda _: True)
+        assert named_urls(request) == found

@@ -47,6 +47,28 @@ async def test_concurrent_entries_share_one_commit(tmp_path: Path, monkeypatch: 
     assert len(syncs) < 50
 
 
+async def test_what_belongs_together_is_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs = []
+    real = os.fdatasync
+    journal = make(tmp_path)
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (syncs.append(fd), real(fd)))
+    for turn in range(1, 6):
+        place = await journal.append_all((b"record %d" % turn, None), (b"opening %d" % turn, None))
+        assert len(syncs) == turn
+        assert journal.read(place) == b"opening %d" % turn
+    await journal.close()
+    assert scan(segment_path(tmp_path, 0).read_bytes()).payloads[:2] == (b"record 1", b"opening 1")
+
+
+async def test_of_what_belongs_together_all_is_appended_or_nothing(tmp_path: Path) -> None:
+    journal = make(tmp_path)
+    with pytest.raises(JournalMalformed):
+        journal.append_all((b"record", None), (bytes(MAX_PAYLOAD + 1), None))
+    await journal.append(b"next")
+    await journal.close()
+    assert scan(segment_path(tmp_path, 0).read_bytes()).payloads == (b"next",)
+
+
 async def test_a_future_resolves_only_after_fdatasync_returned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,6 +128,7 @@ _REFS: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 """Names of what a JSON schema takes from elsewhere. They are exact, as are those of all members of a schema."""
 _SCHEMA_TEXTS: Final = frozenset({"guided_json", "json", "json_schema", "schema", "structural_tag"})
 """Names under which a schema may be JSON as text."""
+_SCHEMA_NAMES: Final = _REFS | _SCHEMA_TEXTS
 _POSTED: Final = frozenset({"serverurl"})
 """Folded names of members that are as :data:`POSTED`, wherever they are."""
 _LIKE_A_URL: Final = re.compile(
@@ -221,9 +222,25 @@ def _inside(held: _Held, places: URLPlaces) -> Iterator[_Held]:
         others = places.others.get(form) or _OTHERS.get(form, OTHER)
         for name, member in held.value.items():
             inner = members.get(name, others)
+            if inner == SCHEMA != form and name not in _SCHEMA_NAMES and not _may_refer(member):
+                continue
             if inner != DATA and isinstance(member, (str, list, dict)):
                 shown = name if _PLAIN_NAME.match(name) else "?"
                 yield _Held(Step(held.step, shown), name if inner == SCHEMA else fold(name), inner, member)
+
+
+def _may_refer(schema: object) -> bool:
+    """Whether a whole schema has one of the only names under which it could refer to anything: most have none."""
+    left = [schema]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            if not _SCHEMA_NAMES.isdisjoint(value):
+                return True
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    return False
 
 
 def _parsed(text: str) -> object:

@@ -63,8 +63,8 @@ class EventSplitter:
             ``upstream.answer``: an event beyond 1 MiB.
         """
         data = self.pending
-        if not data and _is_one_event(chunk):
-            return (chunk,)
+        if not data and (whole := _whole_events(chunk)):
+            return whole
         data += chunk
         events = []
         start, search = 0, self._searched
@@ -89,10 +89,11 @@ class EventSplitter:
         return b""
 
 
-def _is_one_event(chunk: bytes) -> bool:
-    """Whether ``chunk`` is exactly one event with lines that end with LF, as most servers send each event."""
-    first = chunk.find(b"\n\n")
-    return 0 < first == len(chunk) - 2 <= MAX_EVENT - 2 and chunk[0] != 0x0A and b"\r" not in chunk
+def _whole_events(chunk: bytes) -> tuple[bytes, ...]:
+    """The events in ``chunk`` where that is plain: whole ones, lines that end with LF, no line between them."""
+    if not chunk.endswith(b"\n\n") or chunk.startswith(b"\n") or b"\r" in chunk or b"\n\n\n" in chunk:
+        return ()
+    return tuple([event + b"\n\n" for event in chunk[:-2].split(b"\n\n")])
 
 
 def _event_end(data: bytes | bytearray, start: int, search: int) -> int | None:

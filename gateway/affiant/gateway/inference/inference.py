@@ -449,7 +449,7 @@ class InferenceRequest(SessionRequest):
     async def _next_step(self, answer: UpstreamResponse, relay: Relay) -> Step:
         chunk = await answer.read()
         step = relay.feed(chunk) if chunk else relay.finish()
-        self._guard.require_absent(b"".join(step.events), step.terminal)
+        self._guard.require_absent(*step.events, step.terminal)
         return step
 
     async def _held(self, answer: UpstreamResponse, relay: Relay, step: Step) -> Step:

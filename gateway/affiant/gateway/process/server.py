@@ -72,6 +72,8 @@ __all__ = ["STATE_FILE", "main", "serve"]
 
 STATE_FILE: Final = "gateway.json"
 _MAX_SETTINGS: Final = 4 << 20
+_COLLECT_AFTER: Final = 10_000
+"""Objects more than before after which the youngest are looked through; Python's own figure is 700."""
 _log = logging.getLogger("affiant.gateway")
 
 
@@ -155,6 +157,7 @@ async def serve(
             )
             try:
                 await _started(public, operator, tasks)
+                _settle_collector()
                 with _announced(settings, service, listener, tls, ready):
                     await stop.wait()
                     service.drain.begin(within_s=0, closed_within_s=STOPPED_WITHIN_S)
@@ -169,6 +172,16 @@ async def serve(
                 with contextlib.suppress(asyncio.CancelledError):
                     await clockwork
             await service.closing.end()
+
+
+def _settle_collector() -> None:
+    """What is loaded now stays until the end: the collector need not look through it again and again.
+
+    A request makes some thousand objects and few cycles, so that it need not look at the new ones so often either.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER, 10, 10)
 
 
 class _Server(uvicorn.Server):

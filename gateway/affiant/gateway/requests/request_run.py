@@ -17,7 +17,6 @@ head and counter, but the digest that it signed was not compared with a body.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -265,23 +264,25 @@ class SessionRequest(ABC):
 
     async def _unless_gone(self, work: Coroutine[None, None, None]) -> None:
         """Do ``work``, but abandon it once the client is gone, or was abandoned (``bounded_http``)."""
-        task = asyncio.create_task(work)
-        watch = asyncio.create_task(self._gone())
+        task = asyncio.current_task()
+        assert task is not None
+        watch = asyncio.create_task(self._watch(task))
         try:
-            await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise ClientGone
-            task.result()
+            await work
+        except (asyncio.CancelledError, AffiantError) as error:
+            if not self._left or task.uncancel():  # it failed, or the server ends too
+                raise
+            raise ClientGone from error
         finally:
             watch.cancel()
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, AffiantError):
-                await task
 
-    async def _gone(self) -> None:
+    async def _watch(self, task: asyncio.Task[object]) -> None:
+        """Cancel ``task`` once the client is gone."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._left = True
+        if not self._client.ended:  # else the server says so of a client that has everything
+            self._left = True
+            task.cancel()
 
     def _require_client(self) -> None:
         """Return if what was just sent was handed over: once the client is gone, the server drops it.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
@@ -188,10 +188,10 @@ class Recorder:
             {**(hidden or {}), "agt": {"user": activation.starter["sub"]}},
             jti=jti,
         )
-        recorded = self._append(issued, kind, session=session.id)
+        sealed = ""
         if sealing is not None and issued.disclosures:
             sealed = sealing.seal(issued.disclosures, rh=issued.rh)
-            recorded = replace(recorded, durable=self._keep_opening(issued.rh, session.id, sealed))
+        recorded = self._append(issued, kind, session=session.id, sealed=sealed)
         session.recorded(session.next_number() if number is None else number, issued, recorded.head)
         return recorded
 
@@ -205,22 +205,22 @@ class Recorder:
                 under.
         """
         entry = PeerEntry(jws=record.text.jws, ses=session.id, seq=record.seq)
-        kept = self._journal.append(encode_entry(entry), note=Logged(entry, record.leaf))
-        for name, sealed in openings.items():
-            kept = self._keep_opening(name, session.id, sealed)
-        return kept
+        openings_of = (_opening(name, session.id, sealed) for name, sealed in openings.items())
+        return self._journal.append_all((encode_entry(entry), Logged(entry, record.leaf)), *openings_of)
 
     def keep_object(self, name: str, data: bytes, *, session: str = "") -> asyncio.Future[Place]:
         """Append an object of the bundle map ``name``."""
         entry = ObjectEntry(map=name, data=b64u(data), ses=session)
         return self._journal.append(encode_entry(entry), note=entry)
 
-    def _append(self, issued: Issued, kind: str, *, session: str = "") -> Recorded:
+    def _append(self, issued: Issued, kind: str, *, session: str = "", sealed: str = "") -> Recorded:
         head = self._chain.head
         assert head is not None
-        jti = str(issued.payload["jti"])
-        entry = RecordEntry(jws=issued.jws, jti=jti, kind=kind, seq=head.seq, ses=session)
-        durable = self._journal.append(encode_entry(entry), note=Logged(entry, issued.leaf))
+        entry = RecordEntry(
+            jws=issued.jws, jti=str(issued.payload["jti"]), kind=kind, seq=head.seq, ses=session
+        )
+        opening = [_opening(issued.rh, session, sealed)] if sealed else []
+        durable = self._journal.append_all((encode_entry(entry), Logged(entry, issued.leaf)), *opening)
         return Recorded(issued, head, durable)
 
     def _sealing(self, session: Session) -> SessionSealing | None:
@@ -228,13 +228,15 @@ class Recorder:
         to = session.admitted.activation.openings
         if to is not None and session.sealing is None:
             session.sealing = self._chain.sealing(to=to, session=session.id)
-            self._keep_opening(session.sealing.name, session.id, session.sealing.sealed_key)
+            payload, entry = _opening(session.sealing.name, session.id, session.sealing.sealed_key)
+            self._journal.append(payload, note=entry)
         return session.sealing
 
-    def _keep_opening(self, name: str, session: str, sealed: str) -> asyncio.Future[Place]:
-        """Append a sealed text: durable after all before it, so that to wait for the last one does."""
-        entry = OpeningEntry(rh=name, ses=session, sealed=sealed)
-        return self._journal.append(encode_entry(entry), note=entry)
+
+def _opening(name: str, session: str, sealed: str) -> tuple[bytes, OpeningEntry]:
+    """The entry of a sealed text."""
+    entry = OpeningEntry(rh=name, ses=session, sealed=sealed)
+    return encode_entry(entry), entry
 
 
 def _check_given(

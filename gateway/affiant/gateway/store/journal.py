@@ -2,7 +2,7 @@
 
 One writer thread. Whatever is queued when it wakes is one commit: one write, one fdatasync, and all futures of
 the group are resolved by one call into the event loop. Nothing waits for a timer, and a slow disk makes larger
-groups by itself.
+groups by itself. What belongs together (:meth:`Journal.append_all`) is never two commits.
 
 A disk that is full or fails poisons the journal for good: every later entry is refused with
 ``journal.unavailable``, and so is what would have needed it. What was torn is cut at the next start.
@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from affiant.files import sync_folder
 from affiant.folders import make_private
@@ -46,6 +46,7 @@ SEGMENT_SIZE: Final = 16 << 20
 """A segment that has reached this many bytes is followed by a new one."""
 
 _MAX_GROUP: Final = 1024
+"""Entries beyond which no more are added to a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,11 @@ Note = object
 """What the caller gets back once an entry is durable; the index's row."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(NamedTuple):
     payload: bytes
     note: Note
-    durable: asyncio.Future[Place]
+    durable: asyncio.Future[Place] | None
+    """None: of several, not the last."""
 
 
 @contextlib.contextmanager
@@ -119,7 +120,7 @@ class Journal:
         self._segment_size = segment_size
         self._on_durable = on_durable
         self._loop = asyncio.get_running_loop()
-        self._items: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._items: queue.SimpleQueue[list[_Item] | None] = queue.SimpleQueue()
         self._failure: str | None = None
         self._closed = False
         self._number = number
@@ -152,12 +153,20 @@ class Journal:
             JournalUnavailable: a write failed before, or the journal is closed.
             JournalMalformed: more than 4 MiB.
         """
+        return self.append_all((payload, note))
+
+    def append_all(self, *entries: tuple[bytes, Note]) -> asyncio.Future[Place]:
+        """Append several payloads, each with its note, in one commit; the future has the place of the last.
+
+        Raises:
+            As :meth:`append`; nothing is appended.
+        """
         self.require()
-        if len(payload) > MAX_PAYLOAD:
+        if any(len(payload) > MAX_PAYLOAD for payload, _ in entries):
             raise JournalMalformed("entry too large", expected=f"at most {MAX_PAYLOAD} bytes")
         durable: asyncio.Future[Place] = self._loop.create_future()
-        durable.add_done_callback(_seen)
-        self._items.put(_Item(payload, note, durable))
+        *before, (payload, note) = entries
+        self._items.put([*(_Item(*each, None) for each in before), _Item(payload, note, durable)])
         return durable
 
     def read(self, place: Place) -> bytes:
@@ -196,15 +205,16 @@ class Journal:
         os.close(self._file)
 
     def _take_group(self) -> tuple[list[_Item], bool]:
-        """What is queued, at least one item; and whether the journal ends after it."""
-        item = self._items.get()
+        """What is queued, at least what was appended at once; and whether the journal ends after it."""
+        items = self._items.get()
         group: list[_Item] = []
         with contextlib.suppress(queue.Empty):
-            while item is not None and len(group) < _MAX_GROUP:
-                group.append(item)
-                if len(group) < _MAX_GROUP:
-                    item = self._items.get_nowait()
-        return group, item is None
+            while items is not None:
+                group += items
+                if len(group) >= _MAX_GROUP:
+                    break
+                items = self._items.get_nowait()
+        return group, items is None
 
     def _commit(self, group: Sequence[_Item]) -> list[Place]:
         if self._writer.size >= self._segment_size:
@@ -252,18 +262,13 @@ def _write_all(file: int, data: bytes) -> None:
 def _settle(group: Sequence[_Item], places: Sequence[Place]) -> None:
     """In the loop: resolve the futures of one group; without places, it was not made durable."""
     for index, item in enumerate(group):
-        if item.durable.done():
+        if item.durable is None or item.durable.done():
             continue
         if places:
             item.durable.set_result(places[index])
         else:
             item.durable.set_exception(JournalUnavailable("the record could not be made durable"))
-
-
-def _seen(future: asyncio.Future[Place]) -> None:
-    """Mark a failure as seen: callers that wait get it, and nothing is logged about those that no longer wait."""
-    if not future.cancelled():
-        future.exception()
+            item.durable.exception()  # seen: callers that wait get it, and nothing is logged of those that do not
 
 
 async def durable(*appended: asyncio.Future[Place], within_s: float) -> None:

@@ -272,12 +272,16 @@ class HTTPResponse:
         while not ready():
             if self._failure is not None:
                 raise self._failure
-            self._wake = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            self._wake = loop.create_future()
+            due = loop.call_later(timeout, self._overdue, timeout, what)
             try:
-                async with asyncio.timeout(timeout):
-                    await self._wake
-            except TimeoutError as error:
-                self._connection.abort()
-                raise UnreachableError(
-                    f"the upstream's {what} did not come in {timeout:g} s", code="upstream.timeout"
-                ) from error
+                await self._wake
+            finally:
+                due.cancel()
+
+    def _overdue(self, timeout: float, what: str) -> None:
+        self.fail(
+            UnreachableError(f"the upstream's {what} did not come in {timeout:g} s", code="upstream.timeout")
+        )
+        self._connection.abort()

@@ -120,19 +120,20 @@ def require_media_type(scope: Scope, expected: str) -> None:
 
 
 class ClientResponse:
-    """One response. ``status`` is 0 until its head was sent.
+    """One response. ``status`` is 0 until its head was sent; ``ended``: so was its last byte.
 
     Args:
         keyset: digest of the gateway's keyset. receipt: id of the request's receipt.
     """
 
-    __slots__ = ("_keyset", "_receipt", "_send", "status")
+    __slots__ = ("_keyset", "_receipt", "_send", "ended", "status")
 
     def __init__(self, send: Send, *, keyset: str, receipt: str) -> None:
         self._send = send
         self._keyset = keyset
         self._receipt = receipt
         self.status = 0
+        self.ended = False
 
     @property
     def started(self) -> bool:
@@ -159,6 +160,7 @@ class ClientResponse:
     async def body(self, data: bytes, *, more: bool) -> None:
         """Send a part of the body; the last one ends the response."""
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        self.ended = not more
 
     async def whole(
         self,

@@ -110,7 +110,7 @@ def parse_json(data: bytes | str) -> object:
     """
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data  # json would guess UTF-16 and more
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite)
+        return _STRICT.decode(text)
     except UnicodeDecodeError as error:
         raise RequestMalformed("the body is not UTF-8") from error
     except json.JSONDecodeError as error:
@@ -131,6 +131,9 @@ def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 def _not_finite(text: str) -> NoReturn:
     raise RequestMalformed("not a number", found=text)
+
+
+_STRICT: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_not_finite)
 
 
 def parse_envelope(body: bytes) -> Envelope:
