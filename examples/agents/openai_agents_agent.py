@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from agents import Agent, Runner, function_tool, set_default_openai_api
-
-set_default_openai_api("chat_completions")
+from agents import Agent, Runner, function_tool
 
 
 @function_tool

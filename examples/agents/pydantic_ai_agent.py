@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from pydantic_ai import Agent
-from pydantic_ai.models.openai import OpenAIChatModel
 
-agent = Agent(OpenAIChatModel("scripted"))
+agent = Agent("openai:scripted")
 
 
 @agent.tool_plain

@@ -7,21 +7,16 @@ import json
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+ARGUMENTS = {"shell": {"command": "wc -l notes.txt"}, "exec_command": {"cmd": "wc -l notes.txt"}}
 
-def answer(asked: dict) -> dict:
+
+def complete(asked: dict) -> dict:
     """One chat completion."""
     result = next((each["content"] for each in reversed(asked["messages"]) if each["role"] == "tool"), None)
     if result is None and asked.get("tools"):
         name = asked["tools"][0]["function"]["name"]
-        arguments = {
-            "shell": {"command": "wc -l notes.txt"},
-            "exec_command": {"cmd": "wc -l notes.txt"},
-        }.get(name, {"path": "notes.txt"})
-        call = {
-            "id": "call_1",
-            "type": "function",
-            "function": {"name": name, "arguments": json.dumps(arguments)},
-        }
+        function = {"name": name, "arguments": json.dumps(ARGUMENTS.get(name, {"path": "notes.txt"}))}
+        call = {"id": "call_1", "type": "function", "function": function}
         message, reason = {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
     else:
         message, reason = {"role": "assistant", "content": f"The tool said: {result}"}, "stop"
@@ -35,11 +30,55 @@ def answer(asked: dict) -> dict:
     }
 
 
+def respond(asked: dict) -> dict:
+    """The same as one response of the Responses API."""
+    items = asked["input"] if isinstance(asked["input"], list) else []
+    result = next(
+        (each["output"] for each in reversed(items) if each.get("type") == "function_call_output"), None
+    )
+    if result is None and asked.get("tools"):
+        name = asked["tools"][0]["name"]
+        called = {
+            "call_id": "call_1",
+            "name": name,
+            "arguments": json.dumps(ARGUMENTS.get(name, {"path": "notes.txt"})),
+        }
+        item = {"type": "function_call", "id": "fc_1", "status": "completed", **called}
+    else:
+        part = {"type": "output_text", "text": f"The tool said: {result}", "annotations": []}
+        item = {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [part],
+        }
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 0,
+        "status": "completed",
+        "model": asked["model"],
+        "output": [item],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": asked.get("tools", []),
+        "usage": {
+            "input_tokens": 1,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": 1,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 2,
+        },
+    }
+
+
 class Model(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = respond if self.path.endswith("/responses") else complete
         body = json.dumps(answer(asked)).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")

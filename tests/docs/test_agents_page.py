@@ -19,6 +19,8 @@ from affiant.sandbox.error_codes import ERROR_CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "agents"
+QUIET = {"OPENAI_AGENTS_DISABLE_TRACING": "1"}
+"""As a session sets it."""
 PAGE = (ROOT / "docs" / "agents.md").read_text()
 
 
@@ -38,16 +40,23 @@ def test_the_profiles_of_the_examples_can_be_enforced():
     assert {"dev", "browser"} <= {file.profiles.profile(name).name for name in ("dev", "browser")}
 
 
-def test_the_loop_asks_runs_a_command_and_answers(tmp_path):
-    pytest.importorskip("openai", reason="openai is not installed: make setup")
+@pytest.mark.parametrize(
+    ("script", "package", "said"),
+    [
+        ("loop_agent.py", "openai", "2 notes.txt\n"),
+        ("openai_agents_agent.py", "agents", (EXAMPLES / "notes.txt").read_text()),
+    ],
+)
+def test_an_agent_asks_uses_its_tool_and_answers(tmp_path, script: str, package: str, said: str):
+    pytest.importorskip(package, reason="its packages are not installed: make setup")
     shutil.copy(EXAMPLES / "notes.txt", tmp_path)
     with ThreadingHTTPServer(("127.0.0.1", 0), Model) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/v1"
         done = subprocess.run(
-            [sys.executable, EXAMPLES / "loop_agent.py"],
+            [sys.executable, EXAMPLES / script],
             cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100,
-            env={"PATH": os.environ["PATH"], "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "x"},
+            env={"PATH": os.environ["PATH"], "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "x", **QUIET},
         )  # fmt: skip
         server.shutdown()
-    assert done.stdout == "The tool said: 2 notes.txt\n\n"
+    assert done.stdout == f"The tool said: {said}\n"

@@ -41,6 +41,8 @@ class ResponsesServer:
     answer: Callable[[Received], Iterable[Step] | None] = staticmethod(lambda _: None)
     """What to answer instead, if anything."""
     kept: dict[str, Kept] = field(default_factory=dict)
+    model: str = MODEL
+    """What it lists."""
     _number: Iterator[int] = field(default_factory=itertools.count)
 
     def __call__(self, received: Received) -> Iterable[Step]:
@@ -51,7 +53,7 @@ class ResponsesServer:
         path, _, query = target.decode().partition("?")
         parts = path.removeprefix("/v1/").split("/")
         if parts == ["models"]:
-            return whole({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+            return whole({"object": "list", "data": [{"id": self.model, "object": "model"}]})
         if parts == ["responses", "compact"]:
             return self._compact(received.json)
         if parts == ["responses"]:
@@ -79,7 +81,7 @@ class ResponsesServer:
         previous = request.get("previous_response_id")
         if previous is not None and previous not in self.kept:
             return error(400, f"Previous response with id '{previous}' not found.")
-        name = f"resp_{next(self._number):08d}"
+        name = f"resp_{self.model}{next(self._number):07d}"
         found = Kept(request, self._made(request, name))
         if request.get("store") is not False:
             self.kept[name] = found

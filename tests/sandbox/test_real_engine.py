@@ -50,7 +50,7 @@ whole = client.chat.completions.create(**asked)
 pieces = list(client.chat.completions.create(**asked, stream=True))
 text = client.completions.create(model=model, prompt="hello", max_tokens=8)
 limited = client.chat.completions.with_raw_response.create(**asked, temperature=0.5, top_p=0.9, seed=1)
-made = client.responses.create(model=model, input="hello", max_output_tokens=16)
+made = client.responses.create(model=model, input="hello", max_output_tokens=16, stream=False)  # its default is True
 events = list(client.responses.create(model=model, input="hello", max_output_tokens=16, stream=True))
 print(json.dumps({
     "response": [made.object, made.usage.output_tokens, len(made.output_text) > 0],

@@ -15,6 +15,8 @@ from tests.gateway.upstream_server import Received, ScriptedUpstream, Step, scri
 
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.process.launch import UpstreamChoice, upstream_configs
+from affiant.gateway.upstream.dev_echo import answer_to
+from affiant.gateway.upstream.dev_echo_responses import respond_stream
 
 __all__ = ["hurried"]
 
@@ -67,6 +69,20 @@ def test_a_held_stream_is_kept_alive_while_its_upstream_goes_on(
     body = answer.result(10).body
     assert body.endswith(DONE) and b"later" in body
     assert body.count(WAITS) >= 5, "for a second, every tenth of it"
+    assert agent.records()[-1].disclosed.get("res.dig") == sha(body)
+
+
+def test_a_call_in_a_streamed_response_is_held_too(slow: tuple[Place, Told]) -> None:
+    place, told = slow
+    agent = place.agent()
+    ask = {"model": "m", "stream": True, "input": 'call_tool:deploy {"to": "staging"}'}
+    events = list(respond_stream(ask, answer_to, "m"))
+    told.answer = streamed(*events)
+    answer = place.during(agent.session.post, "/v1/responses", ask)
+    (action,) = place.waiting(agent)
+    place.ann.decide(action)
+    body = answer.result(10).body
+    assert body.replace(WAITS, b"") == b"".join(events)
     assert agent.records()[-1].disclosed.get("res.dig") == sha(body)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.gateway.conftest import serving_gateway
 from tests.gateway.inference.test_inference import record_of
+from tests.gateway.responses_upstream import responses_upstream
 from tests.gateway.session_client import SessionClient
 from tests.gateway.upstream_server import Received, Step, completion, scripted_upstream, whole
 
@@ -39,6 +40,27 @@ def test_requests_for_a_dead_upstreams_model_go_to_the_other_one(
             )
             assert [attempts(session) for _ in range(3)] == [["ok"]] * 3
     assert len(second.received) == 5  # its list, and four requests
+
+
+def test_what_an_upstream_keeps_is_asked_of_it_alone(
+    tmp_path: Path, platform: PlatformClient, platform_home: Path
+) -> None:
+    with responses_upstream() as (first, _), responses_upstream() as (second, other), ExitStack() as alive:
+        other.model = "n"
+        asked = ("--upstream", first.url, "--upstream", second.url)
+        running = alive.enter_context(serving_gateway(tmp_path, platform_home, *asked))
+        session = SessionClient.start(running.gateway, platform)
+        made = [
+            session.post("/v1/responses", {"model": model, "input": "hi"}).json() for model in ("m", "n", "n")
+        ]
+        before = len(first.received)
+        target = f"/v1/responses/{made[2]['id']}"
+        assert session.ask("GET", target, counted=True).json()["id"] == made[2]["id"]
+        follows = {"model": "m", "input": "go on", "previous_response_id": made[2]["id"]}
+        assert session.post("/v1/responses", follows).status == 200
+        assert len(first.received) == before, "the first one lists the model, and does not keep the response"
+        item = {"type": "item_reference", "id": made[0]["output"][0]["id"]}
+        assert session.post("/v1/responses", {**follows, "input": [item]}).code == "response.not_found"
 
 
 def attempts(session: SessionClient) -> list[str]:
