@@ -14,6 +14,10 @@ from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.proof import MAC_PROOF_TYPE, PROOF_HEADER, PROOF_TYPE, MACKey
 from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.sandbox.supervisor.gateway.admission import SessionIdentity
+from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient
+from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
+from affiant.sandbox.supervisor.records.records import Submission
 
 TARGET = "/v1/chat/completions"
 BODY = json.dumps({"model": "affiant-dev-echo", "messages": [{"role": "user", "content": "hi"}]}).encode()
@@ -228,6 +232,29 @@ def test_both_kinds_of_proof_share_one_counter(session: SessionClient) -> None:
         assert refusal(session, refused)["agt"]["ses"] == session.id
     assert post(session, proof(session, cseq=1)).status == 200
     assert post(session, proof(session, key=key, cseq=1)).code == "proof.replayed"
+
+
+@pytest.mark.anyio
+async def test_a_supervisors_own_client_proves_by_mac(session: SessionClient) -> None:
+    """Over TLS that is pinned to the gateway's key: what it asks often, and what follows, which it signs."""
+    client = GatewayClient(session.gateway.url, spki=session.gateway.spki)
+    identity = SessionIdentity(session.key, session.made.chn, session.statement, session.evidence)
+    supervised = SessionGateway(
+        client, identity, session=session.id, keyset_digest=session.ksd, clock=lambda: datetime.now(UTC)
+    )
+    assert await supervised.ask_for_mac_key() and not await supervised.ask_for_mac_key()
+    headers = ((b"Content-Type", JSON.encode()),)
+    for cseq in range(3):
+        reply = await supervised.send("POST", TARGET, headers, BODY, cseq=cseq)
+        assert reply.status == 200 and await reply.body()
+        await reply.close()
+    session.cseq = 3
+    for record in (session.exec_record(), session.end_record()):
+        head = await supervised.submit(Submission(record.jws, None))
+    assert head.seq > 0
+    assert await supervised.close("done") == await supervised.close("done")
+    assert b"".join([piece async for piece in supervised.bundle()])
+    await client.close()
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,13 @@ def test_settings_come_back_as_they_were_sent(platform: PlatformClient, tmp_path
         credentials=credentials,
         timeouts=Timeouts(),
         bodies_max=9 << 20,
+        sessions_max=300,
     )
     found = parse_settings(encode_settings(sent))
     assert found.config == sent.config and found.reference.raw == sent.reference.raw
     assert found.collateral == sent.collateral and found.store == sent.store
-    assert found.bodies_max == sent.bodies_max
+    assert (found.bodies_max, found.sessions_max) == (sent.bodies_max, 300)
+    assert found.connections_max == 2400, "eight for each session"
     key = found.credentials["affiant-dev-echo"].key
     assert key is not None and key.reveal() == KEY
     assert KEY.decode() not in repr(found) and KEY.decode() not in repr(sent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from tests.raising import raises_code
 
 from affiant.gateway.process.launch import _holder, _require_alone
-from affiant.gateway.process.server import _within
+from affiant.gateway.process.server import _descriptors, _within
 
 ANOTHER = 12345
 
@@ -66,3 +67,35 @@ def test_the_holder_of_a_lock_is_found_by_device_and_number(tmp_path: Path) -> N
 @pytest.mark.parametrize(("descriptors", "most"), [(-1, 2048), (1 << 20, 2048), (4096, 2048), (1024, 512)])
 def test_connections_leave_half_of_the_descriptors(descriptors: int, most: int) -> None:
     assert _within(descriptors, 2048) == most
+
+
+@pytest.mark.parametrize(
+    ("sessions", "allowed", "raised"),
+    [
+        (256, (1024, 1 << 20), None),
+        (1, (256, 256), None),
+        (257, (1024, 1 << 20), 4112),
+        (5000, (1024, 40_000), 40_000),
+        (5000, (1024, resource.RLIM_INFINITY), 80_000),
+        (5000, (1 << 20, 1 << 20), None),
+        (5000, (resource.RLIM_INFINITY, resource.RLIM_INFINITY), None),
+    ],
+)
+def test_more_sessions_than_usual_raise_what_may_be_open(
+    monkeypatch: pytest.MonkeyPatch, sessions: int, allowed: tuple[int, int], raised: int | None
+) -> None:
+    limits = [allowed]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limit: limits.append(limit))
+    may = _descriptors(sessions, sessions * 8)
+    assert limits == [allowed] if raised is None else limits == [allowed, (raised, allowed[1])]
+    assert may == (allowed[0] if raised is None else raised)
+
+
+def test_too_few_open_files_for_so_many_sessions_are_told_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 39_999))
+    with raises_code("gateway.settings") as refused:
+        _descriptors(5000, 40_000)
+    assert refused.value.hint == "ulimit -Hn 80000"

@@ -10,6 +10,8 @@ import ssl
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from affiant.gateway.wire.connections import Connection, Connections, Listener, Turns, address_of
 from affiant.gateway.wire.errors import Busy
@@ -122,6 +124,27 @@ def test_a_connection_that_was_ended_becomes_no_sessions() -> None:
     assert 0 in table.ended
     gone.prove("session")
     assert (gone.session, table.table.proven) == (None, 0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["enter", "prove", "leave"]), st.integers(0, 5), st.integers(0, 30)),
+        max_size=80,
+    )
+)
+def test_connections_are_counted_as_they_come_and_go(acts: list[tuple[str, int, int]]) -> None:
+    table = Table(8)
+    known: list[Connection] = []
+    for act, group, which in acts:
+        if act == "enter" or not known:
+            known.append(table.enter(f"192.0.2.{group}", len(known)))
+        elif act == "prove":
+            known[which % len(known)].prove(f"session {group}")
+        else:
+            known[which % len(known)].leave()
+        counted = table.table
+        assert counted.strangers == sum(map(len, counted._of_address.values())) <= 4
+        assert counted.proven == sum(map(len, counted._of_session.values())) <= 4
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def split(text: str, *, typ: str) -> SplitJWS:
     )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=8192)
 def _kid_of(text: str, typ: str) -> str:
     """The key that a header names; kept for those read last, since a header says nothing else."""
     header = from_b64u(text)

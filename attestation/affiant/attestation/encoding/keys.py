@@ -92,7 +92,7 @@ def thumbprint(key: ec.EllipticCurvePublicKey) -> str:
     return _thumbprint_of(numbers.x, numbers.y)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=8192)
 def _thumbprint_of(x: int, y: int) -> str:
     """Kept for the keys that were asked for last: a million records have few signers."""
     return b64u(hashlib.sha256(canonical(_jwk_of(x, y))).digest())

@@ -12,6 +12,7 @@ What was announced is in memory only, for a few minutes, and is used once.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -79,6 +80,8 @@ class ChildStarts:
 
     sessions: SessionTable
     _waiting: dict[str, ChildStart] = field(default_factory=dict)
+    _of_parent: Counter[str] = field(default_factory=Counter)
+    """How many wait, by the parent's id."""
 
     def announce(self, parent: Session, body: bytes, *, now: float) -> Mapping[str, object]:
         """Have the session that ``body`` names admitted as a child of ``parent``; the response's members.
@@ -91,16 +94,17 @@ class ChildStarts:
         parent.require_open(now=now)
         parent.require_not_held()
         room = _room(parent, agent)
-        for old in [name for name, start in self._waiting.items() if start.until < now]:
-            del self._waiting[old]
+        while self._waiting and next(iter(self._waiting.values())).until < now:  # all wait for as long
+            self._forget(next(iter(self._waiting)))
         if session in self._waiting or self.sessions.was_admitted(session):
             raise NotFreshError("this session was announced or admitted before", code="admission.replayed")
-        if sum(start.parent is parent for start in self._waiting.values()) >= _MOST_WAITING:
+        if self._of_parent[parent.id] >= _MOST_WAITING:
             raise Busy(
                 "too many announced sessions were not admitted yet", expected=f"at most {_MOST_WAITING}"
             )
         _count(room, agent)
         self._waiting[session] = ChildStart(parent, agent, policy, now + _WAITS_S)
+        self._of_parent[parent.id] += 1
         return {"session": session}
 
     def is_admitted(self, parent: Session, session: str) -> bool:
@@ -115,7 +119,14 @@ class ChildStarts:
 
     def used(self, admitted: Admitted) -> None:
         """The session is admitted: its announcement holds no more."""
-        self._waiting.pop(admitted.activation.session, None)
+        if admitted.activation.session in self._waiting:
+            self._forget(admitted.activation.session)
+
+    def _forget(self, session: str) -> None:
+        parent = self._waiting.pop(session).parent.id
+        self._of_parent[parent] -= 1
+        if not self._of_parent[parent]:
+            del self._of_parent[parent]
 
 
 def _room(parent: Session, agent: str) -> Sequence[tuple[Session, Decision]]:

@@ -157,7 +157,7 @@ class Draining:
         return {
             "state": self.state.value,
             "seconds": math.ceil(max(self._left(), 0)),
-            "open": sum(s.state is not SessionState.CLOSED for s in self._sessions),
+            "open": self._sessions.population.open,
             "finished": sum(not s.drain_told for s in closed),
             "closed": sum(s.drain_told for s in closed),
             "lost": [s.id for s in ended if s.closed_why == "lost"],

@@ -39,6 +39,7 @@ Approvers = Collection[str]
 """The sender of a request: a key's thumbprint, or the names of an identity under each trusted root that knows it."""
 
 _MAX_TARGET = 2048
+_FEW = 64
 _MAX_LISTED = 4096
 """Actions: as many as can wait in all sessions at a time."""
 
@@ -118,6 +119,7 @@ class GatewayApprovals:
         self._clock = clock
         self._random_bytes = random_bytes
         self._boxes: dict[str, _Box] = {}
+        self._looked_through_at = _FEW
 
     # -- for sessions ------------------------------------------------------------------------------------------
 
@@ -359,7 +361,8 @@ class GatewayApprovals:
     def _box(self, session: Session) -> _Box:
         box = self._boxes.get(session.id)
         if box is None:
-            self._current()
+            if len(self._boxes) >= self._looked_through_at:  # twice as many as were left: each costs the same
+                self._looked_through_at = 2 * len(self._current()) + _FEW
             box = self._boxes[session.id] = _Box(session, _queue_of(session))
         return box
 

@@ -18,7 +18,7 @@ from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
 from affiant.errors import UnreachableError
 from affiant.gateway.admission.draining import MAX_DRAIN_S
 from affiant.gateway.cli.drain_command import drained
-from affiant.gateway.config.config import BODIES_MAX
+from affiant.gateway.config.config import BODIES_MAX, MOST_SESSIONS, SESSIONS_MAX
 from affiant.gateway.log.log_mirror import read_state
 from affiant.gateway.process.launch import (
     Launch,
@@ -183,6 +183,13 @@ def gateway() -> None:
     help="MiB that the bodies of all requests together may hold; beyond it: 503, gateway.memory.",
 )
 @click.option(
+    "--sessions",
+    type=click.IntRange(1, MOST_SESSIONS),
+    default=SESSIONS_MAX,
+    show_default=True,
+    help="Sessions that may be open at once; beyond it: 429, gateway.busy. More than the default: 8 open files each.",
+)
+@click.option(
     "--decisions",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Append each decision about models and tools to this file, for 'affiant policy learn' and 'simulate'. If it "
@@ -236,6 +243,7 @@ def serve(
     ready_fd: int | None,
     user: int | None,
     body_memory: int,
+    sessions: int,
     decisions: Path | None,
     decisions_size: int,
     decisions_keep: int | None,
@@ -278,6 +286,7 @@ def serve(
         ready=ready_fd,
         user=user or (GATEWAY_USER if is_root() else None),
         bodies_max=body_memory << 20,
+        sessions_max=sessions,
         witnesses=witnesses,
         erasure_authorities=erasure_authority,
         profile_signers=profile_signers,

@@ -29,10 +29,24 @@ from affiant.policy.normal_form.digest import floor_digest, normal_form
 from affiant.policy.normal_form.reader import read_normal_form
 from affiant.secrets.names.value import SecretValue
 
-__all__ = ["BODIES_MAX", "Settings", "encode_settings", "parse_settings", "socket_of"]
+__all__ = [
+    "BODIES_MAX",
+    "MOST_SESSIONS",
+    "SESSIONS_MAX",
+    "Settings",
+    "encode_settings",
+    "parse_settings",
+    "socket_of",
+]
 
 MAX_DOCUMENT = 4 << 20
 BODIES_MAX = 256 << 20
+SESSIONS_MAX = 256
+"""Open sessions at once, where the operator does not say otherwise."""
+MOST_SESSIONS = 5000
+"""That the operator may allow: as many as were simulated."""
+CONNECTIONS_EACH = 8
+"""Connections for each session: half of them are for callers that have not proven themselves."""
 """Bytes; 32 of the largest bodies that the default configuration takes."""
 
 
@@ -57,8 +71,8 @@ class Settings:
         mcp_secrets: values that tool servers were given in their environment: none of their answers may hold one.
         path_copies: the folder for copies of what tool servers may read; None: there are none.
         floor: the baseline policy that the configuration names by its digest.
-        sessions_max: open sessions at once. connections_max: public connections at once, and at most half of the
-            descriptors that the server's process may have.
+        sessions_max: open sessions at once. connections_max: public connections at once, eight for each session, and
+            at most half of the descriptors that the server's process may have.
         bodies_max: bytes that all request bodies together may hold, at least :func:`~.bodies.least_memory`; a
             request under way takes up to three times its body: as received, as rewritten, as sent.
         body_s: seconds until a request's body must be here.
@@ -84,8 +98,8 @@ class Settings:
     path_copies: Path | None = None
     floor: Policy | None = None
     timeouts: Timeouts = field(default_factory=Timeouts)
-    sessions_max: int = 256
-    connections_max: int = 2048
+    sessions_max: int = SESSIONS_MAX
+    connections_max: int = SESSIONS_MAX * CONNECTIONS_EACH
     bodies_max: int = BODIES_MAX
     body_s: float = 60.0
     drain_s: int = 5
@@ -147,6 +161,7 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path_copies: str | None
     floor: str | None
     bodies_max: int
+    sessions_max: int
     drain_s: int
     silent_s: int
 
@@ -173,6 +188,7 @@ def encode_settings(settings: Settings) -> bytes:
             path_copies=None if settings.path_copies is None else str(settings.path_copies),
             floor=None if settings.floor is None else b64u(normal_form(settings.floor)),
             bodies_max=settings.bodies_max,
+            sessions_max=settings.sessions_max,
             drain_s=settings.drain_s,
             silent_s=settings.silent_s,
         )
@@ -213,6 +229,8 @@ def parse_settings(data: bytes) -> Settings:
         path_copies=None if document.path_copies is None else Path(document.path_copies),
         floor=None if document.floor is None else read_normal_form(from_b64u(document.floor)),
         bodies_max=document.bodies_max,
+        sessions_max=document.sessions_max,
+        connections_max=document.sessions_max * CONNECTIONS_EACH,
         drain_s=document.drain_s,
         silent_s=document.silent_s,
     )

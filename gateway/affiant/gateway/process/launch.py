@@ -47,7 +47,7 @@ from affiant.attestation.tlog.quorum import OWN_WITNESS_URL
 from affiant.errors import AffiantError, ConfigurationError
 from affiant.folders import make_private
 from affiant.gateway.config.collateral_file import COLLATERAL_NAME, write_collateral
-from affiant.gateway.config.config import BODIES_MAX, Settings, encode_settings
+from affiant.gateway.config.config import BODIES_MAX, SESSIONS_MAX, Settings, encode_settings
 from affiant.gateway.config.trusted_keys import Named, read_named
 from affiant.gateway.inference.dialects_served import DIALECTS
 from affiant.gateway.log.log_mirror import forget_state, mirrored, shown_by
@@ -117,7 +117,7 @@ class Launch:
         ready: a descriptor that gets one line of JSON; passed on to the server.
         user: the user id that the server runs as, when this half is root; the store becomes that user's, and the server
             reaches it wherever it lies. None: this half's.
-        bodies_max: bytes that all request bodies together may hold.
+        bodies_max: bytes that all request bodies together may hold. sessions_max: open sessions at once.
         witnesses: who must cosign the log.
         erasure_authorities: files with the public keys of those whose orders to erase and to hold are carried out.
         profile_signers: a file of those one of whom must have signed a session's profile; None: no signature is needed.
@@ -139,6 +139,7 @@ class Launch:
     ready: int | None
     user: int | None = None
     bodies_max: int = BODIES_MAX
+    sessions_max: int = SESSIONS_MAX
     witnesses: WitnessChoice = "self"
     erasure_authorities: tuple[Path, ...] = ()
     profile_signers: Path | None = None
@@ -367,6 +368,7 @@ def launch_gateway(launch: Launch) -> int:
         mcp_credentials=_tool_credentials(config, secrets, tools.roots or {}),
         mcp_secrets=tuple(value for each in environments.values() for value in each.values()),
         bodies_max=launch.bodies_max,
+        sessions_max=launch.sessions_max,
     )
     with ExitStack() as running:
         decisions = None if launch.decisions is None else DecisionHandover(launch.decisions, launch.rotation)

@@ -41,7 +41,7 @@ from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.errors import AffiantError, ConfigurationError
 from affiant.gateway.admission.draining import STOPPED_WITHIN_S
-from affiant.gateway.config.config import Settings, parse_settings
+from affiant.gateway.config.config import SESSIONS_MAX, Settings, parse_settings
 from affiant.gateway.config.keyset import LIFETIME
 from affiant.gateway.dialects.dialect import Dialect
 from affiant.gateway.inference.dialects_served import DIALECTS
@@ -357,6 +357,31 @@ def _within(descriptors: int, connections: int) -> int:
     return connections if descriptors == resource.RLIM_INFINITY else min(connections, descriptors // 2)
 
 
+def _descriptors(sessions: int, connections: int) -> int:
+    """How many descriptors this process may have; for more ``sessions`` than usual up to two for each connection.
+
+    Raises:
+        ``gateway.settings``: fewer than the connections, half of which those sessions keep open.
+    """
+    may, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if sessions <= SESSIONS_MAX:
+        return may
+    wanted = 2 * connections
+    if may != resource.RLIM_INFINITY and may < wanted:
+        may = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        if may < connections:
+            raise ConfigurationError(
+                "too few open files are allowed for so many sessions",
+                expected=f"at least {connections}",
+                found=may,
+                where="--sessions",
+                hint=f"ulimit -Hn {wanted}",
+                code="gateway.settings",
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (may, most))
+    return may
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -383,7 +408,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = replace(
             settings,
             build=image_digest(Image.GATEWAY),
-            connections_max=_within(resource.getrlimit(resource.RLIMIT_NOFILE)[0], settings.connections_max),
+            connections_max=_within(
+                _descriptors(settings.sessions_max, settings.connections_max), settings.connections_max
+            ),
         )
         decisions = None if options.decisions_fd is None else DecisionFile(options.decisions_fd)
         link = None if options.decisions_link_fd is None else socket.socket(fileno=options.decisions_link_fd)

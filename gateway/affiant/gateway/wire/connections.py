@@ -87,16 +87,10 @@ class Connections:
         self._per_address = max(self._strangers // 2, 1)
         self._of_address: dict[str, dict[Connection, None]] = {}
         self._of_session: dict[str, dict[Connection, None]] = {}
-
-    @property
-    def strangers(self) -> int:
+        self.strangers = 0
         """Connections that belong to addresses."""
-        return sum(map(len, self._of_address.values()))
-
-    @property
-    def proven(self) -> int:
+        self.proven = 0
         """Connections that belong to sessions."""
-        return sum(map(len, self._of_session.values()))
 
     def enter(self, address: str, end: Callable[[], None]) -> Connection:
         """One more connection, a stranger's; another one may be ended for it.
@@ -127,6 +121,7 @@ class Connections:
             self._enter(other)
         connection.session = session
         self._of_session.setdefault(session, {})[connection] = None
+        self.proven += 1
 
     def leave(self, connection: Connection) -> None:
         """``connection`` has ended. Again: nothing."""
@@ -136,9 +131,15 @@ class Connections:
             else (self._of_session, connection.session)
         )
         group = groups.get(name, {})
-        group.pop(connection, None)
+        if connection not in group:
+            return
+        del group[connection]
+        if connection.session is None:
+            self.strangers -= 1
+        else:
+            self.proven -= 1
         if not group:
-            groups.pop(name, None)
+            del groups[name]
 
     def end_one(self) -> bool:
         """End the oldest connection of the address that has most; whether there was one."""
@@ -151,6 +152,7 @@ class Connections:
         elif self.strangers >= self._strangers:
             self.end_one()
         self._of_address.setdefault(connection.address, {})[connection] = None
+        self.strangers += 1
 
     def _end_oldest(self, group: dict[Connection, None]) -> bool:
         oldest = next((each for each in group if not each.kept), None)
