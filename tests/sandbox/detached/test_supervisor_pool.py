@@ -26,7 +26,9 @@ from affiant.sandbox.base.privileges import is_root
 from affiant.sandbox.base.user_socket import connect_user_socket
 from affiant.sandbox.detached.supervisor_pool import SupervisorPool
 from affiant.sandbox.isolation.backends.backend import probe
+from affiant.sandbox.isolation.plan import linux
 from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
+from affiant.sandbox.pools import taking
 from affiant.sandbox.pools.taking import TAKE, TAKEN
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.processes.launch_records import POOLED, read_launches
@@ -285,6 +287,9 @@ def test_what_is_not_the_protocol_gets_nothing(
     asyncio.run(scenario())
 
 
+IDLE = 3 << 13
+"""The idle class of ioprio_set(2)."""
+
 TAKES = """
 import asyncio, sys
 from contextlib import suppress
@@ -319,6 +324,24 @@ def test_a_process_that_is_confined_further_than_the_pool_gets_nothing(
             said, _ = await process.communicate()
             assert said == b"None\n"
             assert of(pool) == before
+
+    asyncio.run(scenario())
+
+
+def test_what_is_taken_has_the_priorities_of_its_launcher(place: Machine, backend: BackendName) -> None:
+    async def scenario() -> None:
+        own = linux.io_priority(0)
+        async with pooled(place, planned(place, backend)) as pool:
+            (supervisor,) = of(pool)
+            processes = taking._of_session(supervisor)
+            linux.set_io_priority(IDLE)
+            try:
+                async with opened(place) as session:
+                    assert session.started_by == "pool"
+                    found = [linux.io_priority(each) for each in processes]
+            finally:
+                linux.set_io_priority(own)
+        assert found == [IDLE] * 3, "supervisor, runner and broker"
 
     asyncio.run(scenario())
 

@@ -1,4 +1,4 @@
-"""What a program has from the process that starts it: its confinement, control groups, limits, priority, processors.
+"""What a program has from the process that starts it: its confinement, control groups, limits, priorities, processors.
 
 A program that another process started is given the same (proc(5), prlimit(2)), so that an operator's limits on a
 command hold for all that the command uses. What cannot be given must be the same already: users, capabilities,
@@ -59,11 +59,14 @@ def give_callers(pid: int, *, starter: int) -> None:
     """
     join_groups(pid, Path("/proc/self"))
     processors, priority = os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)
+    io_priority = linux.io_priority(0)
     for thread in map(int, os.listdir(f"/proc/{pid}/task")):
         if os.sched_getaffinity(thread) != processors:
             os.sched_setaffinity(thread, processors)
         if os.getpriority(os.PRIO_PROCESS, thread) != priority:
             os.setpriority(os.PRIO_PROCESS, thread, priority)
+        if linux.io_priority(thread) != io_priority:
+            linux.set_io_priority(io_priority, thread)
     badness, its = Path("/proc/self/oom_score_adj").read_text(), Path(f"/proc/{pid}/oom_score_adj")
     if its.read_text() != badness:
         its.write_text(badness)

@@ -132,9 +132,9 @@ def io_priority(process: int) -> int:
     return _io_priority(1, process)
 
 
-def set_io_priority(value: int) -> None:
-    """Give this process the I/O priority ``value``, as :func:`io_priority` returns it (ioprio_set(2))."""
-    _io_priority(0, 0, value)
+def set_io_priority(value: int, process: int = 0) -> None:
+    """Give ``process``, 0 for this one, the I/O priority ``value``, as :func:`io_priority` has it (ioprio_set(2))."""
+    _io_priority(0, process, value)
 
 
 def _io_priority(which: int, process: int, *value: int) -> int:
