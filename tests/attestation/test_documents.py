@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.story import NOW, Story, link, reference_bytes, trust_bytes
@@ -21,7 +20,6 @@ from affiant.attestation.bundle.bundle import parse_bundle
 from affiant.attestation.encoding import jws, merkle
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical
-from affiant.attestation.records.sealed_disclosures import open_sealed, recipient, seal
 from affiant.attestation.records.session_summary import session_root
 from affiant.attestation.schema import records
 from affiant.attestation.schema.records_page import record_page
@@ -221,25 +219,6 @@ def test_no_result_of_another_form_is_issued(change: dict[str, str]) -> None:
     assert verify_ear(issue_ear(STORY.ear_signer, **members), STORY.ear_signer.public_key).peer == "session"
     with pytest.raises(ShapeMismatch):
         issue_ear(STORY.ear_signer, **(members | change))
-
-
-def test_openings_open_for_their_receipt_and_recipient_alone() -> None:
-    key, rh = X25519PrivateKey.generate(), link("a")
-    sealed = seal(["one", "two"], to=recipient(key), rh=rh)
-    assert open_sealed(sealed, key=key, rh=rh) == ("one", "two")
-    for other in ({"key": X25519PrivateKey.generate(), "rh": rh}, {"key": key, "rh": link("b")}):
-        with pytest.raises(AffiantError) as caught:
-            open_sealed(sealed, **other)
-        assert caught.value.code == "sd.opening"
-    with pytest.raises(AffiantError):
-        open_sealed(sealed[:-2], key=key, rh=rh)
-    assert open_sealed(seal([], to=recipient(key), rh=rh), key=key, rh=rh) == ()
-
-
-def test_the_length_of_what_is_sealed_tells_nothing() -> None:
-    key, rh = X25519PrivateKey.generate(), link("a")
-    lengths = {len(seal(texts, to=recipient(key), rh=rh)) for texts in ([], ["a"], ["a" * 500, "b" * 400])}
-    assert len(lengths) == 1
 
 
 # -- gateway configuration -------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.chain import ChainSigner
 from affiant.attestation.records.proof import FORWARDED_HEADERS, PROOF_HEADER, Request, issue_proof
-from affiant.attestation.records.receipt import Issued
-from affiant.attestation.records.sealed_disclosures import open_sealed, recipient, seal
+from affiant.attestation.records.receipt import Issued, receipt_hash
+from affiant.attestation.records.sealed_disclosures import DisclosureReader, SessionSealing, recipient
 from affiant.attestation.release.boot import Image, boot_log
 from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
 from affiant.attestation.statements.evidence import (
@@ -294,6 +294,7 @@ class SessionClient:
         self.evidence = evidence
         self.cseq = 0
         self.head = admitted["head"]
+        self.sealing: SessionSealing | None = None
         self.chain = ChainSigner(
             signer=made.key,
             statement=self.statement,
@@ -459,7 +460,9 @@ class SessionClient:
 
     def submit(self, record: Issued, *, jws: str | None = None, sealed: str | None = None) -> Answer:
         if sealed is None and self.made.activation.openings is not None and record.disclosures:
-            sealed = seal(record.disclosures, to=self.made.activation.openings, rh=record.rh)
+            if self.sealing is None:
+                self.sealing = self.chain.sealing(to=self.made.activation.openings, session=self.id)
+            sealed = self.sealing.handed_on(record.disclosures, rh=record.rh)
         answer = self.ask(
             "POST",
             f"/v1/sessions/{self.id}/records",
@@ -486,7 +489,10 @@ class SessionClient:
 
 def opened(bundle: Mapping[str, dict], key: X25519PrivateKey) -> dict[str, tuple[str, ...]]:
     """Receipt hash -> disclosures."""
-    return {rh: open_sealed(text, key=key, rh=rh) for rh, text in bundle["openings"].items()}
+    reader = DisclosureReader(key)
+    records = [each["sdjwt"].partition("~")[0] for each in bundle["bundle"]["receipts"]]
+    found = {receipt_hash(jws): reader.open(jws, bundle["openings"].get) for jws in records}
+    return {rh: shown for rh, shown in found.items() if shown is not None}
 
 
 def start_of(session: SessionClient) -> Mapping[str, object]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tests.gateway.journal_reader import entries_of, opens_of, statement_of
 
-from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, receipt_hash, verify_receipt
-from affiant.attestation.records.sealed_disclosures import open_sealed
+from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.attestation.records.sealed_disclosures import DisclosureReader
 from affiant.attestation.statements.statement import parse_statement
 from affiant.gateway.store.entries import Entry, OpeningEntry, PeerEntry, RecordEntry
 from affiant.sandbox.processes.home import open_home
@@ -49,13 +49,12 @@ def boots_of(home: Path) -> list[Boot]:
 
 def _boot(home: Path, entries: list[Entry]) -> Boot:
     statement = parse_statement(statement_of(entries))
-    key = open_home(home).openings_key(random_bytes=os.urandom)
+    reader = DisclosureReader(open_home(home).openings_key(random_bytes=os.urandom))
     sealed = {entry.rh: entry.sealed for entry in entries if isinstance(entry, OpeningEntry)}
     records = []
     for entry in entries:
         if isinstance(entry, RecordEntry):
-            rh = receipt_hash(entry.jws)
-            opened = open_sealed(sealed[rh], key=key, rh=rh) if rh in sealed else ()
+            opened = reader.open(entry.jws, sealed.get) or ()
             records.append(verify_receipt(parse_receipt("~".join([entry.jws, *opened, ""])), statement))
     peers = tuple(entry.jws for entry in entries if isinstance(entry, PeerEntry))
     return Boot(tuple(records), frozenset(opens_of(entries)), peers)

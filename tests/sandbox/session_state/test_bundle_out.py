@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.issuing import issue_receipt
 from affiant.attestation.records.receipt import Issued, parse_receipt, verify_receipt
-from affiant.attestation.records.sealed_disclosures import SealedDisclosureInvalid, recipient, seal
+from affiant.attestation.records.sealed_disclosures import SealedDisclosureInvalid, SessionSealing, recipient
 from affiant.attestation.statements.statement import (
     LogIdentity,
     gateway_statement,
@@ -59,9 +60,15 @@ def receipt(name: str) -> Issued:
     )  # fmt: skip
 
 
+@cache
+def sealing(to: str) -> SessionSealing:
+    return SessionSealing(to=to, session=ID, kid=SIGNER.kid, random_bytes=os.urandom)
+
+
 def sealed(key: X25519PrivateKey, *issued: Issued) -> bytes:
     bundle = json.loads(Bundle(tuple(each.jws + "~" for each in issued)).to_bytes())
-    openings = {each.rh: seal(each.disclosures, to=recipient(key), rh=each.rh) for each in issued}
+    to = sealing(recipient(key))
+    openings = {to.name: to.sealed_key, **{each.rh: to.seal(each.disclosures, rh=each.rh) for each in issued}}
     return json.dumps({"bundle": bundle, "openings": openings}).encode()
 
 
@@ -86,7 +93,8 @@ def test_a_receipt_without_an_opening_stays_closed():
 def test_an_opening_that_was_moved_to_another_receipt_is_refused():
     key, one, two = X25519PrivateKey.generate(), receipt("one"), receipt("two")
     found = parse_sealed_bundle(sealed(key, one, two))
-    swapped = replace(found, openings={one.rh: found.openings[two.rh], two.rh: found.openings[one.rh]})
+    exchanged = {one.rh: found.openings[two.rh], two.rh: found.openings[one.rh]}
+    swapped = replace(found, openings={**found.openings, **exchanged})
     with pytest.raises(SealedDisclosureInvalid):
         open_bundle(swapped, key)
 
@@ -158,9 +166,8 @@ def close(session: str, why: str) -> Issued:
 
 
 def spooled(key: X25519PrivateKey, *issued: Issued) -> tuple[SpoolEntry, ...]:
-    return tuple(
-        SpoolEntry(each.jws, seal(each.disclosures, to=recipient(key), rh=each.rh)) for each in issued
-    )
+    to = sealing(recipient(key))
+    return tuple(SpoolEntry(each.jws, to.handed_on(each.disclosures, rh=each.rh)) for each in issued)
 
 
 def test_records_that_only_the_journal_has_are_in_the_bundle_once():

@@ -16,6 +16,7 @@ from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.head import Head
 from affiant.attestation.records.issuing import issue_receipt
 from affiant.attestation.records.receipt import Issued
+from affiant.attestation.records.sealed_disclosures import SessionSealing
 from affiant.attestation.statements.statement import KeysetStatement
 
 __all__ = ["ChainSigner"]
@@ -51,6 +52,10 @@ class ChainSigner:
     def new_id(self) -> str:
         """A fresh receipt id: 22 characters. Made at request start, so that it can be in a stream's head."""
         return b64u(self._random_bytes(16))
+
+    def sealing(self, *, to: str, session: str) -> SessionSealing:
+        """A new key of this signer's for the disclosures of one session, sealed to its starter's key ``to``."""
+        return SessionSealing(to=to, session=session, kid=self._signer.kid, random_bytes=self._random_bytes)
 
     def issue(
         self,

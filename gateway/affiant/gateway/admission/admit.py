@@ -185,7 +185,6 @@ class Admissions:
             verified,
             collateral=collateral,
             now=self.clock(),
-            random_text=lambda: b64u(self.random_bytes(16)),
         )
 
     def _begin(self, admitted: Admitted, parent: Session | None = None) -> Session:

@@ -11,7 +11,6 @@ session is changed after. Before those steps:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -46,7 +45,6 @@ class RestrictionAppraiser:
         *,
         collateral: Collateral,
         now: datetime,
-        random_text: Callable[[], str],
     ) -> Admitted:
         """All steps, and the signed result; what the session is from then on. Takes a while: not in an event loop.
 
@@ -67,7 +65,6 @@ class RestrictionAppraiser:
             verified,
             collateral=collateral,
             now=now,
-            random_text=random_text,
             restrictions=restrictions,
         )
         return replace(again, difference=difference)

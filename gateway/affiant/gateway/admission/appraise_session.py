@@ -18,13 +18,12 @@ is used up whatever the outcome), and that nothing was admitted twice is decided
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from affiant.attestation.encoding.binary_text import b64u_sha256
 from affiant.attestation.encoding.keys import Signer
-from affiant.attestation.records.sealed_disclosures import seal
+from affiant.attestation.records.sealed_disclosures import require_recipient
 from affiant.attestation.signatures.approvers.identities import require_verifiable
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureMissing
 from affiant.attestation.signatures.profiles.verification import (
@@ -152,7 +151,6 @@ class Appraiser:
         *,
         collateral: Collateral,
         now: datetime,
-        random_text: Callable[[], str],
         restrictions: tuple[Narrowing, ...] = (),
     ) -> Admitted:
         """Steps 3 to 8, and the signed result.
@@ -169,7 +167,7 @@ class Appraiser:
         self._check_links(request, now)
         self._check_gateway(request.manifest)
         self._check_profile(request, restrictions)
-        _check_openings(request.activation, random_text())
+        _check_openings(request.activation)
         appraisal = self._appraise(request, verified, restrictions)
         self._check_signer(request, now)
         require_verifiable(request.policy.policy.approval.identities)
@@ -288,12 +286,12 @@ class Appraiser:
         )
 
 
-def _check_openings(activation: Activation, probe: str) -> None:
+def _check_openings(activation: Activation) -> None:
     """Seal once to the starter's key now: later, a key that cannot be sealed to would stop a record."""
     if activation.openings is None:
         return
     try:
-        seal((probe,), to=activation.openings, rh=probe)
+        require_recipient(activation.openings)
     except (MalformedError, ValueError) as error:
         raise NotAuthenticError(
             "the activation's disclosure key is not an X25519 key", code="admission.mismatch"

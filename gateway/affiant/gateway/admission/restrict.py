@@ -23,7 +23,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.statements.evidence import wrap_endorsements
 from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.errors import StateError
@@ -104,7 +103,6 @@ class Restrictions:
             admitted,
             collateral=collateral,
             now=admissions.clock(),
-            random_text=lambda: b64u(admissions.random_bytes(16)),
         )
 
     async def _keep(self, session: Session, admitted: Admitted, collateral: Collateral) -> None:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.attestation.records.sealed_disclosures import apart
 from affiant.errors import MalformedError, StateError
 from affiant.gateway.sessions.recorder import Recorder, policy_members
 from affiant.gateway.sessions.sessions import Session, SessionState
@@ -110,7 +111,8 @@ class Submissions:
 
         Args:
             jws: without disclosures.
-            sealed: its disclosures, sealed to the key that the session named; empty if there are none.
+            sealed: its disclosures, sealed for the person who started the session, with the key to them; empty if there
+                are none.
 
         Raises:
             ``session.closed``: the session has ended.
@@ -124,7 +126,6 @@ class Submissions:
                 expected=f"at most {MAX_OPENINGS} characters",
                 code="request.too_large",
             )
-        from_b64u(sealed)
         text = parse_receipt(jws + "~")
         if text.disclosures:  # the journal is the operator's, and the leaf is of the JWS alone
             raise RequestMalformed(
@@ -132,6 +133,7 @@ class Submissions:
                 expected="the JWS alone; what it hides, sealed in Affiant-Openings",
             )
         record = verify_receipt(text, session.admitted.statement)
+        openings = dict(apart(jws, sealed)) if sealed else {}
         async with session.submitting:
             if record.rh not in session.supervisor.hashes:
                 if session.state is SessionState.CLOSED:
@@ -139,13 +141,32 @@ class Submissions:
                         "the session has ended", found=session.state.value, code="session.closed"
                     )
                 check_place(record, session)
+                key = _require_same_key(session, openings, record.rh)
                 head = session.head  # now: what is signed later would be named before it is durable
-                await self.recorder.keep_peer(session, record, sealed=sealed)
+                await self.recorder.keep_peer(session, record, openings=openings)
+                session.supervisor.sealed_key = key
                 _advance(session, record, head)
                 self.observe(session, record)
             named = session.supervisor.named
         assert named is not None, "a session has a start before it has anything else"
         return {"rh": record.rh, "leaf": b64u(record.leaf.leaf_hash), "head": named.to_json()}
+
+
+def _require_same_key(session: Session, openings: dict[str, str], rh: str) -> str | None:
+    """The key to the supervisor's sealed disclosures; it is taken out of ``openings`` where the journal has it.
+
+    Raises:
+        RequestMalformed: it is another one than before; what was sealed by that could not be opened any more.
+    """
+    known = session.supervisor.sealed_key
+    for name in openings.keys() - {rh}:
+        if known is None:
+            return openings[name]
+        if openings.pop(name) != known:
+            raise RequestMalformed(
+                "another key to sealed disclosures", expected="the session's first", where=name
+            )
+    return known
 
 
 def _advance(session: Session, record: VerifiedReceipt, head: Head | None) -> None:

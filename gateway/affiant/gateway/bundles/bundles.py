@@ -27,6 +27,7 @@ from affiant.attestation.bundle.bundle_anchors import Anchors
 from affiant.attestation.encoding.binary_text import b64u, from_b64u, sha256_name
 from affiant.attestation.encoding.canonical import parse_strict
 from affiant.attestation.records.receipt import receipt_hash
+from affiant.attestation.records.sealed_disclosures import KEY_MARK
 from affiant.attestation.tlog.note import to_base64
 from affiant.attestation.tlog.proof import LogProof
 from affiant.errors import StateError
@@ -220,13 +221,17 @@ class Bundles:
         return [entry for entry in entries if isinstance(entry, PeerEntry)]
 
     async def _openings(self, session: str, texts: Sequence[str]) -> Mapping[str, str]:
-        """Receipt hash -> sealed opening, of a session's records with these JWS."""
+        """Sealed disclosures of a session's records with these JWS and the keys to them, by what each is kept under."""
         places = await self.index.openings(session)
 
         def read() -> Mapping[str, str]:
             hashes = {receipt_hash(text) for text in texts}
             entries = (entry for entry in self._read(places) if isinstance(entry, OpeningEntry))
-            return {entry.rh: entry.sealed for entry in entries if entry.rh in hashes}
+            return {
+                entry.rh: entry.sealed
+                for entry in entries
+                if entry.rh in hashes or entry.sealed.startswith(KEY_MARK)
+            }
 
         return await asyncio.to_thread(read)
 

@@ -35,7 +35,7 @@ from affiant.attestation.bundle.period.log_part import keep_log_part
 from affiant.attestation.bundle.period.manifest import Manifest, Range
 from affiant.attestation.bundle.period.writer import write_archive
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
-from affiant.attestation.records.sealed_disclosures import recipient
+from affiant.attestation.records.sealed_disclosures import KEY_MARK, recipient
 from affiant.attestation.records.task_label import shown_label
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.note import Note, parse_note
@@ -368,14 +368,17 @@ class _Run:
 
     def _disclosures(self, jws: str, opener: Opener) -> tuple[str, ...]:
         rh = sha256(jws.encode("ascii")).digest()
-        place, sealed = self.plan.opening_of(rh), None
-        if place is not None:
-            try:
-                entry = self.store.read(place)
-                sealed = entry.sealed if isinstance(entry, OpeningEntry) else None
-            except (EntryErased, JournalMalformed):  # erased since it was found
-                sealed = None
-        return opener.disclosures(jws, sealed, rh=b64u(rh), erased=self.plan.is_erased(rh))
+        return opener.disclosures(jws, self._opening, rh=b64u(rh), erased=self.plan.is_erased(rh))
+
+    def _opening(self, name: str) -> str | None:
+        place = self.plan.opening_of(from_b64u(name))
+        if place is None:
+            return None
+        try:
+            entry = self.store.read(place)
+        except (EntryErased, JournalMalformed):  # erased since it was found
+            return None
+        return entry.sealed if isinstance(entry, OpeningEntry) else None
 
     def _write_log(self, note: Note, checkpoint: Checkpoint, first: int, end: int) -> None:
         self.draft.put_log("checkpoint", note.to_bytes())
@@ -433,11 +436,12 @@ def _orders_of(found: Sequence[Placed], chains: Collection[str]) -> Iterator[Rec
             yield record
 
 
-def _openings_in(found: Sequence[Placed]) -> Iterator[tuple[bytes, Place]]:
+def _openings_in(found: Sequence[Placed]) -> Iterator[tuple[bytes, Place, bool]]:
     for placed in found:
         if isinstance(placed.entry, OpeningEntry):
             with suppress(MalformedError):  # whatever the store holds instead opens nothing
-                yield from_b64u(placed.entry.rh, size=32), placed.place
+                is_key = placed.entry.sealed.startswith(KEY_MARK)
+                yield from_b64u(placed.entry.rh, size=32), placed.place, is_key
 
 
 def _contents_erased_in(found: Sequence[Placed]) -> Iterator[bytes]:

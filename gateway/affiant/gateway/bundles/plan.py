@@ -161,12 +161,18 @@ class Plan:
         query = "SELECT kind, segment, offset, length FROM records ORDER BY idx LIMIT ? OFFSET ?"
         return [(row[0], Place(*row[1:])) for row in self._connection.execute(query, (most, first))]
 
-    def add_openings(self, found: Iterable[tuple[bytes, Place]]) -> None:
-        """Sealed openings of records of the range and beside it, by the record's hash; the first of each counts."""
+    def add_openings(self, found: Iterable[tuple[bytes, Place, bool]]) -> None:
+        """Sealed disclosures by what they are kept under, a record's hash or a key's name; the first of each counts.
+
+        Args:
+            found: each with its place, and whether it is a key: of others only those of records of the range and beside
+                it are kept.
+        """
         self._connection.executemany(
             "INSERT OR IGNORE INTO openings SELECT ?1, ?2, ?3, ?4 "
-            "WHERE EXISTS (SELECT 1 FROM leaves WHERE rh = ?1) OR EXISTS (SELECT 1 FROM extras WHERE rh = ?1)",
-            ((rh, place.segment, place.offset, place.length) for rh, place in found),
+            "WHERE ?5 OR EXISTS (SELECT 1 FROM leaves WHERE rh = ?1) "
+            "OR EXISTS (SELECT 1 FROM extras WHERE rh = ?1)",
+            ((name, place.segment, place.offset, place.length, is_key) for name, place, is_key in found),
         )
 
     def add_erased(self, found: Iterable[bytes]) -> None:
@@ -174,7 +180,7 @@ class Plan:
         self._connection.executemany("INSERT OR IGNORE INTO erased VALUES (?)", ((rh,) for rh in found))
 
     def opening_of(self, rh: bytes) -> Place | None:
-        """Where the sealed opening of a record lies."""
+        """Where what is kept under ``rh``, a record's hash or the name of a key, lies."""
         row = self._connection.execute(
             "SELECT segment, offset, length FROM openings WHERE rh = ?", (rh,)
         ).fetchone()

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.records.chain import ChainSigner
 from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import Issued, VerifiedReceipt
-from affiant.attestation.records.sealed_disclosures import seal
+from affiant.attestation.records.sealed_disclosures import SessionSealing
 from affiant.attestation.schema.records import shape_of
 from affiant.attestation.schema.shapes import Obj, ShapeMismatch
 from affiant.gateway.sessions.sessions import Session
@@ -134,7 +134,7 @@ class Recorder:
         """
         self._journal.require()
         issued = self._chain.issue(kind, members, hidden, jti=jti)
-        return self._append(issued, kind, session=None)
+        return self._append(issued, kind)
 
     def require_formable(
         self, kind: str, members: Mapping[str, object], hidden: Mapping[str, Mapping[str, object]]
@@ -173,6 +173,7 @@ class Recorder:
             JournalUnavailable: nothing is signed. ShapeMismatch: not such a record; nothing is signed.
         """
         self._journal.require()
+        sealing = self._sealing(session)
         seq = session.upcoming if number is None else number
         activation = session.admitted.activation
         peer = session.supervisor.head
@@ -186,40 +187,52 @@ class Recorder:
             {**(hidden or {}), "agt": {"user": activation.starter["sub"]}},
             jti=jti,
         )
-        recorded = self._append(issued, kind, session=session)
+        recorded = self._append(issued, kind, session=session.id)
+        if sealing is not None and issued.disclosures:
+            sealed = sealing.seal(issued.disclosures, rh=issued.rh)
+            recorded = replace(recorded, durable=self._keep_opening(issued.rh, session.id, sealed))
         session.recorded(session.next_number() if number is None else number, issued, recorded.head)
         return recorded
 
-    def keep_peer(self, session: Session, record: VerifiedReceipt, *, sealed: str) -> asyncio.Future[Place]:
-        """Append a supervisor's record; it is acknowledged once the future resolves."""
+    def keep_peer(
+        self, session: Session, record: VerifiedReceipt, *, openings: Mapping[str, str]
+    ) -> asyncio.Future[Place]:
+        """Append a supervisor's record; it is acknowledged once the future resolves.
+
+        Args:
+            openings: its sealed disclosures, and the key to them where the journal lacks it, by what each is kept
+                under.
+        """
         entry = PeerEntry(jws=record.text.jws, ses=session.id, seq=record.seq)
         kept = self._journal.append(encode_entry(entry), note=Logged(entry, record.leaf))
-        return kept if not sealed else self._keep_opening(record.rh, session.id, sealed)
+        for name, sealed in openings.items():
+            kept = self._keep_opening(name, session.id, sealed)
+        return kept
 
     def keep_object(self, name: str, data: bytes, *, session: str = "") -> asyncio.Future[Place]:
         """Append an object of the bundle map ``name``."""
         entry = ObjectEntry(map=name, data=b64u(data), ses=session)
         return self._journal.append(encode_entry(entry), note=entry)
 
-    def _append(self, issued: Issued, kind: str, *, session: Session | None) -> Recorded:
+    def _append(self, issued: Issued, kind: str, *, session: str = "") -> Recorded:
         head = self._chain.head
         assert head is not None
-        entry = RecordEntry(
-            jws=issued.jws,
-            jti=str(issued.payload["jti"]),
-            kind=kind,
-            seq=head.seq,
-            ses="" if session is None else session.id,
-        )
-        sealed = _sealed(issued, session)
+        jti = str(issued.payload["jti"])
+        entry = RecordEntry(jws=issued.jws, jti=jti, kind=kind, seq=head.seq, ses=session)
         durable = self._journal.append(encode_entry(entry), note=Logged(entry, issued.leaf))
-        if session is not None and sealed:
-            durable = self._keep_opening(issued.rh, session.id, sealed)
         return Recorded(issued, head, durable)
 
-    def _keep_opening(self, rh: str, session: str, sealed: str) -> asyncio.Future[Place]:
-        """Append the opening of the record that was appended last: durable after it, so that to wait for one does."""
-        entry = OpeningEntry(rh=rh, ses=session, sealed=sealed)
+    def _sealing(self, session: Session) -> SessionSealing | None:
+        """What seals the session's disclosures, its key in the journal; None: its starter named no key."""
+        to = session.admitted.activation.openings
+        if to is not None and session.sealing is None:
+            session.sealing = self._chain.sealing(to=to, session=session.id)
+            self._keep_opening(session.sealing.name, session.id, session.sealing.sealed_key)
+        return session.sealing
+
+    def _keep_opening(self, name: str, session: str, sealed: str) -> asyncio.Future[Place]:
+        """Append a sealed text: durable after all before it, so that to wait for the last one does."""
+        entry = OpeningEntry(rh=name, ses=session, sealed=sealed)
         return self._journal.append(encode_entry(entry), note=entry)
 
 
@@ -239,13 +252,6 @@ def _check_given(
                 inner.hidden[hidden_name].check(hidden_value, f"{name}.{hidden_name}")
         else:
             inner.check(value, name)
-
-
-def _sealed(issued: Issued, session: Session | None) -> str:
-    """The disclosures, readable only with the key that the session named; nothing, if it named none."""
-    if session is None or session.admitted.activation.openings is None or not issued.disclosures:
-        return ""
-    return seal(issued.disclosures, to=session.admitted.activation.openings, rh=issued.rh)
 
 
 def for_agent(issued: Issued) -> str:

@@ -25,6 +25,7 @@ from typing import Final
 from affiant.attestation.records.head import Head
 from affiant.attestation.records.proof import ReplayWindow
 from affiant.attestation.records.receipt import Issued
+from affiant.attestation.records.sealed_disclosures import SessionSealing
 from affiant.attestation.records.session_summary import outcome_of, session_root
 from affiant.attestation.statements.manifest import Activation, Manifest
 from affiant.attestation.statements.restriction import Narrowing
@@ -128,6 +129,8 @@ class SupervisorChain:
     hashes: set[str] = field(default_factory=set)
     peer_seq: int = 0
     """The highest number of a gateway record that one of its records named."""
+    sealed_key: str | None = None
+    """The key to its sealed disclosures, as the supervisor sealed it; None until the first."""
     named: Head | None = None
     """The gateway's record that the last acknowledgement named: durable, since the journal keeps its order."""
 
@@ -164,6 +167,8 @@ class Session:
             prev=admitted.statement.keyset_digest,
             evd=admitted.evd,
         )
+        self.sealing: SessionSealing | None = None
+        """What seals this gateway's disclosures about it; None until the first."""
         self.submitting = asyncio.Lock()
         self.restricting = asyncio.Lock()
         self.held = False

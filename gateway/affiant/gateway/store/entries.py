@@ -7,7 +7,7 @@
 | ``open`` | a request was admitted and nothing was sent upstream yet; no receipt, and never made into one |
 | ``record`` | a record that this gateway signed |
 | ``peer`` | a record that a session's supervisor signed and this gateway acknowledged |
-| ``opening`` | a record's disclosures, sealed to the key that the session named; apart, to be erased alone |
+| ``opening`` | a record's disclosures, sealed, or the sealed key to a session's; apart, to be erased alone |
 | ``erasing`` | what an ``erasure`` record orders is about to be erased |
 | ``erased`` | it is |
 | ``started`` | gaps of earlier boots are disclosed in this boot's chain |
@@ -85,7 +85,7 @@ class PeerEntry(_Tagged, frozen=True, tag="peer"):
 
 
 class OpeningEntry(_Tagged, frozen=True, tag="opening"):
-    """The sealed disclosures of the record with this hash."""
+    """The sealed disclosures of the record with this hash, or the key with this name (``sealed_disclosures``)."""
 
     rh: str
     ses: str

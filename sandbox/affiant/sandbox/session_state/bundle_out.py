@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle, parse_bundle
 from affiant.attestation.encoding.canonical import parse_object, parse_strict
 from affiant.attestation.records.receipt import parse_receipt, receipt_hash
-from affiant.attestation.records.sealed_disclosures import open_sealed
+from affiant.attestation.records.sealed_disclosures import DisclosureReader, apart
 from affiant.attestation.verifier.files.opened_disclosures import Opener
 from affiant.errors import MalformedError
 from affiant.sandbox.base.user_files import write_user_file
@@ -151,9 +151,14 @@ def with_spooled(
         return sealed, 0
     whole = SealedBundle(
         replace(sealed.bundle, receipts=(*sealed.bundle.receipts, *(f"{entry.jws}~" for entry in new))),
-        {**sealed.openings, **{entry.rh: entry.openings for entry in new if entry.openings is not None}},
+        {**sealed.openings, **_openings_of(new)},
     )
     return whole, 0
+
+
+def _openings_of(entries: Sequence[SpoolEntry]) -> Mapping[str, str]:
+    handed_on = (apart(entry.jws, entry.openings) for entry in entries if entry.openings is not None)
+    return {name: text for each in handed_on for name, text in each.items()}
 
 
 def close_of(sealed: SealedBundle, session: str) -> str | None:
@@ -191,8 +196,10 @@ def open_bundle(sealed: SealedBundle, key: X25519PrivateKey) -> Bundle:
     Raises:
         SealedDisclosureInvalid: an opening is for another key or receipt.
     """
+    reader = DisclosureReader(key)
     return replace(
-        sealed.bundle, receipts=tuple(_opened(text, sealed.openings, key) for text in sealed.bundle.receipts)
+        sealed.bundle,
+        receipts=tuple(_opened(text, sealed.openings, reader) for text in sealed.bundle.receipts),
     )
 
 
@@ -203,7 +210,7 @@ def open_counted(sealed: SealedBundle, opener: Opener) -> Bundle:
     def opened(text: str) -> str:
         jws = text.partition("~")[0]
         rh = receipt_hash(jws)
-        found = opener.disclosures(jws, sealed.openings.get(rh), rh=rh, erased=rh in erased)
+        found = opener.disclosures(jws, sealed.openings.get, rh=rh, erased=rh in erased)
         return "~".join([jws, *found, ""])
 
     return replace(sealed.bundle, receipts=tuple(opened(text) for text in sealed.bundle.receipts))
@@ -216,12 +223,10 @@ def _ordered_to_be_erased(bundle: Bundle) -> Iterator[str]:
                 yield from (str(item["rh"]) for item in items if isinstance(item, dict) and "rh" in item)
 
 
-def _opened(text: str, openings: Mapping[str, str], key: X25519PrivateKey) -> str:
+def _opened(text: str, openings: Mapping[str, str], reader: DisclosureReader) -> str:
     jws = text.partition("~")[0]
-    rh = receipt_hash(jws)
-    if rh not in openings:
-        return text
-    return "~".join([jws, *open_sealed(openings[rh], key=key, rh=rh), ""])
+    found = reader.open(jws, openings.get)
+    return text if found is None else "~".join([jws, *found, ""])
 
 
 def write_bundle(path: Path, bundle: Bundle, *, stream: bool = False) -> None:

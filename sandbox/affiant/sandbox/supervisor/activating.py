@@ -276,15 +276,17 @@ def _records(opening: Opening, launch: Launch, admitted: Admitted) -> SessionRec
     place, identity = opening.provision.session_dir / "records.ndjson", admitted.identity
     spool = Spool(os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     opening.stack.callback(spool.close)
+    chain = ChainSigner(
+        signer=identity.signer,
+        statement=identity.statement,
+        chn=identity.chn,
+        evd=identity.evd,
+        random_bytes=opening.around.random_bytes,
+        clock=opening.around.clock,
+    )
+    to = launch.activation.openings
     records = SessionRecords(
-        chain=ChainSigner(
-            signer=identity.signer,
-            statement=identity.statement,
-            chn=identity.chn,
-            evd=identity.evd,
-            random_bytes=opening.around.random_bytes,
-            clock=opening.around.clock,
-        ),
+        chain=chain,
         spool=spool,
         submit=admitted.gateway.submit,
         agent=AgentFacts(
@@ -295,7 +297,7 @@ def _records(opening: Opening, launch: Launch, admitted: Admitted) -> SessionRec
             name=opening.provision.agent.name,
             user=opening.provision.agent.user,
         ),
-        openings_to=launch.activation.openings,
+        sealing=None if to is None else chain.sealing(to=to, session=launch.activation.session),
     )
     opening.stack.push_async_callback(records.stop)
     records.start()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from tests.attestation.sealed_before import seal_before, seal_bytes
 from tests.attestation.story import Story
 
-from affiant.attestation.encoding.binary_text import b64u
-from affiant.attestation.records.receipt import Issued
-from affiant.attestation.records.sealed_disclosures import _INFO, _SUITE, recipient, seal
+from affiant.attestation.records.receipt import Issued, parse_receipt
+from affiant.attestation.records.sealed_disclosures import SessionSealing, recipient
 from affiant.attestation.verifier.files.opened_disclosures import Opener, Outcome, told
 
 KEY, OTHER = X25519PrivateKey.generate(), X25519PrivateKey.generate()
@@ -21,7 +23,7 @@ def answer() -> Issued:
 
 
 def sealed(record: Issued, *disclosures: str, key: X25519PrivateKey = KEY, rh: str = "") -> str:
-    return seal(disclosures or record.disclosures, to=recipient(key), rh=rh or record.rh)
+    return seal_before(disclosures or record.disclosures, to=recipient(key), rh=rh or record.rh)
 
 
 def outcome(opener: Opener) -> Outcome:
@@ -32,7 +34,7 @@ def outcome(opener: Opener) -> Outcome:
 
 def opened(record: Issued, text: str | None, *, erased: bool = False) -> tuple[Outcome, tuple[str, ...]]:
     opener = Opener([OTHER, KEY])
-    found = opener.disclosures(record.jws, text, rh=record.rh, erased=erased)
+    found = opener.disclosures(record.jws, {record.rh: text}.get, rh=record.rh, erased=erased)
     return outcome(opener), found
 
 
@@ -53,9 +55,7 @@ def test_what_is_sealed_to_another_key_or_changed_stays_hidden(answer: Issued) -
 def test_what_the_receipt_does_not_commit_to_is_left_out_whole(answer: Issued) -> None:
     good = answer.disclosures
     other = next(record for record in Story().tell().gateway_records if record.payload["kind"] == "inference")
-    raw = b64u(
-        _SUITE.encrypt(b"\xff\x80" + bytes(1022), KEY.public_key(), info=_INFO + answer.rh.encode("ascii"))
-    )
+    raw = seal_bytes(b"\xff\x80" + bytes(1022), to=recipient(KEY), rh=answer.rh)
     for found in (
         sealed(answer, *other.disclosures),
         sealed(answer, *good, other.disclosures[0]),
@@ -80,12 +80,46 @@ def test_what_is_not_here_was_erased_by_order_or_is_absent(answer: Issued) -> No
 
 def test_what_hides_nothing_is_not_counted() -> None:
     boot = Story().tell().gateway_records[0]
+
+    def nothing(_name: str) -> None:
+        return None
+
     opener = Opener([KEY])
-    assert opener.disclosures(boot.jws, None, rh=boot.rh, erased=False) == ()
-    assert opener.disclosures("no.receipt", None, rh="A" * 43, erased=False) == ()
-    assert opener.disclosures("nothing", None, rh="A" * 43, erased=False) == ()
+    assert opener.disclosures(boot.jws, nothing, rh=boot.rh, erased=False) == ()
+    assert opener.disclosures("no.receipt", nothing, rh="A" * 43, erased=False) == ()
+    assert opener.disclosures("nothing", nothing, rh="A" * 43, erased=False) == ()
     assert set(opener.counts.values()) == {0}
     assert told(opener.counts) == "0 opened"
+
+
+def sealed_for(record: Issued, *disclosures: str, key: X25519PrivateKey = KEY) -> dict[str, str]:
+    """Version 2, by what each text is kept under."""
+    kid, session = parse_receipt(record.jws + "~").split.kid, str(record.payload["agt"]["ses"])
+    to = SessionSealing(to=recipient(key), session=session, kid=kid, random_bytes=os.urandom)
+    return {to.name: to.sealed_key, record.rh: to.seal(disclosures or record.disclosures, rh=record.rh)}
+
+
+def opened_of(record: Issued, kept: dict[str, str], *, erased: bool = False) -> Outcome:
+    opener = Opener([OTHER, KEY])
+    found = opener.disclosures(record.jws, kept.get, rh=record.rh, erased=erased)
+    assert found == (record.disclosures if outcome(opener) is Outcome.OPENED else ())
+    return outcome(opener)
+
+
+def test_what_is_sealed_by_a_sessions_key_is_opened_with_it_alone(answer: Issued) -> None:
+    kept = sealed_for(answer)
+    (name,) = kept.keys() - {answer.rh}
+    assert opened_of(answer, kept) is Outcome.OPENED
+    assert opened_of(answer, sealed_for(answer, "bm8")) is Outcome.UNFIT
+    assert opened_of(answer, sealed_for(answer, key=X25519PrivateKey.generate())) is Outcome.OTHER_KEY
+    assert opened_of(answer, {**kept, name: sealed_for(answer)[name]}) is Outcome.OTHER_KEY
+
+
+def test_an_erased_key_of_a_session_leaves_nothing_that_opens(answer: Issued) -> None:
+    kept = sealed_for(answer)
+    without = {answer.rh: kept[answer.rh]}
+    assert opened_of(answer, without) is Outcome.ABSENT
+    assert opened_of(answer, without, erased=True) is Outcome.ERASED
 
 
 def test_keys_are_not_shown() -> None:

@@ -20,7 +20,7 @@ from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.chain import ChainSigner
 from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, receipt_hash, verify_receipt
-from affiant.attestation.records.sealed_disclosures import open_sealed, recipient
+from affiant.attestation.records.sealed_disclosures import DisclosureReader, apart, recipient
 from affiant.attestation.statements.statement import KeysetStatement, parse_statement, session_statement
 from affiant.errors import UnreachableError
 from affiant.sandbox.base.errors import GatewayUnreachable
@@ -63,7 +63,8 @@ class Gateway:
             assert record.seq == len(self.taken)
             assert record.prev == (self.taken[-1].rh if self.taken else self.statement.keyset_digest)
             self.taken.append(record)
-            self.sealed[record.rh] = submission.openings
+            if submission.openings is not None:
+                self.sealed |= apart(submission.jws, submission.openings)
         self.heads += 1
         return Head(b64u(b"g" * 16), self.heads, b64u(self.heads.to_bytes(32, "big")))
 
@@ -107,15 +108,16 @@ def run(
             assert folder is not None
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
             place = Spool(os.open(folder / "records.ndjson", flags, 0o600))
+        chain = ChainSigner(
+            signer=signer, statement=statement, chn=chn, evd=LINK, random_bytes=os.urandom,
+            clock=lambda: datetime.now(UTC),
+        )  # fmt: skip
         records = SessionRecords(
-            chain=ChainSigner(
-                signer=signer, statement=statement, chn=chn, evd=LINK, random_bytes=os.urandom,
-                clock=lambda: datetime.now(UTC),
-            ),
+            chain=chain,
             spool=place,
             submit=gateway.submit,
             agent=AgentFacts(b64u(b"s" * 16), LINK, signer.kid, "gvisor", "dev", "alice"),
-            openings_to=recipient(KEY),
+            sealing=chain.sealing(to=recipient(KEY), session=b64u(b"s" * 16)),
             wait_s=wait_s,
         )  # fmt: skip
         records.start()
@@ -202,7 +204,7 @@ def test_files_and_ports_are_recorded_with_what_they_hide(tmp_path: Path) -> Non
         ("port", "closed"),
     ]
     last = gateway.taken[-1]
-    opened = open_sealed(gateway.sealed[last.rh], key=KEY, rh=last.rh)
+    opened = DisclosureReader(KEY).open(last.text.jws, gateway.sealed.get)
     shown = verify_receipt(parse_receipt("~".join([last.text.jws, *opened, ""])), gateway.statement)
     assert [shown.disclosed.get(f"prt.{name}") for name in ("num", "in", "out")] == [8080, 5, 7]
 
@@ -219,7 +221,7 @@ def test_disclosures_are_sealed_to_the_starter_only(tmp_path: Path) -> None:
 
     gateway = run(scenario, folder=tmp_path)
     (record,) = gateway.taken
-    opened = open_sealed(gateway.sealed[record.rh], key=KEY, rh=record.rh)
+    opened = DisclosureReader(KEY).open(record.text.jws, gateway.sealed.get)
     shown = verify_receipt(parse_receipt("~".join([record.text.jws, *opened, ""])), gateway.statement)
     assert shown.disclosed.text("act.name") == "api.example.com"
     assert (shown.disclosed.text("agt.id"), shown.disclosed.text("agt.user")) == ("dev", "alice")

@@ -6,7 +6,7 @@ only if every disclosure in it is one that its receipt commits to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -19,7 +19,7 @@ from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.encoding.jws import MAX_PAYLOAD
 from affiant.attestation.records.receipt import parse_receipt
-from affiant.attestation.records.sealed_disclosures import SealedDisclosureInvalid, open_sealed
+from affiant.attestation.records.sealed_disclosures import DisclosureReader, SealedDisclosureInvalid
 from affiant.attestation.schema.disclosure import open_disclosures
 from affiant.attestation.schema.records import shape_of
 from affiant.errors import AffiantError
@@ -61,12 +61,19 @@ class Opener:
 
     keys: Sequence[X25519PrivateKey] = field(repr=False)
     counts: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
+    _readers: list[DisclosureReader] = field(init=False, repr=False)
 
-    def disclosures(self, jws: str, sealed: str | None, *, rh: str, erased: bool) -> tuple[str, ...]:
+    def __post_init__(self) -> None:
+        self._readers = [DisclosureReader(key) for key in self.keys]
+
+    def disclosures(
+        self, jws: str, find: Callable[[str], str | None], *, rh: str, erased: bool
+    ) -> tuple[str, ...]:
         """The disclosures of one receipt; none where they are not to be had.
 
         Args:
-            sealed: its opening, base64url; None: there is none. rh: its receipt hash, 43 characters.
+            find: what is kept under a receipt hash, or under the name of a session's key; None: nothing is.
+            rh: its receipt hash, 43 characters.
             erased: whether an order to erase names it.
         """
         try:
@@ -76,33 +83,33 @@ class Opener:
             IndexError,
         ):  # whatever stands there instead of a receipt: the verifier refuses it
             payload = {}
-        if "_sd_alg" not in payload and sealed is None:
+        if "_sd_alg" not in payload and find(rh) is None:
             return ()  # it hides nothing
-        outcome, found = self._opened(jws, payload, sealed, rh, erased=erased)
+        outcome, found = self._opened(jws, payload, find, rh, erased=erased)
         self.counts[outcome] += 1
         return found
 
     def _opened(
-        self, jws: str, payload: Mapping[str, Any], sealed: str | None, rh: str, *, erased: bool
+        self,
+        jws: str,
+        payload: Mapping[str, Any],
+        find: Callable[[str], str | None],
+        rh: str,
+        *,
+        erased: bool,
     ) -> tuple[Outcome, tuple[str, ...]]:
-        if sealed is None:
-            return (Outcome.ERASED if erased else Outcome.ABSENT), ()
-        try:
-            found = self._unsealed(sealed, rh)
-            if found is None:
-                return Outcome.OTHER_KEY, ()
-            _demand_fit(jws, payload, found, rh)
-        except (AffiantError, KeyError, ValueError):
-            return Outcome.UNFIT, ()
-        return Outcome.OPENED, found
-
-    def _unsealed(self, sealed: str, rh: str) -> tuple[str, ...] | None:
-        for key in self.keys:
+        for reader in self._readers:
             try:
-                return open_sealed(sealed, key=key, rh=rh)
+                found = reader.open(jws, find)
+                if found is None:
+                    return (Outcome.ERASED if erased else Outcome.ABSENT), ()
+                _demand_fit(jws, payload, found, rh)
             except SealedDisclosureInvalid:
                 continue
-        return None
+            except (AffiantError, KeyError, ValueError):
+                return Outcome.UNFIT, ()
+            return Outcome.OPENED, found
+        return Outcome.OTHER_KEY, ()
 
 
 def _demand_fit(jws: str, payload: Mapping[str, Any], found: tuple[str, ...], rh: str) -> None:

@@ -28,7 +28,7 @@ from typing import Final
 from affiant.attestation.records.chain import ChainSigner
 from affiant.attestation.records.head import Head
 from affiant.attestation.records.receipt import Issued
-from affiant.attestation.records.sealed_disclosures import seal
+from affiant.attestation.records.sealed_disclosures import SessionSealing
 from affiant.attestation.schema.records import KINDS
 from affiant.errors import AffiantError, StateError, UnreachableError
 from affiant.sandbox.base.errors import GatewayUnreachable
@@ -111,14 +111,14 @@ class SessionRecords:
         spool: Spool,
         submit: Submit,
         agent: AgentFacts,
-        openings_to: str | None,
+        sealing: SessionSealing | None,
         wait_s: float = _WAIT_S,
     ) -> None:
         self._chain = chain
         self._spool = spool
         self._submit = submit
         self._agent = agent
-        self._openings_to = openings_to
+        self._sealing = sealing
         self._wait_s = wait_s
         self._unwritten: deque[_Entry] = deque()
         self._pending: deque[_Entry] = deque()
@@ -271,9 +271,9 @@ class SessionRecords:
             raise RecordsUnavailable("the session's chain has stopped", found=self.stopped.result().code)
 
     def _sealed(self, issued: Issued) -> str | None:
-        if self._openings_to is None:
+        if self._sealing is None or not issued.disclosures:
             return None
-        return seal(issued.disclosures, to=self._openings_to, rh=issued.rh)
+        return self._sealing.handed_on(issued.disclosures, rh=issued.rh)
 
     async def _write_all(self) -> None:
         while True:
