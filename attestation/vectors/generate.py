@@ -17,6 +17,7 @@ from vectors.cases.period import PERIOD_CASES
 from vectors.making.case import AT, Case
 from vectors.making.collection import collection
 from vectors.making.expected import ROWS, expectation
+from vectors.making.openings import openings
 from vectors.making.patches import difference
 from vectors.making.trust import ASKING_AUTHORITIES, WITH_WITNESSES, trust_files
 
@@ -85,6 +86,7 @@ def files() -> Iterator[tuple[str, bytes]]:
     yield from trust_files()
     rows = [{"row": row, "level": level, "needs": list(needs)} for row, (level, needs) in ROWS.items()]
     yield "cases.json", _text({"schema": SCHEMA, "rows": rows, "cases": cases})
+    yield "openings.json", _text(openings())
     yield from _archives()
 
 

@@ -20,7 +20,12 @@ const UPSTREAM = {
 };
 const JWK = { object: { crv: { const: "P-256" }, kty: { const: "EC" }, x: { text: 43 }, y: { text: 43 } } };
 const MCP_SERVER = {
-  object: { id: { pattern: "[a-z0-9][a-z0-9-]{0,62}" }, timeout_s: { int: [1, 600] }, concurrent: { int: [1, 64] } },
+  object: {
+    // tools about sessions are the gateway's own
+    id: { pattern: "(?!affiant-sessions$)[a-z0-9][a-z0-9-]{0,62}" },
+    timeout_s: { int: [1, 600] },
+    concurrent: { int: [1, 64] },
+  },
   optional: {
     url: { pattern: "https?://[\\x21-\\x7e]{1,500}" },
     roots: { array: SHA256, least: 1, most: 8 },

@@ -338,6 +338,43 @@ def test_the_baseline_policy_of_a_configuration_is_read_alike(probe: Probe) -> N
     assert [("ok" in answer) for answer in answers] == [True] + [False] * len(bad)
 
 
+def test_names_of_tool_servers_are_read_alike(probe: Probe) -> None:
+    plain = make_gateway_config(
+        iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]
+    )
+    members = json.loads(plain.raw)
+    good = ["k8s", "0", "a" * 63, "affiant", "affiant-session", "affiant-sessions-2", "my-affiant-sessions"]
+    bad = ["affiant-sessions", "affiant-sessions\n", "", "-a", "A", "a_b", "a" * 64, 5, None]
+    server = {"command": ["/usr/bin/k8s-mcp"], "timeout_s": 60, "concurrent": 8}
+    files = [canonical({**members, "mcp_servers": [{**server, "id": each}]}) for each in (*good, *bad)]
+    answers = probe([question("config", data) for data in files])
+    for data, answer in zip(files, answers, strict=True):
+        assert answer == answered(lambda data=data: parse_gateway_config(data).digest), data
+    assert [("ok" in answer) for answer in answers] == [True] * len(good) + [False] * len(bad)
+
+
+def test_members_that_dialects_are_allowed_are_read_alike(probe: Probe) -> None:
+    plain = make_gateway_config(
+        iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]
+    )
+    members = json.loads(plain.raw)
+    one = ["request.name"]
+    good = [{}, {"responses": one}, {"embeddings": ["a b_c d e.~"], "rerank": ["request.x", "request.x"]}]
+    bad = [
+        *({"chat": one}, {"responses2": one}, {"xresponses": one}, {"": one}, {"responses": []}),
+        *(
+            {"responses": [each]}
+            for each in ("", "request", ".x", "request.", "a b c d e.x", "A.x", "a  b.x", "a.\n")
+        ),
+        *({"responses": ["a.b"] * 65}, {"responses": "a.b"}, [], None, 5),
+    ]
+    files = [canonical({**members, "members": each}) for each in (*good, *bad)]
+    answers = probe([question("config", data) for data in files])
+    for data, answer in zip(files, answers, strict=True):
+        assert answer == answered(lambda data=data: parse_gateway_config(data).digest), data
+    assert [("ok" in answer) for answer in answers] == [True] * len(good) + [False] * len(bad)
+
+
 def test_folders_of_tool_servers_are_read_alike(probe: Probe) -> None:
     plain = make_gateway_config(
         iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from tests.attestation.sealed_before import seal_before
 from tests.gateway.in_process import in_process
 from tests.gateway.session_client import Gateway, SessionClient, opened
 
 from affiant.attestation.encoding.binary_text import b64u, sha256_name
 from affiant.attestation.records.head import Head
+from affiant.attestation.records.sealed_disclosures import recipient
 from affiant.attestation.simulated.served.client import PlatformClient
 
 
@@ -166,7 +168,10 @@ def test_another_media_type_is_refused(session: SessionClient) -> None:
     assert answer.code == "request.content_type"
 
 
-@pytest.mark.parametrize("sealed", ["x" * (16 * 1024 + 1), "not base64url!", "AB"])
+@pytest.mark.parametrize(
+    "sealed",
+    ["x" * (16 * 1024 + 1), "not base64url!", "AB", "2.AB", "2k.AAAA", "2k.AAAA.2.AB", "2k.AB.2.AAAA"],
+)
 def test_openings_are_bounded_and_well_formed(session: SessionClient, sealed: str) -> None:
     assert session.submit(session.exec_record(), sealed=sealed).status in {400, 413}
 
@@ -177,6 +182,34 @@ def test_openings_come_back_for_whoever_started_the_session(
     record = session.exec_record()
     session.submit(record)
     assert opened(session.bundle(), openings)[record.rh] == record.disclosures
+
+
+def test_a_key_to_sealed_disclosures_is_kept_once_and_is_never_another(
+    session: SessionClient, openings: X25519PrivateKey
+) -> None:
+    one, two = session.exec_record(), session.exec_record("outcome")
+    assert session.submit(one).status == 200
+    kept = {name: text for name, text in session.bundle()["openings"].items() if text.startswith("2k.")}
+    assert len(kept) == 2, "the supervisor's and the gateway's own"
+    assert session.sealing is not None and kept[session.sealing.name] == session.sealing.sealed_key
+    first, session.sealing = session.sealing, None
+    answer = session.submit(two)
+    assert (answer.status, answer.code) == (400, "request.malformed")
+    session.sealing = first
+    assert session.submit(two).status == 200
+    bundle = session.bundle()
+    assert {name: text for name, text in bundle["openings"].items() if text.startswith("2k.")} == kept
+    shown = opened(bundle, openings)
+    assert (shown[one.rh], shown[two.rh]) == (one.disclosures, two.disclosures)
+
+
+def test_version_1_is_still_taken(session: SessionClient, openings: X25519PrivateKey) -> None:
+    record = session.exec_record()
+    sealed = seal_before(record.disclosures, to=recipient(openings), rh=record.rh)
+    assert session.submit(record, sealed=sealed).status == 200
+    bundle = session.bundle()
+    assert bundle["openings"][record.rh] == sealed
+    assert opened(bundle, openings)[record.rh] == record.disclosures
 
 
 def test_the_gateways_next_record_names_the_last_acknowledged(session: SessionClient) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -39,6 +40,11 @@ from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway.bundles import export as export_module
 from affiant.gateway.bundles.export import Asked, Exported, export_period
 from affiant.gateway.bundles.period_store import open_store
+from affiant.gateway.store.entries import OpeningEntry, decode_entry
+from affiant.gateway.store.journal import Place
+from affiant.gateway.store.journal_erasing import erase_entries
+from affiant.gateway.store.journal_format import scan
+from affiant.gateway.wire.errors import JournalMalformed
 from affiant.sandbox.session_state.bundle_out import open_counted, parse_sealed_bundle
 
 OURS, THEIRS = X25519PrivateKey.generate(), X25519PrivateKey.generate()
@@ -140,6 +146,52 @@ def test_ours_are_opened_and_all_others_are_counted(told: Told, tmp_path: Path) 
     }
     owners = {payloads[rh]["agt"]["ses"] for rh in found if "agt" in payloads[rh]}
     assert owners == {told.ours}
+
+
+def test_without_its_sessions_key_nothing_that_the_gateway_sealed_opens(told: Told, tmp_path: Path) -> None:
+    """The key is an entry of its own: erased, it takes all of its session, and nothing of another one."""
+    store = tmp_path / "store"
+    shutil.copytree(told.store, store)
+    erase_entries(store, (place for place, entry in _openings(store) if _is_key_of(entry, told.ours)))
+    place = tmp_path / "x.affiant.zip"
+    done = export_period(open_store(store), Asked(None, None, None, (OURS, THEIRS)), place, exporter="test")
+    whole = exported(told, tmp_path / "whole.affiant.zip", OURS, THEIRS)
+    assert done.opened is not None and whole.opened is not None
+    before, after = dict(whole.opened), dict(done.opened)
+    gone = before[Outcome.OPENED] - after[Outcome.OPENED]
+    assert gone == 3 and after[Outcome.OPENED] >= 3, "start, answer, close; and the other tenant's"
+    assert after[Outcome.ABSENT] - before[Outcome.ABSENT] == gone
+    assert after[Outcome.ERASED] == before[Outcome.ERASED] == 1
+    with PeriodBundle(place) as bundle:
+        shown = [text for text in bundle.receipts() if text.count("~") > 1]
+    owners = {json.loads(from_b64u(text.split(".")[1]))["agt"]["ses"] for text in shown}
+    assert owners == {told.theirs}
+
+
+def _openings(store: Path) -> list[tuple[Place, OpeningEntry]]:
+    found = []
+    for path in sorted(store.glob("*.seg")):
+        for frame in scan(path.read_bytes()).entries:
+            with suppress(JournalMalformed):  # an erased one
+                entry = decode_entry(frame.payload)
+                if isinstance(entry, OpeningEntry):
+                    found.append((Place(int(path.stem), frame.offset, frame.size), entry))
+    return found
+
+
+def _is_key_of(entry: OpeningEntry, session: str) -> bool:
+    return entry.ses == session and entry.sealed.startswith("2k.")
+
+
+def test_each_signer_has_one_key_for_a_session_and_the_tenant_opens_both(told: Told) -> None:
+    keys = [entry for _, entry in _openings(told.store) if entry.sealed.startswith("2k.")]
+    assert sorted(entry.ses for entry in keys) == sorted(
+        [told.ours, told.theirs]
+    )  # no supervisor sealed by one here
+    assert len({entry.rh for entry in keys}) == len(keys)
+    assert told.answer["openings"].keys() & {entry.rh for entry in keys} == {
+        entry.rh for entry in keys if entry.ses == told.ours
+    }
 
 
 def test_the_archive_verifies_and_its_content_is_matched(told: Told, tmp_path: Path) -> None:
