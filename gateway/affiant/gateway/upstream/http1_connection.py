@@ -7,12 +7,13 @@ answer, an answer that ends with its connection) is refused here.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, NoReturn, cast
 
 import httptools
 
@@ -153,7 +154,8 @@ class HTTPResponse:
         self._failure: AffiantError | None = None
         self._wake: asyncio.Future[None] | None = None
         self._release: Callable[[Connection], None] | None = None
-        self._read_timeout = 120.0
+        self._idle_s = self._ends_at = math.inf
+        self._total_s = math.inf
         self.parser: httptools.HttpResponseParser | None = None
         self.started = False
         self.has_head = False
@@ -166,7 +168,7 @@ class HTTPResponse:
     def on_message_begin(self) -> None:
         if self.complete:
             raise MalformedError("a second answer to one request", code="upstream.malformed")
-        self.headers, self._head_size = [], 0
+        self.headers = []  # the size goes on: interim responses are no way around its bound
 
     def on_status(self, status: bytes) -> None:
         self._count(len(status))
@@ -239,15 +241,16 @@ class HTTPResponse:
         return joined
 
     async def head(
-        self, timeout: float, *, read_timeout: float, release: Callable[[Connection], None]
+        self, *, head_s: float, idle_s: float, total_s: float, release: Callable[[Connection], None]
     ) -> None:
-        """Wait for the head of the answer."""
-        self._read_timeout, self._release = read_timeout, release
-        await self._until(lambda: self.has_head, timeout, "head")
+        """Wait for the head of the answer; all of it must have come ``total_s`` seconds from now."""
+        self._idle_s, self._total_s, self._release = idle_s, total_s, release
+        self._ends_at = asyncio.get_running_loop().time() + total_s
+        await self._until(lambda: self.has_head, head_s, "head")
 
     async def read(self) -> bytes:
         """The next bytes of the body; ``b""`` once it is complete."""
-        await self._until(lambda: bool(self._chunks) or self.complete, self._read_timeout, "body")
+        await self._until(lambda: bool(self._chunks) or self.complete, self._idle_s, "idle")
         if not self._chunks:
             return b""
         data = self._chunks.popleft() if len(self._chunks) == 1 else self._joined()
@@ -269,15 +272,41 @@ class HTTPResponse:
         return data
 
     async def _until(self, ready: Callable[[], bool], timeout: float, what: str) -> None:
+        loop = asyncio.get_running_loop()
+        if not self.complete and loop.time() >= self._ends_at:  # also where bytes come all the time
+            self._connection.abort()
+            _time_out("total", self._total_s, None)
         while not ready():
             if self._failure is not None:
                 raise self._failure
-            self._wake = asyncio.get_running_loop().create_future()
+            self._wake = loop.create_future()
+            until = loop.time() + timeout
             try:
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout_at(min(until, self._ends_at)):
                     await self._wake
             except TimeoutError as error:
                 self._connection.abort()
-                raise UnreachableError(
-                    f"the upstream's {what} did not come in {timeout:g} s", code="upstream.timeout"
-                ) from error
+                if self._ends_at <= until:
+                    _time_out("total", self._total_s, error)
+                _time_out(what, timeout, error)
+
+
+def _time_out(what: str, seconds: float, cause: TimeoutError | None) -> NoReturn:
+    expected = f"within {seconds:g} s, as `{what}_s` of this upstream says"
+    hint = "The gateway's operator sets it with --upstream-timeout"
+    match what:
+        case "head":
+            text = "the upstream's response did not begin in time"
+            raise UnreachableError(
+                text, expected=expected, hint=hint, code="upstream.head_timeout"
+            ) from cause
+        case "idle":
+            text = "the upstream's response stopped coming"
+            raise UnreachableError(
+                text, expected=expected, hint=hint, code="upstream.idle_timeout"
+            ) from cause
+        case _:
+            text = "the upstream's response did not end in time"
+            raise UnreachableError(
+                text, expected=expected, hint=hint, code="upstream.total_timeout"
+            ) from cause
