@@ -94,7 +94,7 @@ def settings_for(
             "collateral": platform.collateral(),
             "boot_log": platform.boot_log(Image.GATEWAY),
             "build": release.images[Image.GATEWAY].digest,
-            "timeouts": Timeouts(connect=2, head=2, read=2),
+            "timeouts": Timeouts(connect=2, head=2, idle=2),
             **more,
         }
     )

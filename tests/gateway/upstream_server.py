@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-Step = bytes | float
-"""Bytes to send, or seconds to wait; the connection is closed after the last, unless the answer keeps it."""
+Step = bytes | float | Callable[[socket.socket], None]
+"""Bytes to send, seconds to wait, or what to do with the connection; it is closed after the last, unless it is kept."""
 
 
 @dataclass
@@ -125,8 +125,10 @@ def scripted_upstream(
                     for step in upstream.script(request):
                         if isinstance(step, float):
                             time.sleep(step)
-                        else:
+                        elif isinstance(step, bytes):
                             connection.sendall(step)
+                        else:
+                            step(connection)
                     if not upstream.keep:
                         break
         connection.close()

@@ -9,6 +9,7 @@ import { parseWitnessPolicy } from "./witness_policy.mjs";
 
 const SHA256 = { pattern: "sha256:[0-9a-f]{64}" };
 const MAX_INTEGER = Number.MAX_SAFE_INTEGER;
+const SECONDS = { int: [1, 86400] };
 const UPSTREAM = {
   object: {
     id: { pattern: "[a-z0-9][a-z0-9-]{0,62}" },
@@ -16,7 +17,13 @@ const UPSTREAM = {
     bind: { enum: ["attested", "tls", "none"] },
     roots: { array: SHA256, most: 8 },
   },
-  optional: { key: { text: 128 }, concurrent: { int: [1, 4096] } },
+  optional: {
+    key: { text: 128 },
+    concurrent: { int: [1, 4096] },
+    head_s: SECONDS,
+    idle_s: SECONDS,
+    total_s: SECONDS,
+  },
 };
 const JWK = { object: { crv: { const: "P-256" }, kty: { const: "EC" }, x: { text: 43 }, y: { text: 43 } } };
 const MCP_SERVER = {
@@ -65,6 +72,7 @@ const CONFIG = {
     erasure_authorities: { array: JWK, least: 1, most: 16 },
     profile_signers: { any: true },
     floor: { pattern: "sha384:[0-9a-f]{96}" },
+    event_max: { int: [65536, 67108864] },
   },
 };
 

@@ -163,6 +163,18 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "tool.unknown": ("ToolNotAllowedError", "No server of the tool gate serves this tool now."),
     "upstream.answer": ("MalformedError", "An upstream's answer is HTTP, but not one that can be passed on."),
+    "upstream.event_too_large": (
+        "MalformedError",
+        "An event of an upstream's stream is larger than `event_max` of the configuration.",
+    ),
+    "upstream.head_timeout": (
+        "UnreachableError",
+        "An upstream's response did not begin within `head_s` of its configuration.",
+    ),
+    "upstream.idle_timeout": (
+        "UnreachableError",
+        "An upstream's response stopped coming for `idle_s` of its configuration.",
+    ),
     "upstream.malformed": (
         "MalformedError",
         "An upstream's answer is not HTTP, or not what its content type says.",
@@ -179,7 +191,10 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = {
         "QueueError",
         "The upstream answered 429 with `Retry-After`, and is asked again only then.",
     ),
-    "upstream.timeout": ("UnreachableError", "An upstream did not answer in time."),
+    "upstream.total_timeout": (
+        "UnreachableError",
+        "An upstream's response did not end within `total_s` of its configuration.",
+    ),
     "upstream.unauthorized": (
         "NotAuthenticError",
         "An upstream refused this gateway's own credential; its text is not passed on.",

@@ -448,20 +448,27 @@ def test_members_of_other_dialects_are_read_alike(probe: Probe) -> None:
     assert [("ok" in answer) for answer in answers] == [True] * len(good) + [False] * len(bad)
 
 
-def test_turns_at_upstreams_are_read_alike(probe: Probe) -> None:
+def test_bounds_at_upstreams_and_of_events_are_read_alike(probe: Probe) -> None:
     plain = make_gateway_config(
         iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]
     )
     members = json.loads(plain.raw)
     (upstream,) = members["upstreams"]
-    good, bad = [1, 64, 4096], [0, -1, 4097, (1 << 53) - 1, "64", None, True, [64]]
+    bad: list[object] = [-1, (1 << 53) - 1, "64", None, True, [64]]
+    bounds = {"concurrent": (1, 4096)} | dict.fromkeys(("head_s", "idle_s", "total_s"), (1, 86_400))
+    good = [(name, each) for name, ends in bounds.items() for each in (*ends, 64)]
+    wrong = [(name, each) for name, (least, most) in bounds.items() for each in (*bad, least - 1, most + 1)]
     files = [
-        canonical({**members, "upstreams": [{**upstream, "concurrent": each}]}) for each in (*good, *bad)
+        canonical({**members, "upstreams": [{**upstream, name: each}]}) for name, each in (*good, *wrong)
     ]
+    least, most = 64 << 10, 64 << 20
+    files = [canonical({**members, "event_max": each}) for each in (least, most)] + files
+    files += [canonical({**members, "event_max": each}) for each in (*bad, least - 1, most + 1)]
     answers = probe([question("config", data) for data in files])
     for data, answer in zip(files, answers, strict=True):
         assert answer == answered(lambda data=data: parse_gateway_config(data).digest), data
-    assert [("ok" in answer) for answer in answers] == [True] * len(good) + [False] * len(bad)
+    accepted = 2 + len(good)
+    assert [("ok" in answer) for answer in answers] == [True] * accepted + [False] * (len(files) - accepted)
 
 
 def test_trust_files_are_read_alike(probe: Probe) -> None:

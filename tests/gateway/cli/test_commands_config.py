@@ -65,6 +65,32 @@ def test_how_many_requests_an_upstream_is_asked_at_once_is_bound(tmp_path):
         assert invoke(gateway, *command, *options).exit_code == 2
 
 
+def test_sizes_and_timeouts_are_part_of_the_configuration_and_the_defaults_leave_it_as_it_is(tmp_path):
+    command = ("config", "--home", str(tmp_path / "home"), "--upstream", URL, "--upstream", URL)
+    plain = invoke(gateway, *command).output.splitlines()
+    assert invoke(gateway, *command, "--body-max", "8", "--event-max", "4").output.splitlines() == plain
+    options = (
+        "--body-max",
+        "16",
+        "--event-max",
+        "2",
+        "--upstream-timeout",
+        "900",
+        "--upstream-timeout",
+        "9,8,7",
+    )
+    digest, raw = invoke(gateway, *command, *options).output.splitlines()
+    config = parse_gateway_config(raw.encode())
+    found = [(each.head_s, each.idle_s, each.total_s) for each in config.upstreams]
+    assert digest != plain[0] and found == [(900, 300, 3600), (9, 8, 7)]
+    assert (config.body_max, config.event_max) == (16 << 20, 2 << 20)
+    for wrong in ("0", "1,", "1,2,3,4", "86401", "x", "-1", "1.5"):
+        refused = invoke(gateway, *command, "--upstream-timeout", wrong)
+        assert refused.exit_code == 1 and "HEAD[,IDLE[,TOTAL]]" in refused.output
+    for option in ("--body-max", "--event-max"):
+        assert {invoke(gateway, *command, option, each).exit_code for each in ("0", "65")} == {2}
+
+
 def test_added_members_are_part_of_the_configuration_and_none_leave_it_as_it_is(tmp_path):
     command = ["config", "--home", str(tmp_path / "home")]
     plain = invoke(gateway, *command).output.splitlines()

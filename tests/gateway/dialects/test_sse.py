@@ -12,8 +12,9 @@ from openai._streaming import SSEDecoder
 from tests.properties import thorough
 from tests.raising import raises_code
 
+from affiant.attestation.statements.gateway_config import EVENT_MAX
 from affiant.errors import AffiantError
-from affiant.gateway.dialects.sse import MAX_EVENT, EventShapes, EventSplitter, event_data, varying_texts
+from affiant.gateway.dialects.sse import EventShapes, EventSplitter, event_data, varying_texts
 from affiant.gateway.dialects.strict_json import parse_json
 
 ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
@@ -84,9 +85,22 @@ def test_an_event_is_not_finished_by_half_a_line_end() -> None:
 
 def test_an_endless_event_is_refused() -> None:
     splitter = EventSplitter()
-    with raises_code("upstream.answer"):
-        for _ in range(MAX_EVENT // 4096 + 2):
+    with raises_code("upstream.event_too_large"):
+        for _ in range(EVENT_MAX // 4096 + 2):
             splitter.feed(b"x" * 4096)
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+@pytest.mark.parametrize("size", [1, 1000])
+def test_an_event_is_bounded_however_it_arrives(size: int, beyond: int) -> None:
+    splitter, event = EventSplitter(event_max=100), b"data: " + b"x" * (92 + beyond) + b"\n\n"
+    chunks = [event[start : start + size] for start in range(0, len(event), size)]
+    if not beyond:
+        assert [each for chunk in chunks for each in splitter.feed(chunk)] == [event]
+        return
+    with raises_code("upstream.event_too_large"):
+        for chunk in chunks:
+            splitter.feed(chunk)
 
 
 @pytest.mark.parametrize(

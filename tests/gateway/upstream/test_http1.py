@@ -33,8 +33,8 @@ from affiant.gateway.wire.errors import UpstreamCut
 from affiant.gateway.wire.tls import certificate_spki
 
 pytestmark = pytest.mark.anyio
-PATIENT = Timeouts(connect=10, head=10, read=10)
-QUICK = Timeouts(connect=10, head=0.3, read=0.3)
+PATIENT = Timeouts(connect=10, head=10, idle=10)
+QUICK = Timeouts(connect=10, head=0.3, idle=0.3)
 """For what must not come; a machine under load makes others late too."""
 BODY = b'{"exact": "bytes\\u00e9"}'
 REQUEST = request_head("POST", "/v1/x", [(b"host", b"h"), (b"content-length", b"%d" % len(BODY))]) + BODY
@@ -168,15 +168,15 @@ GARBAGE: dict[str, tuple[list[Step], str]] = {
         [b"HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"],
         "upstream.malformed",
     ),
-    "no head in time": ([1.0, *whole(b"x")], "upstream.timeout"),
-    "a stall in the body": ([STREAM_HEAD, chunk(b"x"), 1.0, b"0\r\n\r\n"], "upstream.timeout"),
+    "no head in time": ([1.0, *whole(b"x")], "upstream.head_timeout"),
+    "a stall in the body": ([STREAM_HEAD, chunk(b"x"), 1.0, b"0\r\n\r\n"], "upstream.idle_timeout"),
 }
 
 
 @pytest.mark.parametrize("name", GARBAGE)
 async def test_a_broken_answer_has_its_code(name: str) -> None:
     steps, code = GARBAGE[name]
-    result, tried = await outcome(lambda _: steps, QUICK if code == "upstream.timeout" else PATIENT)
+    result, tried = await outcome(lambda _: steps, QUICK if code.endswith("_timeout") else PATIENT)
     assert result == code
     assert tried
 

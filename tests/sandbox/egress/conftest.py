@@ -280,6 +280,7 @@ class World:
     notes: DecisionSink = SILENT
     session_tools: Callable[[EgressRecords, CompiledPolicy], SessionTools] | None = None
     approvals: Callable[[CompiledPolicy], EgressApprovals | None] | None = None
+    body_max: int = 8 << 20
     expected_defects: tuple[str, ...] = ()
     """Texts of exceptions that a test puts in; any other that nobody handles fails it."""
 
@@ -367,7 +368,7 @@ class World:
                     notes=self.notes,
                     approvals=None if self.approvals is None else self.approvals(policy),
                 ),
-                gateway=GatewayRoute(self.gateway, records, budget),
+                gateway=GatewayRoute(self.gateway, records, budget, self.body_max),
                 sessions=SessionsRoute(
                     records, None if self.session_tools is None else self.session_tools(records, policy)
                 ),

@@ -1005,13 +1005,18 @@ def test_what_was_begun_has_its_outcome_when_the_budget_is_spent(world: World, s
     assert world.chain.kinds == ["egress.intent", "refusal.host_not_listed", "egress.outcome.complete"]
 
 
-def test_a_body_beyond_the_bound_takes_no_counter(world: World) -> None:
+@pytest.mark.parametrize("most", [1 << 20, 9 << 20])
+def test_a_body_beyond_the_bound_of_the_gateways_configuration_takes_no_counter(
+    world: World, most: int
+) -> None:
     async def scenario(box):
-        return await box.plain(chat(body=b"x" * ((8 << 20) + 1)))
+        return await box.plain(chat(body=b"x" * most)), await box.plain(chat(body=b"x" * (most + 1)))
 
-    reply = world.run("network_egress: denied", scenario)
-    assert (reply.status, code(reply)) == (413, "egress.too_large")
-    assert world.gateway.counter == 0
+    world.body_max = most
+    taken, refused = world.run("network_egress: denied", scenario)
+    assert (taken.status, refused.status, code(refused)) == (200, 413, "egress.too_large")
+    assert f"at most {most} bytes, as the gateway's `body_max` says" in refused.body.decode()
+    assert world.gateway.counter == 1
 
 
 def test_a_placeholder_in_a_prompt_is_nothing_but_text(world: World, serve) -> None:

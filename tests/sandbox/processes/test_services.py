@@ -79,6 +79,16 @@ def test_only_what_differs_of_a_configuration_is_told(
     assert "reference" not in str(refused.value.found)
 
 
+def test_an_upstream_that_is_waited_for_otherwise_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = replace(OTHER, head_s=900, total_s=1000)
+    config = local_gateway_config(REFERENCE, upstreams=(slow,))
+    with raises_code("services.other_configuration") as refused:
+        gateway_of_this_home(config, (OTHER.url,), tmp_path, monkeypatch)
+    assert str(refused.value.found) == f"upstreams: {OTHER.url} head_s 900 total_s 1000"
+
+
 LONG = tuple(f"request.member_{number}_of_many" for number in range(30))
 
 

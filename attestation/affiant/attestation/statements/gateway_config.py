@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEV_ECHO",
+    "EVENT_MAX",
     "LOCAL_ISSUER",
     "GatewayConfig",
     "MCPServerConfig",
@@ -106,6 +107,7 @@ _MEMBER: Final = Pattern(
 )
 _DIALECTS: Final = "completions|embeddings|messages|moderations|rerank|responses"
 """Dialects of ``members``; chat completions have ``chat_members``."""
+_TIMEOUTS: Final = ("head_s", "idle_s", "total_s")
 _UPSTREAM_URL: Final = Pattern(r"https?://[\x21-\x7e]{1,500}", "an http or https address")
 _SHAPE: Final = Obj(
     {
@@ -122,7 +124,7 @@ _SHAPE: Final = Obj(
                     "bind": Enum(("attested", "tls", "none")),
                     "roots": Array(Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name"), most=8),
                 },
-                {"key": Text(128), "concurrent": Int(1, 4096)},
+                {"key": Text(128), "concurrent": Int(1, 4096), **dict.fromkeys(_TIMEOUTS, Int(1, 86_400))},
             ),
             least=1,
             most=16,
@@ -142,8 +144,11 @@ _SHAPE: Final = Obj(
         ),
         "profile_signers": _Signers(),
         "floor": Pattern("sha384:[0-9a-f]{96}", "a baseline policy's digest"),
+        "event_max": Int(64 << 10, 64 << 20),
     },
 )
+EVENT_MAX: Final = 4 << 20
+"""Bytes of one event of a stream, by default: an event may repeat the request that it answers, or hold an image."""
 
 
 _NO_ALIASES: Final[Mapping[str, Sequence[str]]] = {}
@@ -163,6 +168,10 @@ class UpstreamConfig:
     """SHA-256 names of DER certificates trusted for it; empty: the system's."""
     concurrent: int | None = None
     """How many requests it is asked at once; None: the gateway's default."""
+    head_s: int = 600
+    idle_s: int = 300
+    total_s: int = 3600
+    """Seconds to the head of a response, between two reads of it, and to its end: models think, amid a stream too."""
 
 
 def is_upstream_url(url: str) -> bool:
@@ -240,6 +249,8 @@ class GatewayConfig:
     allowed_members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Dialect -> what its requests and responses may hold beyond the gateway's lists, where a profile restricts tools:
     ``PLACE.NAME``."""
+    event_max: int = EVENT_MAX
+    """Largest event of a stream, bytes."""
 
     @property
     def digest(self) -> str:
@@ -275,6 +286,7 @@ def make_gateway_config(
     epoch_s: int = 60,
     session_max_s: int = 90 * 24 * 3600,
     body_max: int = 8 << 20,
+    event_max: int = EVENT_MAX,
     witnesses: str | None = None,
     erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
     profile_signers: Sequence[AcceptedSigner] = (),
@@ -305,6 +317,7 @@ def make_gateway_config(
                 **({} if floor is None else {"floor": floor}),
                 **({"model_aliases": _aliases(model_aliases)} if model_aliases else {}),
                 **_members_document(allowed_members),
+                **({} if event_max == EVENT_MAX else {"event_max": event_max}),
                 "typ": "affiant-gateway-config/1",
                 "iss": iss,
                 "cls": cls,
@@ -329,32 +342,17 @@ LOCAL_ISSUER: Final = "urn:affiant:gateway:local"
 
 
 def local_gateway_config(
-    reference: ReferenceValues,
-    *,
-    upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,),
-    witnesses: str | None = None,
-    erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
-    profile_signers: Sequence[AcceptedSigner] = (),
-    mcp_servers: Sequence[MCPServerConfig] = (),
-    floor: str | None = None,
-    model_aliases: Mapping[str, Sequence[str]] = _NO_ALIASES,
-    allowed_members: Mapping[str, Sequence[str]] = _NO_ALIASES,
+    reference: ReferenceValues, *, upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,), **parts: Any
 ) -> GatewayConfig:
     """The configuration of the gateway that ``affiant run`` starts: the same bytes for the same arguments, so
-    that a trust file can name its digest before it runs."""
+    that a trust file can name its digest before it runs. ``parts`` as of :func:`make_gateway_config`."""
     return make_gateway_config(
         iss=LOCAL_ISSUER,
         cls="simulated",
         origin=local_log_origin(reference.roots),
         reference=reference.digest,
         upstreams=upstreams,
-        witnesses=witnesses,
-        erasure_authorities=erasure_authorities,
-        profile_signers=profile_signers,
-        mcp_servers=mcp_servers,
-        floor=floor,
-        model_aliases=model_aliases,
-        allowed_members=allowed_members,
+        **parts,
     )
 
 
@@ -379,7 +377,8 @@ def _members_document(allowed: Mapping[str, Sequence[str]]) -> Mapping[str, obje
 
 
 def _upstream(upstream: UpstreamConfig) -> Mapping[str, object]:
-    return {name: value for name, value in asdict(upstream).items() if value is not None}
+    default = {name: getattr(DEV_ECHO, name) for name in _TIMEOUTS}
+    return {name: value for name, value in asdict(upstream).items() if value not in (None, default.get(name))}
 
 
 def parse_gateway_config(raw: bytes) -> GatewayConfig:
@@ -403,6 +402,7 @@ def parse_gateway_config(raw: bytes) -> GatewayConfig:
         profile_signers=parse_signers(value["profile_signers"]) if "profile_signers" in value else (),
         mcp_servers=_mcp_servers(value.get("mcp_servers", ())),
         floor=value.get("floor"),
+        event_max=value.get("event_max", EVENT_MAX),
         model_aliases={model: tuple(names) for model, names in value.get("model_aliases", {}).items()},
         allowed_members={
             dialect: tuple(names)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import click
 
 from affiant.attestation.simulated.served.socket_path import platform_socket
+from affiant.attestation.statements.gateway_config import EVENT_MAX
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
 from affiant.errors import UnreachableError
 from affiant.gateway.admission.draining import MAX_DRAIN_S
@@ -30,7 +31,7 @@ from affiant.gateway.process.launch import (
 from affiant.gateway.upstream.priority_band import CONCURRENT
 from affiant.policy.decision_log.rotation import MAX_SIZE, Rotation
 from affiant.sandbox.base.privileges import GATEWAY_USER, is_root
-from affiant.sandbox.processes.upstream_address import PATHLESS, lacks_path
+from affiant.sandbox.processes.upstream_address import PATHLESS, lacks_path, parse_timeouts
 from affiant.unix_http import OPERATOR_SOCKET, request
 
 __all__ = ["default_home", "gateway"]
@@ -77,6 +78,30 @@ _upstream_concurrency = click.option(
     metavar="N",
     help=f"Requests that the upstreams are asked at once, in their order; default {CONCURRENT}. Others wait, in the "
     "order that the weights and priorities of their profiles say.",
+)
+
+_upstream_timeout = click.option(
+    "--upstream-timeout",
+    multiple=True,
+    metavar="HEAD[,IDLE[,TOTAL]]",
+    help="Seconds to wait for the head of a response, between two reads of it, and for its end, for the upstreams in "
+    "their order; default 600,300,3600.",
+)
+_body_max = click.option(
+    "--body-max",
+    type=click.IntRange(1, 64),
+    metavar="MIB",
+    default=8,
+    show_default=True,
+    help="Largest request body. The supervisors of sessions take no larger one either.",
+)
+_event_max = click.option(
+    "--event-max",
+    type=click.IntRange(1, 64),
+    metavar="MIB",
+    default=EVENT_MAX >> 20,
+    show_default=True,
+    help="Largest event of an upstream's stream.",
 )
 
 
@@ -158,6 +183,9 @@ def gateway() -> None:
 @_upstream_ca
 @_upstream_plain_http
 @_upstream_concurrency
+@_upstream_timeout
+@_body_max
+@_event_max
 @_witnesses
 @_authority
 @_signers
@@ -232,6 +260,9 @@ def serve(
     upstream_ca: tuple[Path, ...],
     upstream_plain_http: bool,
     upstream_concurrency: tuple[int, ...],
+    upstream_timeout: tuple[str, ...],
+    body_max: int,
+    event_max: int,
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
     profile_signers: Path | None,
@@ -281,12 +312,19 @@ def serve(
         host=host,
         port=port,
         upstreams=_choices(
-            upstream, upstream_key_ref, upstream_ca, upstream_concurrency, plain_http=upstream_plain_http
+            upstream,
+            upstream_key_ref,
+            upstream_ca,
+            upstream_concurrency,
+            upstream_timeout,
+            plain_http=upstream_plain_http,
         ),
         ready=ready_fd,
         user=user or (GATEWAY_USER if is_root() else None),
         bodies_max=body_memory << 20,
         sessions_max=sessions,
+        body_max=body_max << 20,
+        event_max=event_max << 20,
         witnesses=witnesses,
         erasure_authorities=erasure_authority,
         profile_signers=profile_signers,
@@ -309,6 +347,9 @@ def serve(
 @_upstream_ca
 @_upstream_plain_http
 @_upstream_concurrency
+@_upstream_timeout
+@_body_max
+@_event_max
 @_witnesses
 @_authority
 @_signers
@@ -326,6 +367,9 @@ def config(
     upstream_ca: tuple[Path, ...],
     upstream_plain_http: bool,
     upstream_concurrency: tuple[int, ...],
+    upstream_timeout: tuple[str, ...],
+    body_max: int,
+    event_max: int,
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
     profile_signers: Path | None,
@@ -348,10 +392,17 @@ def config(
     made = planned_config(
         home.absolute(),
         _choices(
-            upstream, upstream_key_ref, upstream_ca, upstream_concurrency, plain_http=upstream_plain_http
+            upstream,
+            upstream_key_ref,
+            upstream_ca,
+            upstream_concurrency,
+            upstream_timeout,
+            plain_http=upstream_plain_http,
         ),
         now=datetime.now(UTC),
         random_bytes=os.urandom,
+        body_max=body_max << 20,
+        event_max=event_max << 20,
         witnesses=witnesses,
         erasure_authorities=erasure_authority,
         profile_signers=profile_signers,
@@ -524,18 +575,26 @@ def _choices(
     keys: tuple[str, ...],
     roots: tuple[Path, ...],
     concurrent: tuple[int, ...],
+    timeouts: tuple[str, ...],
     *,
     plain_http: bool,
 ) -> tuple[UpstreamChoice, ...]:
-    if len(urls) < max(map(len, (keys, roots, concurrent))):
+    if len(urls) < max(map(len, (keys, roots, concurrent, timeouts))):
         raise click.UsageError(
-            "each --upstream-key-ref, --upstream-ca and --upstream-concurrency belongs to one --upstream"
+            "each --upstream-key-ref, --upstream-ca, --upstream-concurrency and --upstream-timeout belongs to one "
+            "--upstream"
         )
     if any(map(lacks_path, urls)):
         click.echo(f"affiant: {PATHLESS}", err=True)
     return tuple(
-        UpstreamChoice(url, key, root, most, plain_http)
-        for url, key, root, most in zip_longest(urls, keys, roots, concurrent)
+        UpstreamChoice(url, key, root, most, plain_http, waiting or {})
+        for url, key, root, most, waiting in zip_longest(
+            urls,
+            keys,
+            roots,
+            concurrent,
+            [parse_timeouts(text, code="gateway.settings") for text in timeouts],
+        )
     )
 
 

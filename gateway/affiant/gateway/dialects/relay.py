@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.merkle import Accumulator
+from affiant.attestation.statements.gateway_config import EVENT_MAX
 from affiant.gateway.dialects.answered_models import AnsweredModels
 from affiant.gateway.dialects.dialect import Dialect
 from affiant.gateway.dialects.judged_calls import Judge, Passed, ToolCall
@@ -46,16 +47,22 @@ class Relay:
     Args:
         judge: decides about tools; None: the profile restricts none.
         models: takes in which models its events name; None: their names are not judged, and not recorded.
-        answers: how many the request asked for.
+        answers: how many the request asked for. event_max: bytes of one event.
     """
 
     def __init__(
-        self, dialect: Dialect, judge: Judge | None, models: AnsweredModels | None = None, *, answers: int = 1
+        self,
+        dialect: Dialect,
+        judge: Judge | None,
+        models: AnsweredModels | None = None,
+        *,
+        answers: int = 1,
+        event_max: int = EVENT_MAX,
     ) -> None:
         self._end = dialect.stream_end(answers)
         self._dialect = dialect
         self._models = models or AnsweredModels(dialect, lambda _: None, listed=False)
-        self._splitter = EventSplitter()
+        self._splitter = EventSplitter(event_max=event_max)
         self._filter = None if judge is None else dialect.stream_filter(judge, self._models.take)
         self._hash = hashlib.sha256()
         self._tree = Accumulator()
@@ -67,7 +74,7 @@ class Relay:
         """Take bytes as they come from the upstream.
 
         Raises:
-            ToolNotAllowedError, ``upstream.answer``: nothing more of this stream goes on.
+            ToolNotAllowedError, ``upstream.answer``, ``upstream.event_too_large``: nothing more of this stream goes on.
         """
         return self._take(self._splitter.feed(chunk))
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from affiant.attestation.statements.gateway_config import EVENT_MAX
 from affiant.errors import MalformedError
 
 __all__ = [
-    "MAX_EVENT",
     "EventShapes",
     "EventSplitter",
     "event_data",
@@ -27,9 +27,6 @@ __all__ = [
     "require_fields",
     "varying_texts",
 ]
-
-MAX_EVENT: Final = 1 << 20
-"""Bytes of one event."""
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BOUNDARY: Final = re.compile(rb"(?:\r\n|\n|\r)(?:\r\n|\n|\r)")
@@ -48,37 +45,49 @@ _FIELD: Final = re.compile(
 
 
 class EventSplitter:
-    """Splits a stream into events; :attr:`pending` is what has no blank line yet."""
+    """Splits a stream into events; :attr:`pending` is what has no blank line yet.
 
-    __slots__ = ("_searched", "pending")
+    Args:
+        event_max: bytes of one event.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_event_max", "_searched", "pending")
+
+    def __init__(self, *, event_max: int = EVENT_MAX) -> None:
         self.pending = bytearray()
+        self._event_max = event_max
         self._searched = 0
 
     def feed(self, chunk: bytes) -> tuple[bytes, ...]:
         """The events that ``chunk`` completes.
 
         Raises:
-            ``upstream.answer``: an event beyond 1 MiB.
+            ``upstream.event_too_large``: an event beyond its bound.
         """
         data = self.pending
-        if not data and (whole := _whole_events(chunk)):
+        if not data and len(chunk) <= self._event_max and (whole := _whole_events(chunk)):
             return whole
         data += chunk
         events = []
         start, search = 0, self._searched
         while (end := _event_end(data, start, search)) is not None:
+            self._require_bounded(end - start)
             events.append(bytes(data[start:end]))
             start = search = end
         del data[:start]
         # a boundary takes at most four bytes, of which three may be here already
         self._searched = max(len(self.pending) - 3, 0)
-        if len(self.pending) > MAX_EVENT:
-            raise MalformedError(
-                "an event is too large", expected=f"at most {MAX_EVENT} bytes", code="upstream.answer"
-            )
+        self._require_bounded(len(self.pending))
         return tuple(events)
+
+    def _require_bounded(self, size: int) -> None:
+        if size > self._event_max:
+            raise MalformedError(
+                "an event of the upstream's stream is too large",
+                expected=f"at most {self._event_max} bytes, as `event_max` says",
+                hint="The gateway's operator sets it with --event-max",
+                code="upstream.event_too_large",
+            )
 
     def finish(self) -> bytes:
         """At the end of the stream: a last event whose blank line ended with CR; or nothing, and it was cut."""

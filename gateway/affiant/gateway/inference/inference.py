@@ -122,7 +122,7 @@ class ModelRoute:
     Args:
         dialect: how requests and responses are read. route: as agents name it.
         log: where it is too far behind, nothing is taken.
-        body_max: largest request body, bytes. bodies: bounds them all.
+        body_max: largest request body, bytes. event_max: largest event of a stream. bodies: bounds all request bodies.
         refusals: bounds the records of requests that belong to no session.
         draining: whether the gateway is being stopped. seconds: a clock that never goes back, for limits.
         tools: the servers of tools, for where an offered tool comes from.
@@ -139,6 +139,7 @@ class ModelRoute:
     upstreams: Upstreams
     keyset_digest: str
     body_max: int
+    event_max: int
     bodies: Bodies
     refusals: RefusalBudget
     draining: Callable[[], bool]
@@ -189,6 +190,7 @@ class InferenceRequest(SessionRequest):
         """The upstream that keeps what the request names."""
         self._decisions = route.decisions
         self._aliases = route.model_aliases
+        self._event_max = route.event_max
         self._origin_of: OriginOf = undigested_origin
         self._relay: Relay | None = None
         self._guard = _NO_KEY
@@ -416,7 +418,11 @@ class InferenceRequest(SessionRequest):
     async def _relay_stream(self, answer: UpstreamResponse) -> None:
         require_plain(answer, _EVENTS)
         self._relay = relay = Relay(
-            self._dialect, self._judge(), self._models(), answers=self._request.answer.answers
+            self._dialect,
+            self._judge(),
+            self._models(),
+            answers=self._request.answer.answers,
+            event_max=self._event_max,
         )
         await self._client.start(
             answer.status, _EVENTS, [(b"cache-control", b"no-store"), *self._more_headers]

@@ -36,6 +36,7 @@ from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.simulated.served.reference import simulated_reference
 from affiant.attestation.statements.gateway_config import (
     DEV_ECHO,
+    EVENT_MAX,
     GatewayConfig,
     MCPServerConfig,
     UpstreamConfig,
@@ -94,6 +95,7 @@ class UpstreamChoice:
         root: a PEM file with the only certificate to trust for it.
         concurrent: how many requests it is asked at once; None: the default.
         plain_http: whether prompts for it may leave this machine over plain http.
+        timeouts: seconds of :class:`UpstreamConfig` by their names.
     """
 
     url: str
@@ -101,6 +103,7 @@ class UpstreamChoice:
     root: Path | None = None
     concurrent: int | None = None
     plain_http: bool = False
+    timeouts: Mapping[str, int] = field(default_factory=dict)
 
 
 WitnessChoice = Literal["self", "none"] | Path
@@ -118,6 +121,7 @@ class Launch:
         user: the user id that the server runs as, when this half is root; the store becomes that user's, and the server
             reaches it wherever it lies. None: this half's.
         bodies_max: bytes that all request bodies together may hold. sessions_max: open sessions at once.
+        body_max: bytes of one body. event_max: bytes of one event of a stream.
         witnesses: who must cosign the log.
         erasure_authorities: files with the public keys of those whose orders to erase and to hold are carried out.
         profile_signers: a file of those one of whom must have signed a session's profile; None: no signature is needed.
@@ -140,6 +144,8 @@ class Launch:
     user: int | None = None
     bodies_max: int = BODIES_MAX
     sessions_max: int = SESSIONS_MAX
+    body_max: int = 8 << 20
+    event_max: int = EVENT_MAX
     witnesses: WitnessChoice = "self"
     erasure_authorities: tuple[Path, ...] = ()
     profile_signers: Path | None = None
@@ -186,7 +192,7 @@ def _upstream_config(choice: UpstreamChoice, roots: tuple[str, ...], taken: set[
     identifier = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 99))) if n not in taken)
     bind = "tls" if parts.scheme == "https" else "none"
     return UpstreamConfig(
-        id=identifier, url=choice.url, bind=bind, key=choice.key, roots=roots, concurrent=choice.concurrent
+        identifier, choice.url, bind, choice.key, roots, choice.concurrent, **choice.timeouts
     )
 
 
@@ -200,6 +206,8 @@ def planned_config(
     *,
     now: datetime,
     random_bytes: Callable[[int], bytes],
+    body_max: int = 8 << 20,
+    event_max: int = EVENT_MAX,
     witnesses: WitnessChoice = "self",
     erasure_authorities: Sequence[Path] = (),
     profile_signers: Path | None = None,
@@ -226,6 +234,8 @@ def planned_config(
         tools=tools,
         model_aliases=model_aliases or {},
         allowed_members=allowed_members or {},
+        body_max=body_max,
+        event_max=event_max,
     )
 
 
@@ -252,6 +262,8 @@ def _config(
     tools: Sequence[MCPServerConfig],
     model_aliases: Mapping[str, Sequence[str]],
     allowed_members: Mapping[str, Sequence[str]],
+    body_max: int,
+    event_max: int,
 ) -> GatewayConfig:
     file = witnesses if isinstance(witnesses, Path) else None
     policy = None if own is None else own.policy
@@ -267,6 +279,8 @@ def _config(
             mcp_servers=tools,
             model_aliases=model_aliases,
             allowed_members=allowed_members,
+            body_max=body_max,
+            event_max=event_max,
         )
     except (ShapeMismatch, JSONError) as error:
         raise _entries_error(error, file) or error from error
@@ -351,6 +365,8 @@ def launch_gateway(launch: Launch) -> int:
         tools=tools.configs,
         model_aliases=launch.model_aliases,
         allowed_members=launch.allowed_members,
+        body_max=launch.body_max,
+        event_max=launch.event_max,
     )
     secrets = _Secrets(launch)
     environments = _environments(config, secrets)

@@ -90,6 +90,7 @@ def gateway_app(service: Service, decisions: DecisionFile | None = None) -> Gate
         upstreams=service.upstreams,
         keyset_digest=service.keyset.digest,
         body_max=service.config.body_max,
+        event_max=service.config.event_max,
         bodies=service.bodies,
         refusals=service.refusals,
         draining=lambda: service.draining,

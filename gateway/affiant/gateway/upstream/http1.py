@@ -9,14 +9,16 @@ it. Both attempts are reported.
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from affiant.attestation.statements.gateway_config import UpstreamConfig
 from affiant.errors import AffiantError
 from affiant.gateway.upstream.http1_connection import Connection, HTTPResponse
-from affiant.gateway.wire.errors import UpstreamCut, UpstreamNotConnected
+from affiant.gateway.wire.errors import UpstreamConnectTimeout, UpstreamCut, UpstreamNotConnected
 
 __all__ = ["Connector", "HTTPClient", "TCPConnector", "Timeouts", "request_head"]
 
@@ -29,10 +31,21 @@ class Timeouts:
     """Seconds to wait, at most."""
 
     connect: float = 10.0
-    head: float = 300.0
-    """From the request's last byte to the answer's head: a model may think for long."""
-    read: float = 120.0
+    head: float = math.inf
+    """From the request's last byte to the answer's head."""
+    idle: float = math.inf
     """Between two reads of the body."""
+    total: float = math.inf
+    """From the request's last byte to the answer's end."""
+
+    def of(self, config: UpstreamConfig) -> Timeouts:
+        """Those of one upstream: of each, what is less, this or what its configuration says."""
+        return replace(
+            self,
+            head=min(config.head_s, self.head),
+            idle=min(config.idle_s, self.idle),
+            total=min(config.total_s, self.total),
+        )
 
 
 class Connector(Protocol):
@@ -73,21 +86,30 @@ class HTTPClient:
         self._timeouts = timeouts
         self._kept: list[Connection] = []
 
-    async def request(self, data: bytes, *, tried: Callable[[str, bytes | None], None]) -> HTTPResponse:
+    async def request(
+        self, data: bytes, *, tried: Callable[[str, bytes | None], None], within_s: float = math.inf
+    ) -> HTTPResponse:
         """Send one whole request and wait for the head of its answer.
 
         Args:
             tried: gets each attempt: a stable code or ``ok``, and the peer's SPKI digest (32 bytes).
+            within_s: the answer's end, where that is less than the client's own total.
 
         Raises:
-            ``upstream.unreachable``, ``upstream.timeout``, UpstreamCut, ``upstream.malformed``: as named.
+            ``upstream.unreachable``, ``upstream.timeout``, ``upstream.head_timeout``, ``upstream.total_timeout``,
+            UpstreamCut, ``upstream.malformed``: as named.
         """
         kept = self._take()
         while True:
             connection = kept or await self._connect(tried)
             answer = connection.send(data)
             try:
-                await answer.head(self._timeouts.head, read_timeout=self._timeouts.read, release=self._keep)
+                await answer.head(
+                    head_s=self._timeouts.head,
+                    idle_s=self._timeouts.idle,
+                    total_s=min(self._timeouts.total, within_s),
+                    release=self._keep,
+                )
             except AffiantError as error:
                 tried(error.code, connection.spki)
                 if kept is not None and isinstance(error, UpstreamCut) and connection.unread:
@@ -113,8 +135,8 @@ class HTTPClient:
                 return await self._connector.connect(Connection)
         except TimeoutError as error:
             tried("upstream.timeout", None)
-            raise UpstreamNotConnected(
-                "the upstream did not accept a connection in time", code="upstream.timeout"
+            raise UpstreamConnectTimeout(
+                "the upstream did not accept a connection in time", expected=f"{self._timeouts.connect:g} s"
             ) from error
         except (OSError, ssl.CertificateError) as error:
             tried("upstream.unreachable", None)

@@ -7,6 +7,7 @@ answer, an answer that ends with its connection) is refused here.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
 import struct
@@ -153,7 +154,8 @@ class HTTPResponse:
         self._failure: AffiantError | None = None
         self._wake: asyncio.Future[None] | None = None
         self._release: Callable[[Connection], None] | None = None
-        self._read_timeout = 120.0
+        self._idle_s = self._ends_at = math.inf
+        self._total_s = math.inf
         self.parser: httptools.HttpResponseParser | None = None
         self.started = False
         self.has_head = False
@@ -166,7 +168,7 @@ class HTTPResponse:
     def on_message_begin(self) -> None:
         if self.complete:
             raise MalformedError("a second answer to one request", code="upstream.malformed")
-        self.headers, self._head_size = [], 0
+        self.headers = []  # the size goes on: interim responses are no way around its bound
 
     def on_status(self, status: bytes) -> None:
         self._count(len(status))
@@ -239,15 +241,16 @@ class HTTPResponse:
         return joined
 
     async def head(
-        self, timeout: float, *, read_timeout: float, release: Callable[[Connection], None]
+        self, *, head_s: float, idle_s: float, total_s: float, release: Callable[[Connection], None]
     ) -> None:
-        """Wait for the head of the answer."""
-        self._read_timeout, self._release = read_timeout, release
-        await self._until(lambda: self.has_head, timeout, "head")
+        """Wait for the head of the answer; all of it must have come ``total_s`` seconds from now."""
+        self._idle_s, self._total_s, self._release = idle_s, total_s, release
+        self._ends_at = asyncio.get_running_loop().time() + total_s
+        await self._until(lambda: self.has_head, head_s, "head")
 
     async def read(self) -> bytes:
         """The next bytes of the body; ``b""`` once it is complete."""
-        await self._until(lambda: bool(self._chunks) or self.complete, self._read_timeout, "body")
+        await self._until(lambda: bool(self._chunks) or self.complete, self._idle_s, "idle")
         if not self._chunks:
             return b""
         data = self._chunks.popleft() if len(self._chunks) == 1 else self._joined()
@@ -269,19 +272,36 @@ class HTTPResponse:
         return data
 
     async def _until(self, ready: Callable[[], bool], timeout: float, what: str) -> None:
+        loop = asyncio.get_running_loop()
+        if not self.complete and loop.time() >= self._ends_at:  # also where bytes come all the time
+            self._connection.abort()
+            raise _timed_out("total", self._total_s)
         while not ready():
             if self._failure is not None:
                 raise self._failure
-            loop = asyncio.get_running_loop()
             self._wake = loop.create_future()
-            due = loop.call_later(timeout, self._overdue, timeout, what)
+            until = loop.time() + timeout
+            due = loop.call_at(min(until, self._ends_at), self._overdue, what, timeout, until)
             try:
                 await self._wake
             finally:
                 due.cancel()
 
-    def _overdue(self, timeout: float, what: str) -> None:
-        self.fail(
-            UnreachableError(f"the upstream's {what} did not come in {timeout:g} s", code="upstream.timeout")
-        )
+    def _overdue(self, what: str, seconds: float, until: float) -> None:
+        error = _timed_out("total", self._total_s) if self._ends_at <= until else _timed_out(what, seconds)
+        self.fail(error)
         self._connection.abort()
+
+
+def _timed_out(what: str, seconds: float) -> UnreachableError:
+    text = {
+        "head": "the upstream's response did not begin in time",
+        "idle": "the upstream's response stopped coming",
+        "total": "the upstream's response did not end in time",
+    }[what]
+    return UnreachableError(
+        text,
+        expected=f"within {seconds:g} s, as `{what}_s` of this upstream says",
+        hint="The gateway's operator sets it with --upstream-timeout",
+        code=f"upstream.{what}_timeout",
+    )

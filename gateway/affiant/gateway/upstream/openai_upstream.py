@@ -6,6 +6,7 @@ fairness, priority or credentials can be smuggled through; the one credential is
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ __all__ = ["Credentials", "OpenAIUpstream", "make_upstream", "pinned_context", "
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 MAX_ANSWER: Final = 32 << 20
 """Bytes of a whole answer."""
+_JSON: Final = "application/json"
+_LISTED_WITHIN_S: Final = 30.0
+"""For a list of models: requests wait for it."""
 _NO_LIST: Final = (404, 405, 501)
 """An upstream that has no list of models says so; it may serve some all the same."""
 
@@ -71,7 +75,7 @@ class OpenAIUpstream:
         """Looks for its key in its answers."""
         self._authority = parts.netloc
         self._base = parts.path.rstrip("/")
-        self._client = HTTPClient(connector, timeouts=timeouts)
+        self._client = HTTPClient(connector, timeouts=timeouts.of(config))
 
     async def request(
         self,
@@ -83,8 +87,9 @@ class OpenAIUpstream:
         accept: bytes,
         trace: TraceContext | None = None,
         headers: Mapping[str, str] = _NO_HEADERS,
+        within_s: float = math.inf,
     ) -> HTTPResponse:
-        """As :meth:`~.upstream.Upstream.request`."""
+        """As :meth:`~.upstream.Upstream.request`; ``within_s`` as :meth:`~.http1.HTTPClient.request`."""
 
         def tried(result: str, spki: bytes | None) -> None:
             name = None if spki is None else f"sha256:{spki.hex()}"
@@ -96,18 +101,20 @@ class OpenAIUpstream:
         if trace is not None:
             fields.append((TRACEPARENT, trace.header))
         head = request_head(method, self._base + path, fields)
-        return await self._client.request(head + body, tried=tried)
+        return await self._client.request(head + body, tried=tried, within_s=within_s)
 
     async def models(self) -> Sequence[str]:
         """As :meth:`~.upstream.Upstream.models`."""
-        answer = await self.request("GET", "/models", b"", attempts=[], accept=b"application/json")
+        answer = await self.request(
+            "GET", "/models", b"", attempts=[], accept=_JSON.encode(), within_s=_LISTED_WITHIN_S
+        )
         try:
             body = await read_whole(answer)
         finally:
             answer.abort()
         if answer.status in _NO_LIST:
             return ()
-        require_plain(answer, "application/json")
+        require_plain(answer, _JSON)
         self.guard.require_absent(body)
         try:
             value = parse_json(body)

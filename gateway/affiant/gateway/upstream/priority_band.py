@@ -62,8 +62,8 @@ class BandBounds:
 class QueueBounds:
     """Of the queue in front of one upstream.
 
-    The longest wait and the longest time to the head of an upstream's response (``Timeouts``) are together less than
-    the ten minutes after which a session's supervisor, and most clients, abandon a request.
+    The longest wait is less than what a session's supervisor adds to the time of an upstream (``gateway_client``); a
+    client that waits less leaves, and its request with it.
     """
 
     interactive: BandBounds = BandBounds(512, 30.0)

@@ -60,7 +60,8 @@ class UpstreamResponse(Protocol):
         """The next bytes of the body as they came; ``b""`` once it is complete.
 
         Raises:
-            UpstreamCut, ``upstream.timeout``, ``upstream.malformed``: it never will be.
+            UpstreamCut, ``upstream.idle_timeout``, ``upstream.total_timeout``, ``upstream.malformed``: it never
+            will be.
         """
         ...
 
@@ -110,7 +111,8 @@ class Upstream(Protocol):
             trace: the caller's, passed on as it came. headers: more of them, names in lower case.
 
         Raises:
-            UpstreamCut, ``upstream.unreachable``, ``upstream.timeout``, ``upstream.malformed``: as named.
+            UpstreamCut, ``upstream.unreachable``, ``upstream.timeout``, ``upstream.head_timeout``,
+            ``upstream.total_timeout``, ``upstream.malformed``: as named.
         """
         ...
 

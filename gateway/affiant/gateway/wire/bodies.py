@@ -316,5 +316,9 @@ def _no_memory() -> UnreachableError:
 
 def _too_large(limit: int, *, found: str | None) -> MalformedError:
     return MalformedError(
-        "the body is too large", expected=f"at most {limit} bytes", found=found, code="request.too_large"
+        "the body is too large",
+        expected=f"at most {limit} bytes, as `body_max` says",
+        found=found,
+        hint="The gateway's operator sets it with --body-max",
+        code="request.too_large",
     )

@@ -45,7 +45,7 @@ class BoundedHTTP(HttpToolsProtocol):
     stalled_s: ClassVar[float] = 60.0
     """Seconds, and up to a quarter more, in which a client that is owed more than buffers hold must take a byte, or its
     connection is ended. A minute: agents that work between two reads, and networks that change, come back within it;
-    and it is half of what an upstream may take between two reads (:class:`~.http1.Timeouts`)."""
+    and it is less than what an upstream may take between two reads (:class:`~.http1.Timeouts`)."""
 
     _framing = 0
     """Bytes since the last piece of a body, or the last end of a head or message."""

@@ -32,6 +32,7 @@ __all__ = [
     "ToolCallTimeout",
     "ToolNameAmbiguous",
     "ToolNotAllowedError",
+    "UpstreamConnectTimeout",
     "UpstreamCut",
     "UpstreamNotConnected",
 ]
@@ -189,6 +190,12 @@ class UpstreamNotConnected(UnreachableError):
     """An upstream cannot be connected to, or its certificate does not hold; nothing was sent to it."""
 
     code = "upstream.unreachable"
+
+
+class UpstreamConnectTimeout(UpstreamNotConnected):
+    """An upstream did not accept a connection in time; nothing was sent to it."""
+
+    code = "upstream.timeout"
 
 
 class RequestAbandoned(StateError):

@@ -93,9 +93,10 @@ def _gateway_choice(**options: Any) -> GatewayChoice:
         raise click.UsageError(
             "--upstream belongs to the gateway that is started; --gateway names a running one"
         )
-    if len(choice.upstreams) < max(len(choice.upstream_keys), len(choice.upstream_roots), choice.plain_http):
+    each = choice.upstream_keys, choice.upstream_roots, choice.upstream_timeouts
+    if len(choice.upstreams) < max(choice.plain_http, *map(len, each)):
         raise click.UsageError(
-            "--upstream-key-ref, --upstream-ca and --upstream-plain-http each need an --upstream"
+            "--upstream-key-ref, --upstream-ca, --upstream-timeout and --upstream-plain-http each need an --upstream"
         )
     if any(map(lacks_path, choice.upstreams)):
         click.echo(f"affiant: {PATHLESS}", err=True)
@@ -122,6 +123,7 @@ def session_request(
     upstream: tuple[str, ...],
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
+    upstream_timeout: tuple[str, ...],
     upstream_plain_http: bool,
     min_isolation: str,
     host: tuple[str, ...],
@@ -147,6 +149,7 @@ def session_request(
         upstreams=upstream,
         upstream_keys=upstream_key_ref,
         upstream_roots=upstream_ca,
+        upstream_timeouts=upstream_timeout,
         plain_http=upstream_plain_http,
     )
     folder, place, commit = (None, None, None) if input_ is None else parse_input(input_)
@@ -323,6 +326,13 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
     help="The only certificate to trust for the model server, PEM; in the order of --upstream.",
+)
+@click.option(
+    "--upstream-timeout",
+    metavar="HEAD[,IDLE[,TOTAL]]",
+    multiple=True,
+    help="Seconds to wait for the head of a response, between two reads, and for its end; in the order of --upstream. "
+    "Default: 600,300,3600.",
 )
 @click.option(
     "--upstream-plain-http",

@@ -41,6 +41,7 @@ _OF_TEMPLATE: Final = frozenset(
         "upstream_ca",
         "upstream_key_ref",
         "upstream_plain_http",
+        "upstream_timeout",
         "vault",
         "vault_ca",
         "vault_token_file",

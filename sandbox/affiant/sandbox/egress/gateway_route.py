@@ -39,9 +39,6 @@ __all__ = ["GATEWAY_HOST", "GATEWAY_ORIGINS", "GatewayAnswer", "GatewayRoute", "
 GATEWAY_HOST: Final = "gateway.affiant.internal"
 GATEWAY_ORIGINS: Final = frozenset({Origin("http", GATEWAY_HOST, 80), Origin("https", GATEWAY_HOST, 443)})
 
-BODY_LIMIT: Final = 8 << 20
-"""Bytes; the gateway's own default bound."""
-
 _MEMORY: Final = 64 << 20
 _MAX_TARGET: Final = 2048
 _MAX_CONTENT_TYPE: Final = 256
@@ -137,11 +134,16 @@ async def _silent() -> None:
 
 @dataclass(frozen=True, slots=True)
 class GatewayRoute:
-    """Serves what an agent asks of the gateway's name."""
+    """Serves what an agent asks of the gateway's name.
+
+    Args:
+        body_max: bytes of a request's body, as the gateway's measured configuration bounds them.
+    """
 
     gateway: InferenceGateway
     records: EgressRecords
     budget: RecordBudget
+    body_max: int
     memory: Memory = field(default_factory=lambda: Memory(_MEMORY))
     decided: Callable[[], Coroutine[Any, Any, None]] = _silent
     """Notes what the gateway decided about a counted request, if there is a decision log; raises if it cannot."""
@@ -160,7 +162,7 @@ class GatewayRoute:
             if counted:
                 self.budget.begin_counted()
             headers = _forwarded(head)
-            body = await http.whole_body(BODY_LIMIT, self.memory)
+            body = await http.whole_body(min(self.body_max, _MEMORY), self.memory, named="body_max")
         except AffiantError as refusal:
             return await refuse(
                 http, self.records, refusal, action, keep_alive=head.keep_alive, typ="inference"

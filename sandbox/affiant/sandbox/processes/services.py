@@ -24,7 +24,12 @@ from pathlib import Path
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.quote.providers.own_platform import PlatformName
 from affiant.attestation.simulated.served.reference import simulated_reference
-from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
+from affiant.attestation.statements.gateway_config import (
+    DEV_ECHO,
+    GatewayConfig,
+    UpstreamConfig,
+    local_gateway_config,
+)
 from affiant.attestation.tdx.appraise.reference import parse_reference_values
 from affiant.attestation.verdict.accepted_values import accepted_at
 from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file
@@ -41,7 +46,7 @@ from affiant.sandbox.processes.service_supervisor import (
     service_supervisor_spec,
     service_supervisors_lock,
 )
-from affiant.sandbox.processes.upstream_address import read_root
+from affiant.sandbox.processes.upstream_address import parse_timeouts, read_root
 
 __all__ = ["GatewayChoice", "Services", "ensure_services"]
 
@@ -65,6 +70,7 @@ class GatewayChoice:
         upstreams: addresses for the state folder's own gateway; empty: the embedded echo.
         upstream_keys: references to their API keys (``local:NAME``), in the same order.
         upstream_roots: PEM files, in the same order: the only certificate to trust for each.
+        upstream_timeouts: ``HEAD[,IDLE[,TOTAL]]`` in seconds, in the same order.
         plain_http: whether prompts may leave this machine over plain http.
     """
 
@@ -73,6 +79,7 @@ class GatewayChoice:
     upstreams: tuple[str, ...] = ()
     upstream_keys: tuple[str, ...] = ()
     upstream_roots: tuple[Path, ...] = ()
+    upstream_timeouts: tuple[str, ...] = ()
     plain_http: bool = False
 
     @property
@@ -82,6 +89,7 @@ class GatewayChoice:
             *(f"--upstream={url}" for url in self.upstreams),
             *(f"--upstream-key-ref={key}" for key in self.upstream_keys),
             *(f"--upstream-ca={path.absolute()}" for path in self.upstream_roots),
+            *(f"--upstream-timeout={text}" for text in self.upstream_timeouts),
             *(["--upstream-plain-http"] if self.plain_http else []),
         )
 
@@ -351,7 +359,7 @@ def _gateway(
         raise GatewayNotTheOne("the gateway became ready, but does not answer as its file says")
     named, config = own
     wanted = set(_wanted(choice)) or {DEV_ECHO.url}
-    urls = {_named(upstream.url, upstream.key, upstream.roots) for upstream in config.upstreams}
+    urls = set(map(_named, config.upstreams))
     local = local_gateway_config(parse_reference_values(reference))
     if (
         urls != wanted
@@ -372,14 +380,20 @@ def _gateway(
 
 
 def _wanted(choice: GatewayChoice) -> Iterator[str]:
-    for url, key, root in zip_longest(choice.upstreams, choice.upstream_keys, choice.upstream_roots):
+    given = choice.upstream_keys, choice.upstream_roots, choice.upstream_timeouts
+    for url, key, root, text in zip_longest(choice.upstreams, *given):
         roots = () if root is None else (sha256_name(read_root(root, code="session.upstream")),)
-        yield _named(url, key, roots)
+        timeouts = {} if text is None else parse_timeouts(text, code="session.upstream")
+        yield _named(UpstreamConfig("", url, "tls", key, roots, None, **timeouts))
 
 
-def _named(url: str, key: str | None, roots: Sequence[str]) -> str:
+def _named(upstream: UpstreamConfig) -> str:
     """An upstream as errors name it; two that are reached in different ways have different names."""
-    return url + ("" if key is None else f" with {key}") + "".join(f" trusting {root}" for root in roots)
+    key = "" if upstream.key is None else f" with {upstream.key}"
+    trusting = "".join(f" trusting {root}" for root in upstream.roots)
+    timeouts = ("head_s", "idle_s", "total_s")
+    other = [name for name in timeouts if getattr(upstream, name) != getattr(DEV_ECHO, name)]
+    return upstream.url + key + trusting + "".join(f" {name} {getattr(upstream, name)}" for name in other)
 
 
 def _shown(config: GatewayConfig, urls: set[str], others: set[str], *, whole: bool) -> Mapping[str, str]:

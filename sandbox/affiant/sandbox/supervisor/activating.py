@@ -148,9 +148,15 @@ async def activate(
             notes=decisions or SILENT,
             approvals=_approvals(opening, started.launch, admitted),
         ),
-        gateway=GatewayRoute(admitted.gateway, written, budget)
+        gateway=GatewayRoute(admitted.gateway, written, budget, started.pins.config.body_max)
         if decisions is None
-        else GatewayRoute(admitted.gateway, written, budget, decided=decisions.follow_gateway),
+        else GatewayRoute(
+            admitted.gateway,
+            written,
+            budget,
+            started.pins.config.body_max,
+            decided=decisions.follow_gateway,
+        ),
         sessions=SessionsRoute(written, _children(opening, started, admitted, written, decisions)),
         certificates=certificates,
     )

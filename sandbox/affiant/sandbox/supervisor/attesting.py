@@ -75,7 +75,7 @@ async def meet_gateway(opening: Warming, checked: CheckedTemplate, pins: Gateway
     await opening.progress(
         "attested-gateway", {"ksd": gateway.keyset_digest, "tier": gateway.appraisal.tier.value}
     )
-    timing = Timing.of_profile(checked.policy.policy.approval)
+    timing = Timing.of_session(pins.config, checked.policy.policy.approval)
     client = GatewayClient(opening.provision.gateway_url, spki=gateway.spki, timing=timing)
     opening.stack.push_async_callback(client.close)
     return Met(gateway, client, Signer.generate())

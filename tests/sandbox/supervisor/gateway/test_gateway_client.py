@@ -8,6 +8,7 @@ import itertools
 import socket
 import ssl
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,18 +18,32 @@ from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import UpstreamServer, answer, chunked
 
 from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.statements.gateway_config import DEV_ECHO, make_gateway_config
 from affiant.errors import ConfigurationError
+from affiant.gateway.upstream.http1 import Timeouts
+from affiant.gateway.upstream.priority_band import QueueBounds
 from affiant.policy.model.profile import APPROVAL_TTL_BOUNDS, Approval
 from affiant.sandbox.base.errors import GatewayNotTheOne, GatewayUnreachable
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, Timing
 
+CONFIG = make_gateway_config(
+    iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]
+)
 APPROVER = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
 
 
 @pytest.mark.parametrize("ttl", APPROVAL_TTL_BOUNDS)
 def test_a_response_is_waited_for_as_long_as_its_profile_lets_an_approval_take(ttl: int) -> None:
-    assert Timing.of_profile(Approval(approvers=(APPROVER,), ttl=ttl)).answer == 600 + ttl
-    assert Timing.of_profile(Approval(everything=True, ttl=ttl)).answer == Timing().answer == 600
+    plain = Timing.of_session(CONFIG, Approval(everything=True, ttl=ttl))
+    assert Timing.of_session(CONFIG, Approval(approvers=(APPROVER,), ttl=ttl)).answer == plain.answer + ttl
+
+
+def test_a_response_is_waited_for_longer_than_the_gateways_configuration_lets_an_upstream_take() -> None:
+    slow = replace(DEV_ECHO, total_s=9000, idle_s=4000)
+    timing = Timing.of_session(replace(CONFIG, upstreams=(DEV_ECHO, slow)), Approval())
+    bounds = QueueBounds()
+    waiting = max(band.wait_s for band in (bounds.interactive, bounds.normal, bounds.batch))
+    assert timing.answer > waiting + Timeouts().connect + 9000 and timing.piece > 4000
 
 
 TIMING = Timing(connect=1, answer=0.5, piece=0.5)

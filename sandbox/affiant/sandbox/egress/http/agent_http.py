@@ -125,8 +125,11 @@ class AgentHTTP:
             else:
                 raise MalformedError("the body ends before its announced end", code="egress.request")
 
-    async def whole_body(self, limit: int, memory: Memory) -> bytes:
+    async def whole_body(self, limit: int, memory: Memory, *, named: str | None = None) -> bytes:
         """The body of the request at hand, all of it. Its bytes stay taken from ``memory``: give them back.
+
+        Args:
+            named: the setting that ``limit`` comes from.
 
         Raises:
             RequestTooLarge: more than ``limit`` bytes, or no memory is left for it; nothing stays taken.
@@ -137,7 +140,10 @@ class AgentHTTP:
                 memory.take(len(piece))
                 data += piece
                 if len(data) > limit:
-                    raise RequestTooLarge("request body too large", expected=f"at most {limit} bytes")
+                    setting = "" if named is None else f", as the gateway's `{named}` says"
+                    raise RequestTooLarge(
+                        "request body too large", expected=f"at most {limit} bytes{setting}"
+                    )
         except BaseException:  # given back whatever happened, and raised again
             memory.give_back(len(data))
             raise

@@ -26,6 +26,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.errors import ConfigurationError
 from affiant.policy.model.profile import Approval
 from affiant.sandbox.base.errors import GatewayNotTheOne, GatewayUnreachable
@@ -34,8 +35,9 @@ from affiant.sandbox.egress.http.request_head import HeaderField
 __all__ = ["NOTICED_S", "GatewayClient", "GatewayConnection", "GatewayReply", "Timing"]
 
 _PIECE: Final = 64 * 1024
-_ANSWER_S: Final = 600.0
-"""Until the head of an answer that is not held."""
+_QUEUED_S: Final = 300.0
+"""For how long a gateway has a request wait for an upstream, and for a connection to it, at most."""
+_MARGIN_S: Final = 60.0
 NOTICED_S: Final = 5.0
 """Within so many seconds a gateway has noticed, and recorded, that an answer is read no more."""
 _CLOSED_WITHIN_S: Final = 1.0
@@ -56,15 +58,19 @@ class Timing:
     """Seconds. ``answer``: until the head of an answer; the gateway may queue a request."""
 
     connect: float = 10.0
-    answer: float = _ANSWER_S
+    answer: float = 600.0
     piece: float = 600.0
     idle: float = 2.0
     """How long a connection is kept for the next request: less than the gateway keeps it."""
 
     @classmethod
-    def of_profile(cls, approval: Approval) -> Timing:
-        """For a session's requests: where people approve, the gateway holds a whole response until they have."""
-        return cls(answer=_ANSWER_S + approval.ttl) if approval.approvers else cls()
+    def of_session(cls, config: GatewayConfig, approval: Approval) -> Timing:
+        """For a session's requests: as long as its gateway's configuration lets an upstream take; and where people
+        approve, the gateway holds a whole response until they have."""
+        held = approval.ttl if approval.approvers else 0
+        total_s = max(each.total_s for each in config.upstreams)
+        idle_s = max(each.idle_s for each in config.upstreams)
+        return cls(answer=_QUEUED_S + total_s + held, piece=_MARGIN_S + idle_s)
 
 
 class GatewayConnection:
