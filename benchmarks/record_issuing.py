@@ -23,7 +23,7 @@ from tests.gateway.session_client import SessionClient
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.chain import ChainSigner
 from affiant.attestation.records.receipt import Issued
-from affiant.attestation.records.sealed_disclosures import recipient, seal
+from affiant.attestation.records.sealed_disclosures import SessionSealing, recipient
 from affiant.attestation.schema.records import shape_of
 from affiant.gateway.sessions.recorder import policy_members
 from affiant.gateway.sessions.sessions import Session
@@ -69,13 +69,14 @@ def measure() -> list[Figure]:
     }
     unsigned, signed = issue.values()
     signer, message = Signer(key), signed().jws.encode()
-    to, made = recipient(X25519PrivateKey.generate()), signed()
+    made, to = signed(), recipient(X25519PrivateKey.generate())
+    sealing = SessionSealing(to=to, session=story.session, kid=signer.kid, random_bytes=os.urandom)
     rows = [
         ("a record, all but its signature", unsigned, "ES256", lambda: signer.sign(message)),
         ("a signed record", signed, "PyJWT encode", lambda: jwt.encode(dict(made.payload), key, "ES256")),
         (
             "sealed disclosures",
-            lambda: seal(made.disclosures, to=to, rh=made.rh),
+            lambda: sealing.seal(made.disclosures, rh=made.rh),
             "ES256",
             lambda: signer.sign(message),
         ),
