@@ -26,6 +26,7 @@ __all__ = ["Connection", "HTTPResponse"]
 _HIGH_WATER: Final = 256 << 10
 """Bytes read ahead of the client, after which reading pauses."""
 _LOW_WATER: Final = 64 << 10
+_HINT: Final = "The gateway's operator sets it with --upstream-timeout"
 _MAX_HEAD: Final = 64 << 10
 _TCP_INFO_SIZE: Final = 128
 _BYTES_ACKED: Final = struct.Struct("=120xQ")
@@ -294,14 +295,15 @@ class HTTPResponse:
 
 
 def _timed_out(what: str, seconds: float) -> UnreachableError:
-    text = {
-        "head": "the upstream's response did not begin in time",
-        "idle": "the upstream's response stopped coming",
-        "total": "the upstream's response did not end in time",
-    }[what]
-    return UnreachableError(
-        text,
-        expected=f"within {seconds:g} s, as `{what}_s` of this upstream says",
-        hint="The gateway's operator sets it with --upstream-timeout",
-        code=f"upstream.{what}_timeout",
-    )
+    expected = f"within {seconds:g} s, as `{what}_s` of this upstream says"
+    match what:
+        case "head":
+            text = "the upstream's response did not begin in time"
+            error = UnreachableError(text, expected=expected, hint=_HINT, code="upstream.head_timeout")
+        case "idle":
+            text = "the upstream's response stopped coming"
+            error = UnreachableError(text, expected=expected, hint=_HINT, code="upstream.idle_timeout")
+        case _:
+            text = "the upstream's response did not end in time"
+            error = UnreachableError(text, expected=expected, hint=_HINT, code="upstream.total_timeout")
+    return error
