@@ -6,7 +6,8 @@
 #   versitygw    an S3 server over a folder, for the log's copy; named, not installed: it is built by Go
 #   go, cargo    build the programs in tests/readers, other projects' readers of our formats; named, not installed
 #   openapi-typescript, openapi-fetch, typescript: a client of `affiant session serve`; named, not installed
-#   openai, ai, @ai-sdk/openai: packages for Node.js that speak to models in a session; named, not installed
+#   openai, @anthropic-ai/sdk, ai, @ai-sdk/openai: packages for Node.js that speak to models in a session; named, not
+#                installed
 #   srt          Anthropic's sandbox-runtime, which reads the settings that policies are exported to; named, not installed
 #
 # Nothing that runs needs them, and the tests say that they are skipped without them: so that this never fails.
@@ -28,9 +29,9 @@ if [[ ! -d $kept/node_modules/openapi-typescript ]]; then
     say "no client in TypeScript is generated without its tools (npm install --prefix $kept" \
         "openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3 @types/node@20)"
 fi
-if [[ ! -d $kept/node_modules/@ai-sdk/openai ]]; then
+if [[ ! -d $kept/node_modules/@ai-sdk/openai || ! -d $kept/node_modules/@anthropic-ai/sdk ]]; then
     say "no packages of npm speak to a model in a session without them (npm install --prefix $kept" \
-        "openai@6.49.0 ai@6.0.326 @ai-sdk/openai@3.0.141)"
+        "openai@6.49.0 @anthropic-ai/sdk@1.12.0 ai@6.0.326 @ai-sdk/openai@3.0.141)"
 fi
 command -v go >/dev/null || [[ -x /usr/local/go/bin/go ]] || say "quotes are not held against go-tdx-guest without go"
 command -v cargo >/dev/null || [[ -x $HOME/.cargo/bin/cargo ]] ||

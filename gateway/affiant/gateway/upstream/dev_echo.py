@@ -1,11 +1,11 @@
 """``affiant-dev-echo``: the embedded upstream, so that trying and testing needs no model and no network.
 
-It speaks OpenAI's chat completions, whole and streaming, and answers from the prompt alone: the same request
-gives the same bytes. It is no model and says so in its name, which is in every receipt.
+It speaks OpenAI's chat completions and Anthropic's messages, whole and streaming, and answers from the prompt alone:
+the same request gives the same bytes. It is no model and says so in its name, which is in every receipt.
 
 - ``call_tool:NAME {json}`` in the last user message makes it call that tool, whatever was offered to it: that is
   what a profile's tool gate is for;
-- after a ``tool`` message it answers with what the tool said;
+- after a ``tool`` message, or a ``tool_result``, it answers with what the tool said;
 - everything else is echoed, word by word.
 
 In the gateway it is reached over socket pairs (:class:`EchoConnector`): no port, no file, no other client.
@@ -28,7 +28,7 @@ import httptools
 
 from affiant.gateway.upstream.http1_connection import Connection
 
-__all__ = ["MODEL", "EchoConnector", "EchoProtocol", "complete", "stream"]
+__all__ = ["MODEL", "EchoConnector", "EchoProtocol", "complete", "message", "message_stream", "stream"]
 
 MODEL: Final = "affiant-dev-echo"
 
@@ -65,7 +65,7 @@ def stream(request: Mapping[str, object]) -> Iterator[bytes]:
         pieces = (rest[at : at + 16] for at in range(0, len(rest), 16))
         deltas.extend({"tool_calls": [{"index": 0, "function": {"arguments": p}}]} for p in pieces)
     else:
-        deltas += [{"content": word} for word in re.findall(r"\s*\S+\s*?|\s+", content)]
+        deltas += [{"content": word} for word in _words(content)]
     for delta in deltas:
         yield _event({**common, "choices": [_choice(delta, None)]})
     yield _event({**common, "choices": [_choice({}, "tool_calls" if call else "stop")]})
@@ -73,6 +73,36 @@ def stream(request: Mapping[str, object]) -> Iterator[bytes]:
     if isinstance(options, dict) and options.get("include_usage") is True:
         yield _event({**common, "choices": [], "usage": _usage(request, content)})
     yield b"data: [DONE]\n\n"
+
+
+def message(request: Mapping[str, object]) -> bytes:
+    """As :func:`complete`, of Anthropic's messages."""
+    content, call = _answer(request)
+    block: dict[str, object] = {"type": "text", "text": content}
+    if call:
+        block = {**_tool_use(*call), "input": _object(call[1])}
+    ends = {"stop_reason": "tool_use" if call else "end_turn", "usage": _message_usage(request, content)}
+    return _json({**_message(request), "content": [block], **ends})
+
+
+def message_stream(request: Mapping[str, object]) -> Iterator[bytes]:
+    """As :func:`stream`, of Anthropic's messages; ``message_stop`` last."""
+    content, call = _answer(request)
+    yield _named("message_start", message={**_message(request), "usage": _message_usage(request, "")})
+    block: dict[str, object] = {"type": "text", "text": ""}
+    if call:
+        block = {**_tool_use(*call), "input": {}}
+        pieces = [call[1][at : at + 16] for at in range(0, len(call[1]), 16)]
+        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+    else:
+        deltas = [{"type": "text_delta", "text": word} for word in _words(content)]
+    yield _named("content_block_start", index=0, content_block=block)
+    for delta in deltas:
+        yield _named("content_block_delta", index=0, delta=delta)
+    yield _named("content_block_stop", index=0)
+    reason = {"stop_reason": "tool_use" if call else "end_turn", "stop_sequence": None}
+    yield _named("message_delta", delta=reason, usage=_message_usage(request, content))
+    yield _named("message_stop")
 
 
 def _answer(request: Mapping[str, object]) -> tuple[str, tuple[str, str] | None]:
@@ -91,10 +121,21 @@ def _last_message(request: Mapping[str, object]) -> tuple[str, str]:
     if not isinstance(messages, list) or not messages or not isinstance(messages[-1], dict):
         return "user", ""
     content = messages[-1].get("content")
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict) and part.get("type") == "tool_result":
+            return "tool", _text(part.get("content"))
+    return str(messages[-1].get("role", "user")), _text(content)
+
+
+def _text(content: object) -> str:
     if isinstance(content, list):
         parts = (part.get("text") for part in content if isinstance(part, dict))
         content = "".join(part for part in parts if isinstance(part, str))
-    return str(messages[-1].get("role", "user")), content if isinstance(content, str) else ""
+    return content if isinstance(content, str) else ""
+
+
+def _words(content: str) -> list[str]:
+    return re.findall(r"\s*\S+\s*?|\s+", content)
 
 
 def _tool_call(name: str, arguments: str) -> dict[str, object]:
@@ -104,6 +145,36 @@ def _tool_call(name: str, arguments: str) -> dict[str, object]:
         "type": "function",
         "function": {"name": name, "arguments": arguments},
     }
+
+
+def _tool_use(name: str, arguments: str) -> dict[str, object]:
+    identifier = hashlib.sha256(f"{name} {arguments}".encode()).hexdigest()[:24]
+    return {"type": "tool_use", "id": f"toolu_{identifier}", "name": name}
+
+
+def _object(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {}
+
+
+def _message(request: Mapping[str, object]) -> dict[str, object]:
+    common = _common(request, "message")
+    return {
+        "id": str(common["id"]).replace("chatcmpl-", "msg_"),
+        "type": "message",
+        "role": "assistant",
+        "model": common["model"],
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+    }
+
+
+def _message_usage(request: Mapping[str, object], content: str) -> Mapping[str, int]:
+    usage = _usage(request, content)
+    return {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]}
 
 
 def _common(request: Mapping[str, object], kind: str) -> dict[str, object]:
@@ -134,8 +205,25 @@ def _event(value: object) -> bytes:
     return b"data: " + _json(value) + b"\n\n"
 
 
+def _named(kind: str, **members: object) -> bytes:
+    return f"event: {kind}\n".encode("ascii") + _event({"type": kind, **members})
+
+
+def _counted(request: Mapping[str, object]) -> bytes:
+    return _json({"input_tokens": _usage(request, "")["prompt_tokens"]})
+
+
+_Streamed = Callable[[Mapping[str, object]], Iterator[bytes]]
+_SERVED: Final[Mapping[bytes, tuple[Callable[[Mapping[str, object]], bytes], _Streamed | None]]] = {
+    b"/chat/completions": (complete, stream),
+    b"/messages": (message, message_stream),
+    b"/messages/count_tokens": (_counted, None),
+}
+"""End of a path -> the whole answer, and the streamed one if there is one."""
+
+
 class EchoProtocol(asyncio.Protocol):
-    """Serves one connection: ``POST …/chat/completions`` and ``GET …/models``."""
+    """Serves one connection: ``POST`` of what is in ``_SERVED``, and ``GET …/models``."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -168,15 +256,18 @@ class EchoProtocol(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         path = self._target.partition(b"?")[0]
+        served = next((name for name in _SERVED if path.endswith(name)), None)
         if self._parser.get_method() == b"GET" and path.endswith(b"/models"):
             model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "affiant"}
             self._write_whole(200, _json({"object": "list", "data": [model]}))
-        elif self._parser.get_method() == b"POST" and path.endswith(b"/chat/completions"):
-            self._answer_chat(b"".join(self._body))
+        elif self._parser.get_method() == b"POST" and served is not None:
+            self._answer(*_SERVED[served], b"".join(self._body))
         else:
             self._write_error(404, "no such path")
 
-    def _answer_chat(self, body: bytes) -> None:
+    def _answer(
+        self, whole: Callable[[Mapping[str, object]], bytes], streamed: _Streamed | None, body: bytes
+    ) -> None:
         try:
             request = json.loads(body)
         except ValueError:
@@ -184,10 +275,10 @@ class EchoProtocol(asyncio.Protocol):
             return
         if not isinstance(request, dict):
             self._write_error(400, "the body is no object")
-        elif request.get("stream") is True:
-            self._write_stream(stream(request))
+        elif streamed is not None and request.get("stream") is True:
+            self._write_stream(streamed(request))
         else:
-            self._write_whole(200, complete(request))
+            self._write_whole(200, whole(request))
 
     def _write_error(self, status: int, message: str) -> None:
         error = {"message": message, "type": "invalid_request_error", "code": None, "param": None}

@@ -1,0 +1,68 @@
+"""Programs that speak Anthropic's API reach the gateway with nothing configured, and each call has its receipt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests import prepared_runtime
+
+CLIENT = """
+import asyncio, json
+import anthropic
+from anthropic import beta_tool
+
+def asked(text):
+    return {"model": "affiant-dev-echo", "max_tokens": 64, "messages": [{"role": "user", "content": text}]}
+
+@beta_tool
+def read_file(path: str) -> str:
+    "Read a file."
+    return "content of " + path
+
+async def concurrently():
+    async with anthropic.AsyncAnthropic() as client:
+        return (await client.messages.create(**asked("ping"))).content[0].text
+
+client = anthropic.Anthropic()
+told = [client.messages.create(**asked("ping")).content[0].text]
+with client.messages.stream(**asked("ping")) as stream:
+    told.append(stream.get_final_text())
+told.append(asyncio.run(concurrently()))
+loop = client.beta.messages.tool_runner(**asked('call_tool:read_file {"path": "a"}'), tools=[read_file])
+told.append([turn.content[-1].type for turn in loop])
+counted = client.messages.count_tokens(model="affiant-dev-echo", messages=asked("ping")["messages"])
+told.append(counted.input_tokens > 0)
+try:
+    client.messages.create(**asked("call_tool:rm {}"))
+except anthropic.PermissionDeniedError as error:
+    told.append(error.type)
+try:
+    client.messages.batches.list()
+except anthropic.NotFoundError as error:
+    told.append(error.type)
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not prepared_runtime.fits():
+        pytest.skip("the python3 inside is another version than these packages are made for")
+    folder = tmp_path_factory.mktemp("anthropic")
+    folder.chmod(0o755)  # the agent reads it as another user
+    return prepared_runtime.make_runtime(folder / "runtime", "anthropic")
+
+
+def test_the_unmodified_client_makes_its_usual_calls(warm, runtime: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    options = ("--runtime", str(runtime), "--bundle", str(bundle))
+    done = warm.run("python3", "-c", CLIENT, options=options, timeout=120)
+    assert done.returncode == 0, done.stderr.decode()
+    whole, streamed, concurrent, turns, counted, denied, unserved = json.loads(done.stdout)
+    assert whole == streamed == concurrent == "echo: ping"
+    assert (turns, counted) == (["tool_use", "text"], True)
+    assert (denied, unserved) == ("permission_error", "not_found_error")
+    # refused: the thread that the loop of calls asks for at first, the call of `rm`, the list of batches
+    assert "7 inference, 3 refusal" in warm.verdict(bundle)
