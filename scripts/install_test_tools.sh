@@ -8,6 +8,7 @@
 #   openapi-typescript, openapi-fetch, typescript: a client of `affiant session serve`; named, not installed
 #   openai, @anthropic-ai/sdk, ai, @ai-sdk/openai: packages for Node.js that speak to models in a session; named, not
 #                installed
+#   claude       Claude Code, as an agent in a session; named, not installed
 #   srt          Anthropic's sandbox-runtime, which reads the settings that policies are exported to; named, not installed
 #
 # Nothing that runs needs them, and the tests say that they are skipped without them: so that this never fails.
@@ -32,6 +33,10 @@ fi
 if [[ ! -d $kept/node_modules/@ai-sdk/openai || ! -d $kept/node_modules/@anthropic-ai/sdk ]]; then
     say "no packages of npm speak to a model in a session without them (npm install --prefix $kept" \
         "openai@6.49.0 @anthropic-ai/sdk@1.12.0 ai@6.0.326 @ai-sdk/openai@3.0.141)"
+fi
+if [[ -z ${AFFIANT_CLAUDE_CODE:-} && ! -d $kept/claude-code ]]; then
+    say "Claude Code is not tried in a session without it" \
+        "(npm install --prefix $kept/claude-code @anthropic-ai/claude-code@2.1.197)"
 fi
 command -v go >/dev/null || [[ -x /usr/local/go/bin/go ]] || say "quotes are not held against go-tdx-guest without go"
 command -v cargo >/dev/null || [[ -x $HOME/.cargo/bin/cargo ]] ||

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from tests import prepared_runtime
+from tests.sandbox.conftest import PROFILES
+
+CLAUDE_CODE = (
+    Path(os.environ.get("AFFIANT_CLAUDE_CODE") or Path.home() / ".cache/affiant-tests/claude-code")
+    / "node_modules/@anthropic-ai/claude-code-linux-x64"
+)
 
 CLIENT = """
 import asyncio, json
@@ -66,3 +73,31 @@ def test_the_unmodified_client_makes_its_usual_calls(warm, runtime: Path, tmp_pa
     assert (denied, unserved) == ("permission_error", "not_found_error")
     # refused: the thread that the loop of calls asks for at first, the call of `rm`, the list of batches
     assert "7 inference, 3 refusal" in warm.verdict(bundle)
+
+
+CODER = (
+    PROFILES
+    + """  coder:
+    tools: [Read]
+    filesystem_access: "read-write:/workspace"
+    network_egress: denied
+    secrets_access: []
+"""
+)
+TASK = 'call_tool:Read {"file_path":"/workspace/file.txt"}'
+
+
+@pytest.mark.slow
+def test_claude_code_reads_a_file_and_its_telemetry_goes_nowhere(warm, tmp_path: Path) -> None:
+    if not (CLAUDE_CODE / "claude").exists():
+        pytest.skip("Claude Code is not here: scripts/install_test_tools.sh")
+    (warm.folder / "profiles.yaml").write_text(CODER)
+    bundle = tmp_path / "bundle"
+    command = ("/opt/runtime/claude", "-p", TASK, "--output-format", "json", "--allowedTools", "Read")
+    options = ("--runtime", str(CLAUDE_CODE), "--bundle", str(bundle))
+    done = warm.run(*command, agent="coder", options=options, timeout=170)
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    ended = json.loads(done.stdout)
+    assert (ended["subtype"], ended["is_error"], ended["permission_denials"]) == ("success", False, [])
+    found = " ".join(warm.verdict(bundle).split())
+    assert "tool 'Read' (1). Refused: 'host_not_listed api.anthropic.com'" in found
