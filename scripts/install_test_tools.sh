@@ -9,6 +9,7 @@
 #   openai, @anthropic-ai/sdk, ai, @ai-sdk/openai: packages for Node.js that speak to models in a session; named, not
 #                installed
 #   claude       Claude Code, as an agent in a session; named, not installed
+#   transformers with torch: an engine with a model of random weights; named, not installed (6 GB)
 #   srt          Anthropic's sandbox-runtime, which reads the settings that policies are exported to; named, not installed
 #
 # Nothing that runs needs them, and the tests say that they are skipped without them: so that this never fails.
@@ -37,6 +38,10 @@ fi
 if [[ -z ${AFFIANT_CLAUDE_CODE:-} && ! -d $kept/claude-code ]]; then
     say "Claude Code is not tried in a session without it" \
         "(npm install --prefix $kept/claude-code @anthropic-ai/claude-code@2.1.197)"
+fi
+if [[ -z ${AFFIANT_TRANSFORMERS:-} && ! -x $kept/engine/bin/transformers ]]; then
+    say "no real engine answers a session without one (python3 -m venv $kept/engine &&" \
+        "$kept/engine/bin/pip install 'transformers[serving]==5.23.0' torch)"
 fi
 command -v go >/dev/null || [[ -x /usr/local/go/bin/go ]] || say "quotes are not held against go-tdx-guest without go"
 command -v cargo >/dev/null || [[ -x $HOME/.cargo/bin/cargo ]] ||
