@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,24 @@ from affiant.gateway.service.recovery import recover
 from affiant.gateway.store.entries import Entry, PeerEntry, RecordEntry
 
 NEVER = 1 << 40
+Ask = Callable[[str, bool], tuple[str, dict]]
+"""A text, and whether to stream -> where to ask, and with what."""
+ECHO = "affiant-dev-echo"
+DIALECTS: Mapping[str, Ask] = {
+    "chat": lambda text, stream: (
+        "/v1/chat/completions",
+        {"model": ECHO, "stream": stream, "messages": [{"role": "user", "content": text}]},
+    ),
+    "messages": lambda text, stream: (
+        "/v1/messages",
+        {
+            "model": ECHO,
+            "max_tokens": 64,
+            "stream": stream,
+            "messages": [{"role": "user", "content": text}],
+        },
+    ),
+}
 
 
 @dataclass
@@ -35,7 +53,7 @@ class Seen:
     closed: list[str] = field(default_factory=list)
 
 
-def work(gateway: Gateway, platform: PlatformClient, seen: Seen) -> None:
+def work(gateway: Gateway, platform: PlatformClient, seen: Seen, ask: Ask) -> None:
     """A little of everything, one step after another."""
     session = SessionClient.start(gateway, platform, boot=False)
     seen.admitted.append(session.id)
@@ -48,9 +66,9 @@ def work(gateway: Gateway, platform: PlatformClient, seen: Seen) -> None:
         ('call_tool:read_file {"a": 1}', True),
         ("call_tool:rm {}", True),
     ):
-        answer = session.say(text, stream=stream)  # http.client raises if the body is not whole
+        answer = session.post(*ask(text, stream))  # http.client raises if the body is not whole
         seen.answered.append(answer.headers["affiant-receipt-id"])
-    session.chat(b"not json")
+    session.post(ask("", False)[0], b"not json")
     end = session.end_record()
     if session.submit(end).status == 200:
         seen.acknowledged.append(end.rh)
@@ -107,7 +125,7 @@ def zygote() -> Iterator[Zygote]:
 
 
 def run_to(
-    zygote: Zygote, platform: PlatformClient, folder: Path, kill_at: int, *, lossy: bool = False
+    zygote: Zygote, platform: PlatformClient, folder: Path, ask: Ask, kill_at: int, *, lossy: bool = False
 ) -> tuple[Seen, int]:
     """Work until the server kills itself at ``kill_at``, then check; the points it reached if it never did."""
     folder.mkdir()
@@ -116,7 +134,7 @@ def run_to(
     with zygote.server(platform, settings, kill_at=kill_at, lossy=lossy, counter=counter) as (ready, end):
         if ready is not None:
             with suppress(OSError, AssertionError, ValueError, KeyError, EOFError, *_http_errors()):
-                work(Gateway(ready["url"], ready["spki"]), platform, seen)
+                work(Gateway(ready["url"], ready["spki"]), platform, seen, ask)
         end()
     if store.exists():
         check(store, platform, seen)
@@ -129,12 +147,25 @@ def _http_errors() -> tuple[type[Exception], ...]:
     return (http.client.HTTPException,)
 
 
-@pytest.fixture(scope="module")
-def points(zygote: Zygote, platform: PlatformClient, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """How many points a whole run has."""
-    seen, count = run_to(zygote, platform, tmp_path_factory.mktemp("whole") / "run", NEVER)
+@dataclass
+class Whole:
+    """A dialect, and how many points a whole run in it has."""
+
+    ask: Ask
+    points: int
+
+
+@pytest.fixture(scope="module", params=DIALECTS)
+def whole(
+    request: pytest.FixtureRequest,
+    zygote: Zygote,
+    platform: PlatformClient,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Whole:
+    ask = DIALECTS[request.param]
+    seen, count = run_to(zygote, platform, tmp_path_factory.mktemp("whole") / "run", ask, NEVER)
     assert len(seen.answered) == 4 and seen.closed and count > 60
-    return count
+    return Whole(ask, count)
 
 
 SAMPLE = 6
@@ -145,22 +176,23 @@ SAMPLE = 6
     "part", [pytest.param(part, marks=pytest.mark.slow if part % 2 else ()) for part in range(SAMPLE)]
 )
 def test_a_kill_at_any_write_loses_nothing_that_was_told(
-    zygote: Zygote, platform: PlatformClient, points: int, tmp_path: Path, part: int, lossy: bool
+    zygote: Zygote, platform: PlatformClient, whole: Whole, tmp_path: Path, part: int, lossy: bool
 ) -> None:
-    place = int((part + (0.75 if lossy else 0.25)) * points / SAMPLE) + 1
-    run_to(zygote, platform, tmp_path / "run", place, lossy=lossy)
+    place = int((part + (0.75 if lossy else 0.25)) * whole.points / SAMPLE) + 1
+    run_to(zygote, platform, tmp_path / "run", whole.ask, place, lossy=lossy)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("lossy", [False, True], ids=["kept", "lossy"])
 def test_every_single_point(
-    zygote: Zygote, platform: PlatformClient, points: int, tmp_path: Path, lossy: bool
+    zygote: Zygote, platform: PlatformClient, whole: Whole, tmp_path: Path, lossy: bool
 ) -> None:
-    runs = max(200, points)
+    runs = max(200, whole.points)
     died = 0
     for run in range(runs):
-        seen, reached = run_to(zygote, platform, tmp_path / str(run), run % points + 1, lossy=lossy)
+        place = run % whole.points + 1
+        seen, reached = run_to(zygote, platform, tmp_path / str(run), whole.ask, place, lossy=lossy)
         died += reached == 0
     assert died > 0.9 * runs
     assert os.listdir(tmp_path)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from affiant.errors import MalformedError
 from affiant.gateway.wire.errors import ToolNotAllowedError
@@ -18,9 +18,18 @@ MAX_HELD: Final = 4 << 20
 MAX_CALLS: Final = 128
 """Of one response."""
 
-Judge = Callable[[str, str | None], Decision]
-"""Whether a tool of a name may be called with a text of arguments; the arguments are None where they are text of a form
-of their own."""
+
+class Judge(Protocol):
+    """Whether a tool of a name may be called with a text of arguments."""
+
+    def __call__(self, name: str, arguments: str | None, *, provider: bool = False) -> Decision:
+        """The decision.
+
+        Args:
+            arguments: None where they are text of a form of their own.
+            provider: the model's provider runs the tool by itself; ``name`` is the one that profiles list.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

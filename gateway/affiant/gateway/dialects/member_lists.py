@@ -3,7 +3,8 @@
 What is not listed could be a tool, or a way to reach one, so it is rejected (:mod:`.unlisted`).
 
 A table maps each *place* to its members, and each member to the place of what it holds: an object, or objects in a
-list. Nothing is judged below the place :data:`FREE`: settings, numbers, counts. A place in ``kinds`` has several forms,
+list. Nothing is judged below the place :data:`FREE`: settings, numbers, counts; below :data:`.strict_json.GIVEN`, not
+even whether it is like a call. A place in ``kinds`` has several forms,
 told apart by ``type``; each form has the members of its own place.
 """
 
@@ -15,13 +16,11 @@ from typing import Final
 
 from affiant.errors import ConfigurationError
 
-__all__ = ["ARGUMENTS", "CALLED", "FREE", "MemberLists", "Table", "free"]
+__all__ = ["CALLED", "FREE", "MemberLists", "Table", "free"]
 
 FREE: Final = "free"
 CALLED: Final = "called"
-"""The place of what a call is made with."""
-ARGUMENTS: Final = "arguments"
-"""The place of a call's arguments, where they are an object: the call is judged by them, and they are not walked."""
+"""The place of what a call is made with, and the form of an object that is a call by itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,11 @@ from functools import lru_cache
 from typing import Final, NamedTuple, NoReturn
 
 from affiant.errors import MalformedError
-from affiant.gateway.dialects.member_lists import ARGUMENTS
 from affiant.gateway.wire.errors import RequestMalformed
 from affiant.policy.canonical.tool_messages import parse_json
 
 __all__ = [
+    "GIVEN",
     "USAGE",
     "CallPlaces",
     "Step",
@@ -96,6 +96,8 @@ _NO_CALLS: Final = ("recall", "recalls")
 _OTHER: Final = "other"
 USAGE: Final = "usage"
 """The place of token counts: names there are the upstream's own."""
+GIVEN: Final = "given"
+"""The place of definitions that a response repeats: of tools, and of the form of an answer. No call is below it."""
 _COUNTED: Final = (USAGE, "servertooluse")
 """OpenRouter counts there what its provider's tools did."""
 
@@ -179,10 +181,11 @@ def _members(value: Mapping[str, object], place: str, places: CallPlaces) -> lis
     for name, member in value.items():
         if isinstance(member, (dict, list)):
             following = places.following.get((place, name), _OTHER)
+            if following == GIVEN:
+                continue
             if following == _OTHER and member and is_call(name) and (place, fold(name)) != _COUNTED:
                 _reject("a call out of its place", places.names.get(fold(name)), places)
-            if following != ARGUMENTS:
-                found.append((member, following))
+            found.append((member, following))
         elif (
             place not in places.calls and isinstance(member, str) and fold(name) == "type" and is_call(member)
         ):

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from affiant.gateway.dialects.member_lists import ARGUMENTS, CALLED, FREE, Table
-from affiant.gateway.dialects.strict_json import Step, fold, is_call, written
+from affiant.gateway.dialects.member_lists import CALLED, FREE, Table
+from affiant.gateway.dialects.strict_json import GIVEN, Step, fold, is_call, written
 from affiant.gateway.wire.errors import ToolNotAllowedError
 
 __all__ = ["ProviderTool", "RequestMembers", "kind_of", "read_members", "require_listed_response"]
@@ -93,6 +93,8 @@ class _Walk:
         self.left.append((root, self.table.root, None))  # no recursion: the depth is another's
         while self.left:
             value, place, path = self.left.pop()
+            if place == GIVEN:
+                continue
             if isinstance(value, list):
                 for at, entry in enumerate(value):
                     if isinstance(entry, (dict, list)):
@@ -105,7 +107,7 @@ class _Walk:
         """Take in one object; the step to what of it is not listed."""
         if place in self.table.scalars:
             return self._scalars(value, place, path)
-        form, kind, kinds = place, None, self.table.kinds.get(place)
+        form, kinds, kind = place, self.table.kinds.get(place), None
         if kinds is not None:
             kind = kind_of(value, self.table.untyped.get(place))
             form = kinds.get(kind, place) if isinstance(kind, str) else place
@@ -139,8 +141,6 @@ class _Walk:
                 said = isinstance(member, str) and is_call(name)
                 if not self.held_only or (member and (said or isinstance(member, (dict, list)))):
                     return Step(path, name)
-            elif following == ARGUMENTS:
-                continue
             elif (following != FREE or self.held_only) and isinstance(member, (dict, list)):
                 self.left.append((member, following, Step(path, name)))
             elif isinstance(member, str) and member not in self.table.words.get(following, (member,)):

@@ -91,7 +91,11 @@ def judge_of(
         if may_offer(policy, origin_of)(tool):
             origins.setdefault(tool.name, []).append(origin_of(tool))
 
-    def judge(name: str, arguments: str | None) -> Decision:
+    def judge(name: str, arguments: str | None, *, provider: bool = False) -> Decision:
+        if provider:
+            decision = policy.decide_provider_tool(name)
+            sink(ProviderToolQuestion(name), decision)
+            return decision
         found = []
         for origin in origins.get(name, [_UNKNOWN]):
             decision = decide_call(policy, name, arguments, origin)
