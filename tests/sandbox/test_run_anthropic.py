@@ -12,7 +12,7 @@ from tests.sandbox.conftest import PROFILES
 
 CLAUDE_CODE = (
     Path(os.environ.get("AFFIANT_CLAUDE_CODE") or Path.home() / ".cache/affiant-tests/claude-code")
-    / "node_modules/@anthropic-ai/claude-code-linux-x64"
+    / "node_modules/@anthropic-ai/claude-code"
 )
 
 CLIENT = """
@@ -89,11 +89,11 @@ TASK = 'call_tool:Read {"file_path":"/workspace/file.txt"}'
 
 @pytest.mark.slow
 def test_claude_code_reads_a_file_and_its_telemetry_goes_nowhere(warm, tmp_path: Path) -> None:
-    if not (CLAUDE_CODE / "claude").exists():
+    if not (CLAUDE_CODE / "bin/claude.exe").exists():
         pytest.skip("Claude Code is not here: scripts/install_test_tools.sh")
     (warm.folder / "profiles.yaml").write_text(CODER)
     bundle = tmp_path / "bundle"
-    command = ("/opt/runtime/claude", "-p", TASK, "--output-format", "json", "--allowedTools", "Read")
+    command = ("claude.exe", "-p", TASK, "--output-format", "json", "--allowedTools", "Read")
     options = ("--runtime", str(CLAUDE_CODE), "--bundle", str(bundle))
     done = warm.run(*command, agent="coder", options=options, timeout=170)
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
