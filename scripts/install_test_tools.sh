@@ -8,6 +8,7 @@
 #   openapi-typescript, openapi-fetch, typescript: a client of `affiant session serve`; named, not installed
 #   openai, @anthropic-ai/sdk, ai, @ai-sdk/openai: packages for Node.js that speak to models in a session; named, not
 #                installed
+#   litellm, pydantic-ai, langgraph with langchain-anthropic: frameworks over the client; named, not installed
 #   claude       Claude Code, as an agent in a session; named, not installed
 #   transformers with torch: an engine with a model of random weights; named, not installed (6 GB)
 #   srt          Anthropic's sandbox-runtime, which reads the settings that policies are exported to; named, not installed
@@ -34,6 +35,11 @@ fi
 if [[ ! -d $kept/node_modules/@ai-sdk/openai || ! -d $kept/node_modules/@anthropic-ai/sdk ]]; then
     say "no packages of npm speak to a model in a session without them (npm install --prefix $kept" \
         "openai@6.49.0 @anthropic-ai/sdk@1.12.0 ai@6.0.326 @ai-sdk/openai@3.0.141)"
+fi
+if [[ -z ${AFFIANT_ANTHROPIC_CLIENTS:-} && ! -d $kept/anthropic-clients ]]; then
+    say "no frameworks over the client of Anthropic's API are tried in a session without them" \
+        "(/usr/bin/python3 -m venv $kept/anthropic-clients && $kept/anthropic-clients/bin/pip install" \
+        "litellm==1.106.2 mcp pydantic-ai-slim[anthropic]==2.68.0 langchain-anthropic==1.7.7 langgraph==1.2.22)"
 fi
 if [[ -z ${AFFIANT_CLAUDE_CODE:-} && ! -d $kept/claude-code ]]; then
     say "Claude Code is not tried in a session without it" \

@@ -10,6 +10,9 @@ import pytest
 from tests import prepared_runtime
 from tests.sandbox.conftest import PROFILES
 
+CLIENTS = Path(
+    os.environ.get("AFFIANT_ANTHROPIC_CLIENTS") or Path.home() / ".cache/affiant-tests/anthropic-clients"
+)
 CLAUDE_CODE = (
     Path(os.environ.get("AFFIANT_CLAUDE_CODE") or Path.home() / ".cache/affiant-tests/claude-code")
     / "node_modules/@anthropic-ai/claude-code"
@@ -73,6 +76,69 @@ def test_the_unmodified_client_makes_its_usual_calls(warm, runtime: Path, tmp_pa
     assert (denied, unserved) == ("permission_error", "not_found_error")
     # refused: the thread that the loop of calls asks for at first, the call of `rm`, the list of batches
     assert "7 inference, 3 refusal" in warm.verdict(bundle)
+
+
+LITELLM = """
+import json, os
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it asks another host for prices, three times
+import litellm
+def ask(text, **more):
+    messages = [{"role": "user", "content": text}]
+    return litellm.completion(model="anthropic/affiant-dev-echo", messages=messages, max_tokens=64, **more)
+schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+tools = [{"type": "function", "function": {"name": "read_file", "parameters": schema}}]
+called = ask('call_tool:read_file {"path": "a"}', tools=tools).choices[0].message.tool_calls[0].function
+streamed = "".join(part.choices[0].delta.content or "" for part in ask("ping", stream=True))
+print(json.dumps([ask("ping").choices[0].message.content, streamed, [called.name, json.loads(called.arguments)]]))
+"""
+PYDANTIC_AI = """
+import asyncio, json
+from pydantic_ai import Agent
+from pydantic_ai.models.anthropic import AnthropicModel
+agent, seen = Agent(AnthropicModel("affiant-dev-echo")), []
+@agent.tool_plain
+def read_file(path: str) -> str:
+    seen.append(path)
+    return "content of " + path
+async def run():
+    async with agent.run_stream("ping") as stream:
+        streamed = "".join([part async for part in stream.stream_text(delta=True)])
+    whole = (await agent.run("ping")).output
+    told = (await agent.run('call_tool:read_file {"path": "a"}')).output
+    assert told == "the tool said: content of a", told
+    return [whole, streamed, ["read_file", {"path": seen[0]}]]
+print(json.dumps(asyncio.run(run())))
+"""
+LANGGRAPH = """
+import json
+from langchain_anthropic import ChatAnthropic
+from langchain_core.tools import tool
+from langgraph.prebuilt import create_react_agent
+seen = []
+@tool
+def read_file(path: str) -> str:
+    "Read a file."
+    seen.append(path)
+    return "content of " + path
+model = ChatAnthropic(model="affiant-dev-echo", max_tokens=64)
+streamed = "".join(part.text if isinstance(part.text, str) else part.text() for part in model.stream("ping"))
+turns = create_react_agent(model, [read_file]).invoke({"messages": [("user", 'call_tool:read_file {"path": "a"}')]})
+assert turns["messages"][-1].content == "the tool said: content of a", turns
+print(json.dumps([model.invoke("ping").content, streamed, ["read_file", {"path": seen[0]}]]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "program", [LITELLM, PYDANTIC_AI, LANGGRAPH], ids=["litellm", "pydantic-ai", "langgraph"]
+)
+def test_frameworks_over_that_client_work_unconfigured(warm, program: str) -> None:
+    if not prepared_runtime.fits() or not (CLIENTS / "pyvenv.cfg").exists():
+        pytest.skip("these packages are not here: scripts/install_test_tools.sh")
+    done = warm.run("python3", "-c", program, options=("--runtime", str(CLIENTS)), timeout=170)
+    assert done.returncode == 0, done.stderr.decode()
+    echo = "echo: ping"
+    assert json.loads(done.stdout.splitlines()[-1]) == [echo, echo, ["read_file", {"path": "a"}]]
 
 
 CODER = (
