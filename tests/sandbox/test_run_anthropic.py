@@ -129,13 +129,14 @@ print(json.dumps([model.invoke("ping").content, streamed, ["read_file", {"path":
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "program", [LITELLM, PYDANTIC_AI, LANGGRAPH], ids=["litellm", "pydantic-ai", "langgraph"]
 )
 def test_frameworks_over_that_client_work_unconfigured(warm, program: str) -> None:
     if not prepared_runtime.fits() or not (CLIENTS / "pyvenv.cfg").exists():
         pytest.skip("these packages are not here: scripts/install_test_tools.sh")
-    done = warm.run("python3", "-c", program, options=("--runtime", str(CLIENTS)), timeout=170)
+    done = warm.run("python3", "-c", program, options=("--runtime", str(CLIENTS)), timeout=350)
     assert done.returncode == 0, done.stderr.decode()
     echo = "echo: ping"
     assert json.loads(done.stdout.splitlines()[-1]) == [echo, echo, ["read_file", {"path": "a"}]]
@@ -154,6 +155,7 @@ TASK = 'call_tool:Read {"file_path":"/workspace/file.txt"}'
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_claude_code_reads_a_file_and_its_telemetry_goes_nowhere(warm, tmp_path: Path) -> None:
     if not (CLAUDE_CODE / "bin/claude.exe").exists():
         pytest.skip("Claude Code is not here: scripts/install_test_tools.sh")
@@ -161,7 +163,7 @@ def test_claude_code_reads_a_file_and_its_telemetry_goes_nowhere(warm, tmp_path:
     bundle = tmp_path / "bundle"
     command = ("claude.exe", "-p", TASK, "--output-format", "json", "--allowedTools", "Read")
     options = ("--runtime", str(CLAUDE_CODE), "--bundle", str(bundle))
-    done = warm.run(*command, agent="coder", options=options, timeout=170)
+    done = warm.run(*command, agent="coder", options=options, timeout=350)
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
     ended = json.loads(done.stdout)
     assert (ended["subtype"], ended["is_error"], ended["permission_denials"]) == ("success", False, [])

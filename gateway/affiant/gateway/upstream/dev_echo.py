@@ -65,7 +65,7 @@ def stream(request: Mapping[str, object]) -> Iterator[bytes]:
         pieces = (rest[at : at + 16] for at in range(0, len(rest), 16))
         deltas.extend({"tool_calls": [{"index": 0, "function": {"arguments": p}}]} for p in pieces)
     else:
-        deltas += [{"content": word} for word in _words(content)]
+        deltas.extend({"content": word} for word in _words(content))
     for delta in deltas:
         yield _event({**common, "choices": [_choice(delta, None)]})
     yield _event({**common, "choices": [_choice({}, "tool_calls" if call else "stop")]})
