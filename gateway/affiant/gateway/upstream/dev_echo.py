@@ -214,16 +214,10 @@ def _counted(request: Mapping[str, object]) -> bytes:
 
 
 _Streamed = Callable[[Mapping[str, object]], Iterator[bytes]]
-_SERVED: Final[Mapping[bytes, tuple[Callable[[Mapping[str, object]], bytes], _Streamed | None]]] = {
-    b"/chat/completions": (complete, stream),
-    b"/messages": (message, message_stream),
-    b"/messages/count_tokens": (_counted, None),
-}
-"""End of a path -> the whole answer, and the streamed one if there is one."""
 
 
 class EchoProtocol(asyncio.Protocol):
-    """Serves one connection: ``POST`` of what is in ``_SERVED``, and ``GET …/models``."""
+    """Serves one connection: ``POST`` to ``…/chat/completions``, ``…/messages`` and its count, ``GET …/models``."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -256,17 +250,20 @@ class EchoProtocol(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         path = self._target.partition(b"?")[0]
-        served = next((name for name in _SERVED if path.endswith(name)), None)
         if self._parser.get_method() == b"GET" and path.endswith(b"/models"):
             model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "affiant"}
             self._write_whole(200, _json({"object": "list", "data": [model]}))
-        elif self._parser.get_method() == b"POST" and served is not None:
-            self._answer(*_SERVED[served], b"".join(self._body))
+        elif self._parser.get_method() == b"POST" and path.endswith(b"/chat/completions"):
+            self._respond(b"".join(self._body), complete, stream)
+        elif self._parser.get_method() == b"POST" and path.endswith(b"/messages"):
+            self._respond(b"".join(self._body), message, message_stream)
+        elif self._parser.get_method() == b"POST" and path.endswith(b"/messages/count_tokens"):
+            self._respond(b"".join(self._body), _counted, None)
         else:
             self._write_error(404, "no such path")
 
-    def _answer(
-        self, whole: Callable[[Mapping[str, object]], bytes], streamed: _Streamed | None, body: bytes
+    def _respond(
+        self, body: bytes, whole: Callable[[Mapping[str, object]], bytes], streamed: _Streamed | None
     ) -> None:
         try:
             request = json.loads(body)
