@@ -6,8 +6,11 @@
 #   versitygw    an S3 server over a folder, for the log's copy; named, not installed: it is built by Go
 #   go, cargo    build the programs in tests/readers, other projects' readers of our formats; named, not installed
 #   openapi-typescript, openapi-fetch, typescript: a client of `affiant session serve`; named, not installed
-#   openai, ai, @ai-sdk/openai: packages for Node.js that speak to models in a session; named, not installed
+#   openai, @anthropic-ai/sdk, ai, @ai-sdk/openai: packages for Node.js that speak to models in a session; named, not
+#                installed
 #   pydantic-ai: an agent framework that speaks the Responses API by default; named, not installed
+#   litellm, pydantic-ai, langgraph with langchain-anthropic: frameworks over the client; named, not installed
+#   claude       Claude Code, as an agent in a session; named, not installed
 #   transformers with torch: an engine with a model of random weights; named, not installed (6 GB)
 #   srt          Anthropic's sandbox-runtime, which reads the settings that policies are exported to; named, not installed
 #
@@ -30,9 +33,18 @@ if [[ ! -d $kept/node_modules/openapi-typescript ]]; then
     say "no client in TypeScript is generated without its tools (npm install --prefix $kept" \
         "openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3 @types/node@20)"
 fi
-if [[ ! -d $kept/node_modules/@ai-sdk/openai ]]; then
+if [[ ! -d $kept/node_modules/@ai-sdk/openai || ! -d $kept/node_modules/@anthropic-ai/sdk ]]; then
     say "no packages of npm speak to a model in a session without them (npm install --prefix $kept" \
-        "openai@6.49.0 ai@6.0.326 @ai-sdk/openai@3.0.141)"
+        "openai@6.49.0 @anthropic-ai/sdk@1.12.0 ai@6.0.326 @ai-sdk/openai@3.0.141)"
+fi
+if [[ -z ${AFFIANT_ANTHROPIC_CLIENTS:-} && ! -d $kept/anthropic-clients ]]; then
+    say "no frameworks over the client of Anthropic's API are tried in a session without them" \
+        "(/usr/bin/python3 -m venv $kept/anthropic-clients && $kept/anthropic-clients/bin/pip install" \
+        "litellm==1.106.2 mcp pydantic-ai-slim[anthropic]==2.68.0 langchain-anthropic==1.7.7 langgraph==1.2.22)"
+fi
+if [[ -z ${AFFIANT_CLAUDE_CODE:-} && ! -d $kept/claude-code ]]; then
+    say "Claude Code is not tried in a session without it" \
+        "(npm install --prefix $kept/claude-code @anthropic-ai/claude-code@2.1.197)"
 fi
 if [[ -z ${AFFIANT_PYTHON_CLIENTS:-} && ! -d $kept/clients/pydantic_ai ]]; then
     say "pydantic-ai does not run in a session without it" \

@@ -31,6 +31,15 @@ DIALECTS: Mapping[str, Ask] = {
         {"model": ECHO, "stream": stream, "messages": [{"role": "user", "content": text}]},
     ),
     "responses": lambda text, stream: ("/v1/responses", {"model": ECHO, "stream": stream, "input": text}),
+    "messages": lambda text, stream: (
+        "/v1/messages",
+        {
+            "model": ECHO,
+            "max_tokens": 64,
+            "stream": stream,
+            "messages": [{"role": "user", "content": text}],
+        },
+    ),
 }
 
 

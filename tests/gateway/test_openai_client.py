@@ -11,7 +11,7 @@ import openai
 import pytest
 from tests.gateway.session_client import SessionClient
 
-from affiant.attestation.records.proof import PROOF_HEADER
+from affiant.attestation.records.proof import FORWARDED_HEADERS, PROOF_HEADER
 from affiant.attestation.schema.agent_routes import route_of
 
 
@@ -29,8 +29,15 @@ class Forwarder(http.server.BaseHTTPRequestHandler):
         counted = route is not None and route.counted
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         content_type = self.headers.get("Content-Type") if body else None
-        proof = self.session.proof(self.command, self.path, body, content_type=content_type, counted=counted)
-        headers = {PROOF_HEADER: proof, **({"Content-Type": content_type} if content_type else {})}
+        forwarded = {name: self.headers[name] for name in FORWARDED_HEADERS if name in self.headers}
+        proof = self.session.proof(
+            self.command, self.path, body, content_type=content_type, forwarded=forwarded, counted=counted
+        )
+        headers = {
+            PROOF_HEADER: proof,
+            **forwarded,
+            **({"Content-Type": content_type} if content_type else {}),
+        }
         connection = self.session.gateway.connect()
         try:
             connection.request(self.command, self.path, body or None, headers)
@@ -52,17 +59,27 @@ class Forwarder(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def client_of(session: SessionClient) -> Iterator[openai.OpenAI]:
-    """The client of an agent in ``session``."""
+def forwarding(session: SessionClient) -> Iterator[str]:
+    """The address at which an agent in ``session`` has the gateway."""
     handler = type("OfSession", (Forwarder,), {"session": session})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-        with openai.OpenAI(base_url=url, api_key="affiant-session") as made:
-            yield made
-        server.shutdown()
-        thread.join(5)
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join(5)
+
+
+@contextmanager
+def client_of(session: SessionClient) -> Iterator[openai.OpenAI]:
+    """The client of an agent in ``session``."""
+    with (
+        forwarding(session) as url,
+        openai.OpenAI(base_url=f"{url}/v1", api_key="affiant-session") as made,
+    ):
+        yield made
 
 
 @pytest.fixture

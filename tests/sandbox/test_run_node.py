@@ -11,7 +11,12 @@ import pytest
 
 NODE = Path("/usr/bin/node")
 PACKAGES = Path(os.environ.get("AFFIANT_NODE_PACKAGES") or Path.home() / ".cache/affiant-tests/node_modules")
-PINNED = {"openai": "6.49.0", "ai": "6.0.326", "@ai-sdk/openai": "3.0.141"}
+PINNED = {
+    "openai": "6.49.0",
+    "ai": "6.0.326",
+    "@ai-sdk/openai": "3.0.141",
+    "@anthropic-ai/sdk": "1.12.0",
+}
 
 pytestmark = pytest.mark.skipif(not NODE.exists(), reason="no Node.js in /usr, which the sandbox shows")
 
@@ -49,6 +54,25 @@ let streamed = "";
 for await (const part of await client.chat.completions.create({model: "m", messages, stream: true}))
     streamed += part.choices[0]?.delta?.content ?? "";
 console.log(JSON.stringify([whole.choices[0].message.content, streamed]));
+"""
+
+ANTHROPIC = """
+import Anthropic from "@anthropic-ai/sdk";
+const client = new Anthropic();
+const asked = (content) => ({model: "m", max_tokens: 64, messages: [{role: "user", content}]});
+const {input_tokens} = await client.messages.countTokens({model: "m", messages: asked("x").messages});
+if (!(input_tokens > 0)) throw new Error("no count");
+const tools = [{name: "read_file", input_schema: {type: "object", properties: {path: {type: "string"}}}}];
+const call = await client.messages.create({...asked('call_tool:read_file {"path": "a"}'), tools});
+const {type, name, input, id} = call.content[0];
+if (type !== "tool_use" || name !== "read_file" || input.path !== "a") throw new Error(JSON.stringify(call));
+const result = {type: "tool_result", tool_use_id: id, content: "ping from anthropic"};
+const turns = [...asked("x").messages, {role: "assistant", content: call.content}, {role: "user", content: [result]}];
+const whole = await client.messages.create({...asked("x"), tools, messages: turns});
+const streamed = await client.messages.stream({...asked("x"), tools, messages: turns}).finalText();
+const refused = await client.messages.create(asked("call_tool:rm {}")).catch((error) => error);
+if (!(refused instanceof Anthropic.PermissionDeniedError)) throw new Error(String(refused));
+console.log(JSON.stringify([whole.content[0].text, streamed]));
 """
 
 AI_SDK = """
@@ -124,8 +148,8 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
-    [OPENAI, AI_SDK, RESPONSES, AI_SDK_RESPONSES],
-    ids=["openai", "Vercel AI SDK", "openai, responses", "Vercel AI SDK, by default"],
+    [OPENAI, ANTHROPIC, AI_SDK, RESPONSES, AI_SDK_RESPONSES],
+    ids=["openai", "anthropic", "Vercel AI SDK", "openai, responses", "Vercel AI SDK, by default"],
 )
 def test_packages_from_npm_work_unconfigured(warm, runtime: Path, program: str) -> None:
     done = warm.run(

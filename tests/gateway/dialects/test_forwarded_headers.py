@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import anthropic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
 
-from affiant.gateway.dialects.forwarded_headers import BETAS, forwarded_headers, returned_headers
+from affiant.gateway.dialects.forwarded_headers import BETAS, VERSIONS, forwarded_headers, returned_headers
 from affiant.gateway.wire.errors import RequestMalformed
 
 PATH = "/v1/messages"
@@ -29,6 +30,12 @@ KNOWN = sorted(BETAS)[:2]
 )
 def test_betas_go_on_by_value(asked: str, forwarded: str | None) -> None:
     assert forwarded_headers(PATH, {"anthropic-beta": asked}).get("anthropic-beta") == forwarded
+
+
+def test_the_version_that_the_installed_client_asks_for_is_served() -> None:
+    asked = anthropic.Anthropic(api_key="x").default_headers["anthropic-version"]
+    assert forwarded_headers(PATH, {"anthropic-version": str(asked)}) == {"anthropic-version": asked}
+    assert asked in VERSIONS and "2023-06-01" in VERSIONS  # of clients before it
 
 
 @thorough(300)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+from anthropic.lib.streaming._messages import accumulate_event
+from anthropic.types import Message, RawMessageStreamEvent
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from affiant.attestation.statements.gateway_config import DEV_ECHO
-from affiant.gateway.upstream.dev_echo import MODEL, answer_to, complete, stream
+from affiant.gateway.upstream.dev_echo import MODEL, answer_to, complete, message, message_stream, stream
 from affiant.gateway.upstream.dev_echo_responses import respond, respond_stream
 from affiant.gateway.upstream.http1 import Timeouts
 from affiant.gateway.upstream.openai_upstream import Credentials, make_upstream, read_whole
+
+RAW_EVENT = TypeAdapter(RawMessageStreamEvent)
 
 
 def request(text: str, role: str = "user", **more: object) -> dict:
@@ -40,6 +45,27 @@ def test_a_stream_says_what_the_whole_answer_says() -> None:
     text = "several words\n and lines é"
     deltas = [json.loads(e[6:])["choices"][0]["delta"] for e in list(stream(request(text)))[:-1]]
     assert "".join(d.get("content") or "" for d in deltas) == f"echo: {text}"
+
+
+@pytest.mark.parametrize(
+    "text", ["hi", "", "call_tool:read_file", 'x call_tool:a {"b": [1]}', "é\n\n data: x"]
+)
+def test_messages_have_the_apis_form_and_their_streams_say_the_same(text: str) -> None:
+    whole = Message.model_validate_json(message(request(text)), strict=False)
+    snapshot, buffers = None, {}
+    for event in message_stream(request(text)):
+        name, data = re.fullmatch(rb"event: (\w+)\ndata: (.*)\n\n", event, re.DOTALL).groups()
+        value = RAW_EVENT.validate_json(data)
+        assert value.type == name.decode()
+        snapshot = accumulate_event(event=value, current_snapshot=snapshot, json_bufs=buffers)
+    assert snapshot is not None
+    assert snapshot.to_dict(exclude_none=True) == whole.to_dict(exclude_none=True)
+
+
+def test_a_result_of_a_tool_is_answered_in_messages_too() -> None:
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "42"}]}
+    (block,) = json.loads(message({"messages": [{"role": "user", "content": [result]}]}))["content"]
+    assert block["text"] == "the tool said: 42"
 
 
 def test_a_prompt_can_ask_for_a_tool_call_and_for_its_result() -> None:

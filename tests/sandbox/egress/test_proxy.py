@@ -788,6 +788,12 @@ def test_a_header_that_the_gateway_would_not_heed_is_refused_and_not_dropped(
     assert world.gateway.seen == [] and len(world.chain.kinds) == 1
 
 
+@pytest.mark.parametrize("name", [b"authorization", b"x-api-key"])
+def test_the_agents_own_credential_does_not_reach_the_gateway(world: World, name: bytes) -> None:
+    world.run("network_egress: denied", lambda box: box.plain(chat(name + b": affiant-session")))
+    assert name not in world.gateway.seen[0][2]
+
+
 @pytest.mark.parametrize("value", [b"2023-06-01", b"a" * 1024])
 def test_a_header_that_the_gateway_may_forward_reaches_it(world: World, value: bytes) -> None:
     world.run("network_egress: denied", lambda box: box.plain(chat(b"anthropic-beta: " + value)))

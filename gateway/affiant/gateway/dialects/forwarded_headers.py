@@ -23,8 +23,10 @@ from affiant.gateway.wire.errors import RequestMalformed
 __all__ = ["BETAS", "VERSIONS", "forwarded_headers", "returned_headers"]
 
 _ANTHROPIC: Final = "/v1/messages"
-VERSIONS: Final = ("2023-06-01",)
-"""Values of ``anthropic-version``: the forms of the API that the gateway reads."""
+VERSIONS: Final = ("2023-06-01", "2026-10-21")
+"""Values of ``anthropic-version``: the forms of the API that the gateway reads. The second has fewer parameters;
+its requests and responses have the same forms (``anthropic`` 2.12 asks for it; Anthropic's API reference, "Versions").
+"""
 BETAS: Final = frozenset(
     {
         *(

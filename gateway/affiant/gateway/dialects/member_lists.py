@@ -16,13 +16,11 @@ from typing import Final
 
 from affiant.errors import ConfigurationError
 
-__all__ = ["ARGUMENTS", "CALLED", "FREE", "MemberLists", "Table", "free"]
+__all__ = ["CALLED", "FREE", "MemberLists", "Table", "free"]
 
 FREE: Final = "free"
 CALLED: Final = "called"
 """The place of what a call is made with, and the form of an object that is a call by itself."""
-ARGUMENTS: Final = "arguments"
-"""The place of a call's arguments, where they are an object: the call is judged by them, and they are not walked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple, NoReturn
 
 from affiant.errors import MalformedError
-from affiant.gateway.dialects.member_lists import ARGUMENTS
 from affiant.gateway.wire.errors import RequestMalformed
 from affiant.policy.canonical.tool_messages import parse_json
 
@@ -186,8 +185,7 @@ def _members(value: Mapping[str, object], place: str, places: CallPlaces) -> lis
                 continue
             if following == _OTHER and member and is_call(name) and (place, fold(name)) != _COUNTED:
                 _reject("a call out of its place", places.names.get(fold(name)), places)
-            if following != ARGUMENTS:
-                found.append((member, following))
+            found.append((member, following))
         elif (
             place not in places.calls and isinstance(member, str) and fold(name) == "type" and is_call(member)
         ):

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from affiant.gateway.dialects.member_lists import ARGUMENTS, CALLED, FREE, Table
+from affiant.gateway.dialects.member_lists import CALLED, FREE, Table
 from affiant.gateway.dialects.strict_json import GIVEN, Step, fold, is_call, written
 from affiant.gateway.wire.errors import ToolNotAllowedError
 
@@ -141,8 +141,6 @@ class _Walk:
                 said = isinstance(member, str) and is_call(name)
                 if not self.held_only or (member and (said or isinstance(member, (dict, list)))):
                     return Step(path, name)
-            elif following == ARGUMENTS:
-                continue
             elif (following != FREE or self.held_only) and isinstance(member, (dict, list)):
                 self.left.append((member, following, Step(path, name)))
             elif isinstance(member, str) and member not in self.table.words.get(following, (member,)):

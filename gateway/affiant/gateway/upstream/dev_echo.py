@@ -1,11 +1,12 @@
 """``affiant-dev-echo``: the embedded upstream, so that trying and testing needs no model and no network.
 
-It speaks OpenAI's chat completions and Responses, whole and streaming, and answers from the prompt alone: the same
-request gives the same bytes, and nothing is stored. It is no model and says so in its name, which is in every receipt.
+It speaks OpenAI's chat completions and Responses, and Anthropic's messages, whole and streaming, and answers from the
+prompt alone: the same request gives the same bytes, and nothing is stored. It is no model and says so in its name,
+which is in every receipt.
 
 - ``call_tool:NAME {json}`` in the last user message makes it call that tool, whatever was offered to it: that is
   what a profile's tool gate is for;
-- after a ``tool`` message, or the output of a call, it answers with what the tool said;
+- after a ``tool`` message, a ``tool_result``, or the output of a call, it answers with what the tool said;
 - everything else is echoed, word by word.
 
 In the gateway it is reached over socket pairs (:class:`EchoConnector`): no port, no file, no other client.
@@ -29,7 +30,16 @@ import httptools
 from affiant.gateway.upstream.dev_echo_responses import respond, respond_stream
 from affiant.gateway.upstream.http1_connection import Connection
 
-__all__ = ["MODEL", "EchoConnector", "EchoProtocol", "answer_to", "complete", "stream"]
+__all__ = [
+    "MODEL",
+    "EchoConnector",
+    "EchoProtocol",
+    "answer_to",
+    "complete",
+    "message",
+    "message_stream",
+    "stream",
+]
 
 MODEL: Final = "affiant-dev-echo"
 
@@ -66,7 +76,7 @@ def stream(request: Mapping[str, object]) -> Iterator[bytes]:
         pieces = (rest[at : at + 16] for at in range(0, len(rest), 16))
         deltas.extend({"tool_calls": [{"index": 0, "function": {"arguments": p}}]} for p in pieces)
     else:
-        deltas += [{"content": word} for word in re.findall(r"\s*\S+\s*?|\s+", content)]
+        deltas.extend({"content": word} for word in _words(content))
     for delta in deltas:
         yield _event({**common, "choices": [_choice(delta, None)]})
     yield _event({**common, "choices": [_choice({}, "tool_calls" if call else "stop")]})
@@ -74,6 +84,36 @@ def stream(request: Mapping[str, object]) -> Iterator[bytes]:
     if isinstance(options, dict) and options.get("include_usage") is True:
         yield _event({**common, "choices": [], "usage": _usage(request, content)})
     yield b"data: [DONE]\n\n"
+
+
+def message(request: Mapping[str, object]) -> bytes:
+    """As :func:`complete`, of Anthropic's messages."""
+    content, call = _answer(request)
+    block: dict[str, object] = {"type": "text", "text": content}
+    if call:
+        block = {**_tool_use(*call), "input": _object(call[1])}
+    ends = {"stop_reason": "tool_use" if call else "end_turn", "usage": _message_usage(request, content)}
+    return _json({**_message(request), "content": [block], **ends})
+
+
+def message_stream(request: Mapping[str, object]) -> Iterator[bytes]:
+    """As :func:`stream`, of Anthropic's messages; ``message_stop`` last."""
+    content, call = _answer(request)
+    yield _named("message_start", message={**_message(request), "usage": _message_usage(request, "")})
+    block: dict[str, object] = {"type": "text", "text": ""}
+    if call:
+        block = {**_tool_use(*call), "input": {}}
+        pieces = [call[1][at : at + 16] for at in range(0, len(call[1]), 16)]
+        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+    else:
+        deltas = [{"type": "text_delta", "text": word} for word in _words(content)]
+    yield _named("content_block_start", index=0, content_block=block)
+    for delta in deltas:
+        yield _named("content_block_delta", index=0, delta=delta)
+    yield _named("content_block_stop", index=0)
+    reason = {"stop_reason": "tool_use" if call else "end_turn", "stop_sequence": None}
+    yield _named("message_delta", delta=reason, usage=_message_usage(request, content))
+    yield _named("message_stop")
 
 
 def _answer(request: Mapping[str, object]) -> tuple[str, tuple[str, str] | None]:
@@ -96,10 +136,21 @@ def _last_message(request: Mapping[str, object]) -> tuple[str, str]:
     if not isinstance(messages, list) or not messages or not isinstance(messages[-1], dict):
         return "user", ""
     content = messages[-1].get("content")
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict) and part.get("type") == "tool_result":
+            return "tool", _text(part.get("content"))
+    return str(messages[-1].get("role", "user")), _text(content)
+
+
+def _text(content: object) -> str:
     if isinstance(content, list):
         parts = (part.get("text") for part in content if isinstance(part, dict))
         content = "".join(part for part in parts if isinstance(part, str))
-    return str(messages[-1].get("role", "user")), content if isinstance(content, str) else ""
+    return content if isinstance(content, str) else ""
+
+
+def _words(content: str) -> list[str]:
+    return re.findall(r"\s*\S+\s*?|\s+", content)
 
 
 def _tool_call(name: str, arguments: str) -> dict[str, object]:
@@ -109,6 +160,36 @@ def _tool_call(name: str, arguments: str) -> dict[str, object]:
         "type": "function",
         "function": {"name": name, "arguments": arguments},
     }
+
+
+def _tool_use(name: str, arguments: str) -> dict[str, object]:
+    identifier = hashlib.sha256(f"{name} {arguments}".encode()).hexdigest()[:24]
+    return {"type": "tool_use", "id": f"toolu_{identifier}", "name": name}
+
+
+def _object(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {}
+
+
+def _message(request: Mapping[str, object]) -> dict[str, object]:
+    common = _common(request, "message")
+    return {
+        "id": str(common["id"]).replace("chatcmpl-", "msg_"),
+        "type": "message",
+        "role": "assistant",
+        "model": common["model"],
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+    }
+
+
+def _message_usage(request: Mapping[str, object], content: str) -> Mapping[str, int]:
+    usage = _usage(request, content)
+    return {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]}
 
 
 def _common(request: Mapping[str, object], kind: str) -> dict[str, object]:
@@ -139,8 +220,20 @@ def _event(value: object) -> bytes:
     return b"data: " + _json(value) + b"\n\n"
 
 
+def _named(kind: str, **members: object) -> bytes:
+    return f"event: {kind}\n".encode("ascii") + _event({"type": kind, **members})
+
+
+def _counted(request: Mapping[str, object]) -> bytes:
+    return _json({"input_tokens": _usage(request, "")["prompt_tokens"]})
+
+
+_Streamed = Callable[[Mapping[str, object]], Iterator[bytes]]
+
+
 class EchoProtocol(asyncio.Protocol):
-    """Serves one connection: ``POST …/chat/completions``, ``POST …/responses`` and ``GET …/models``."""
+    """Serves one connection: ``POST`` to ``…/chat/completions``, ``…/responses``, ``…/messages`` and its count, and
+    ``GET …/models``."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -184,14 +277,15 @@ class EchoProtocol(asyncio.Protocol):
                 lambda request: respond(request, answer_to, MODEL),
                 lambda request: respond_stream(request, answer_to, MODEL),
             )
+        elif self._parser.get_method() == b"POST" and path.endswith(b"/messages"):
+            self._respond(b"".join(self._body), message, message_stream)
+        elif self._parser.get_method() == b"POST" and path.endswith(b"/messages/count_tokens"):
+            self._respond(b"".join(self._body), _counted, None)
         else:
             self._write_error(404, "no such path")
 
     def _respond(
-        self,
-        body: bytes,
-        whole: Callable[[Mapping[str, object]], bytes],
-        streamed: Callable[[Mapping[str, object]], Iterator[bytes]],
+        self, body: bytes, whole: Callable[[Mapping[str, object]], bytes], streamed: _Streamed | None
     ) -> None:
         try:
             request = json.loads(body)
@@ -200,7 +294,7 @@ class EchoProtocol(asyncio.Protocol):
             return
         if not isinstance(request, dict):
             self._write_error(400, "the body is no object")
-        elif request.get("stream") is True:
+        elif streamed is not None and request.get("stream") is True:
             self._write_stream(streamed(request))
         else:
             self._write_whole(200, whole(request))

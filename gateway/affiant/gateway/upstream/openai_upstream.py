@@ -1,7 +1,11 @@
-"""An OpenAI-compatible upstream over HTTP: which headers it is sent, what it is called, what it serves.
+"""An upstream over HTTP that speaks OpenAI's APIs, Anthropic's, or both: which headers it is sent, what it serves.
 
-Only a fixed set of headers goes out. Of what a client sent a valid ``traceparent`` alone is passed on, so no header of
-fairness, priority or credentials can be smuggled through; the one credential is this gateway's own.
+Only a fixed set of headers goes out. Of what a client sent, a valid ``traceparent`` and the forwarded headers alone
+are passed on, so no header of fairness, priority or credentials can be smuggled through; the one credential is this
+gateway's own.
+
+Where Anthropic's API is asked, the key is in ``x-api-key``, and in ``Authorization`` as everywhere: Anthropic's servers
+take the first, vLLM's the second alone. The list of models is asked for in both APIs at once.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.schema.trace_context import TRACEPARENT, TraceContext
 from affiant.attestation.statements.gateway_config import DEV_ECHO, UpstreamConfig, is_upstream_url
 from affiant.errors import ConfigurationError, MalformedError
+from affiant.gateway.dialects.forwarded_headers import VERSIONS
 from affiant.gateway.dialects.strict_json import parse_json
 from affiant.gateway.upstream.dev_echo import EchoConnector
 from affiant.gateway.upstream.http1 import Connector, HTTPClient, TCPConnector, Timeouts, request_head
@@ -38,6 +43,11 @@ MAX_ANSWER: Final = 32 << 20
 _JSON: Final = "application/json"
 _LISTED_WITHIN_S: Final = 30.0
 """For a list of models: requests wait for it."""
+_MODELS: Final = "/models"
+_ANTHROPIC: Final = ("/messages", _MODELS)
+"""Where the paths of Anthropic's API begin, below a base."""
+_VERSION: Final = {"anthropic-version": VERSIONS[0]}
+"""Anthropic's API lists no models without it; other servers do not know it."""
 _NO_LIST: Final = (404, 405, 501)
 """An upstream that has no list of models says so; it may serve some all the same."""
 
@@ -95,7 +105,7 @@ class OpenAIUpstream:
             name = None if spki is None else f"sha256:{spki.hex()}"
             attempts.append(Attempt(self.id, self._authority, self.bind, result, name))
 
-        fields = self._headers(method, len(body), accept)
+        fields = self._headers(method, path, len(body), accept)
         for name, value in headers.items():
             fields.append((name.encode("ascii"), value.encode("ascii")))
         if trace is not None:
@@ -105,15 +115,29 @@ class OpenAIUpstream:
 
     async def models(self) -> Sequence[str]:
         """As :meth:`~.upstream.Upstream.models`."""
+        entries, more = await self._listed(_MODELS)
+        if more:  # Anthropic's servers have pages, of at most so many
+            entries, _ = await self._listed(f"{_MODELS}?limit=1000")
+        ids = (entry.get("id") for entry in entries if isinstance(entry, dict))
+        return tuple(name for name in ids if isinstance(name, str))
+
+    async def _listed(self, target: str) -> tuple[Sequence[object], bool]:
+        """The entries of its list of models, none if it has no such list; and whether there are more."""
         answer = await self.request(
-            "GET", "/models", b"", attempts=[], accept=_JSON.encode(), within_s=_LISTED_WITHIN_S
+            "GET",
+            target,
+            b"",
+            attempts=[],
+            accept=_JSON.encode(),
+            headers=_VERSION,
+            within_s=_LISTED_WITHIN_S,
         )
         try:
             body = await read_whole(answer)
         finally:
             answer.abort()
         if answer.status in _NO_LIST:
-            return ()
+            return (), False
         require_plain(answer, _JSON)
         self.guard.require_absent(body)
         try:
@@ -123,18 +147,17 @@ class OpenAIUpstream:
                 "the upstream's list of models is not JSON", code="upstream.answer"
             ) from error
         data = value.get("data") if isinstance(value, dict) else None
-        if answer.status != 200 or not isinstance(data, list):
+        if answer.status != 200 or not isinstance(value, dict) or not isinstance(data, list):
             raise MalformedError(
                 "the upstream does not list its models", found=answer.status, code="upstream.answer"
             )
-        ids = (entry.get("id") for entry in data if isinstance(entry, dict))
-        return tuple(name for name in ids if isinstance(name, str))
+        return data, value.get("has_more") is True
 
     async def close(self) -> None:
         """Close what is open."""
         await self._client.close()
 
-    def _headers(self, method: str, size: int, accept: bytes) -> list[tuple[bytes, bytes]]:
+    def _headers(self, method: str, path: str, size: int, accept: bytes) -> list[tuple[bytes, bytes]]:
         headers = [
             (b"host", self._authority.encode("ascii")),
             (b"accept", accept),
@@ -148,6 +171,8 @@ class OpenAIUpstream:
             ]
         if self._key is not None:
             headers.append((b"authorization", b"Bearer " + self._key.reveal()))
+            if path.startswith(_ANTHROPIC):
+                headers.append((b"x-api-key", self._key.reveal()))
         return headers
 
 

@@ -88,6 +88,8 @@ _RESERVED_VARIABLES: Final = frozenset(
         "GIT_SSL_CAINFO",
         "OPENAI_BASE_URL",
         "OPENAI_API_KEY",
+        "ANTHROPIC_BASE_URL",
+        "ANTHROPIC_API_KEY",
         "TRACEPARENT",
         "CURL_CA_BUNDLE",
         "HOME",

@@ -1,11 +1,11 @@
 """``gateway.affiant.internal``: how an agent without any credential reaches the inference gateway.
 
-The agent's own ``Authorization`` and every ``Affiant-`` header are dropped, but for its nonce and its wish for an
-inline receipt; the session's proof of possession takes their place, and covers the headers that the gateway may
-forward. A nonce or wish of another form is refused: to drop it would let the agent believe that it was heeded. The body
-is read whole first, because the proof covers its digest; the answer goes back byte for byte as it comes. Reachable are
-the routes of :mod:`~affiant.attestation.schema.agent_routes`; everything else is refused, and recorded. Prompts and
-arguments may hold placeholders: they are nothing but that.
+The agent's own ``Authorization``, its ``X-Api-Key`` and every ``Affiant-`` header are dropped, but for its nonce and
+its wish for an inline receipt; the session's proof of possession takes their place, and covers the headers that the
+gateway may forward. A nonce or wish of another form is refused: to drop it would let the agent believe that it was
+heeded. The body is read whole first, because the proof covers its digest; the answer goes back byte for byte as it
+comes. Reachable are the routes of :mod:`~affiant.attestation.schema.agent_routes`; everything else is refused, and
+recorded. Prompts and arguments may hold placeholders: they are nothing but that.
 
 A request for inference, or for tools, takes the next counter. Each counter ends in one record of the gateway's or,
 where the gateway did not take the request or names no receipt in its answer, in one ``refusal`` of ours that carries
@@ -64,7 +64,7 @@ _DROPPED: Final = frozenset(
     {
         b"accept-encoding", b"authorization", b"connection", b"content-length", b"cookie", b"expect", b"forwarded",
         b"host", b"keep-alive", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
-        b"transfer-encoding", b"upgrade", b"via", b"x-forwarded-for", b"x-forwarded-proto", b"x-real-ip",
+        b"transfer-encoding", b"upgrade", b"via", b"x-api-key", b"x-forwarded-for", b"x-forwarded-proto", b"x-real-ip",
     }
 )  # fmt: skip
 _ON_BEHALF: Final = (b"Affiant-On-Behalf", b"agent")

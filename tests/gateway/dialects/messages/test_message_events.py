@@ -26,7 +26,9 @@ RULES = ("tools/0",)
 NONE = b"{}"
 
 
-def allowed(name: str, arguments: str | None = None) -> Decision:
+def allowed(name: str, arguments: str | None = None, *, provider: bool = False) -> Decision:
+    if provider:
+        return denied("provider_tool_not_listed")
     try:
         readable = isinstance(json.loads(arguments or "{}"), dict)
     except ValueError:
@@ -233,12 +235,9 @@ def test_what_readers_could_read_differently_never_goes_on(name: str) -> None:
 
 
 ITEMS: dict[str, dict] = {
-    "a provider's call": {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
-    "a call of a provider's server": {"type": "mcp_tool_use", "name": "run", "server_name": "n", "input": {}},
     "an unknown block": {"type": "function_call", "name": "run", "arguments": "{}"},
     "a block like a call": {"type": "text", "text": "x", "input": {}},
     "a block without type": {"name": "rm", "input": {}},
-    "a file": {"type": "container_upload", "file_id": "f"},
     "a change of tools": {"type": "compaction", "tool_changes": [{"type": "tool_addition", "tool": {}}]},
 }
 
@@ -249,6 +248,55 @@ def test_a_block_that_is_not_listed_never_goes_on(name: str) -> None:
         run(BEGIN, start(ITEMS[name]))
     with raises_code("upstream.unlisted"):
         judged({"type": "message", "content": [ITEMS[name]]})
+
+
+PROVIDED: dict[str, tuple[dict, str]] = {
+    "a search": (
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+        "web_search_20250305",
+    ),
+    "what it found": (
+        {
+            "type": "web_search_tool_result",
+            "tool_use_id": "s",
+            "content": [{"type": "web_search_result", "url": "u"}],
+        },
+        "web_search_20260318",
+    ),
+    "code of a search": (
+        {"type": "server_tool_use", "name": "code_execution", "input": {}},
+        "web_search_20260209",
+    ),
+    "a call of a server": ({"type": "mcp_tool_use", "name": "run", "server_name": "n", "input": {}}, "mcp"),
+    "tools of a server": (
+        {"type": "mcp_tool_listing", "mcp_server_name": "n", "tools": [{"name": "a"}]},
+        "mcp",
+    ),
+    "a file": ({"type": "container_upload", "file_id": "f"}, "code_execution_20250825"),
+    "an unknown tool": ({"type": "server_tool_use", "name": "fly", "input": {}}, "fly"),
+}
+
+
+@pytest.mark.parametrize("name", PROVIDED)
+def test_what_a_provider_ran_goes_on_only_where_the_profile_allows_that_tool(name: str) -> None:
+    block, tool = PROVIDED[name]
+    later = [piece('{"a":1}')] if block["type"].endswith("_use") else []
+    events = [BEGIN, start(block), *later, stop(), DELTA]
+    for refused in (lambda: run(*events), lambda: judged({"content": [block]})):
+        with pytest.raises(ToolNotAllowedError) as found:
+            refused()
+        assert found.value.code == "tool.not_allowed"
+
+    def with_tool(called: str, arguments: str | None, *, provider: bool = False) -> Decision:
+        return (
+            granted(RULES, ask=False)
+            if provider and called == tool
+            else allowed(called, arguments, provider=provider)
+        )
+
+    passing = Messages().stream_filter(with_tool, lambda _: None)
+    assert [passing.feed(one) for one in events] == [Passed((one,)) for one in events]
+    assert Messages().judge_response({"content": [block]}, with_tool) == ()
 
 
 @pytest.mark.parametrize(
@@ -361,7 +409,9 @@ def test_an_error_in_a_stream_is_passed_on_and_no_end() -> None:
 
 
 KINDS = "message_start content_block_start content_block_delta content_block_stop message_delta ping error".split()
-BLOCKS = st.sampled_from([TEXT, call("run"), call("rm"), call("rm", input={"a": 1}), *ITEMS.values()])
+BLOCKS = st.sampled_from(
+    [TEXT, call("run"), call("rm"), call("rm", input={"a": 1}), *ITEMS.values(), PROVIDED["a search"][0]]
+)
 DELTAS = st.sampled_from(
     [
         {"type": "input_json_delta", "partial_json": '{"a":'},

@@ -15,7 +15,7 @@ from affiant.gateway.dialects.dialect import Offered
 from affiant.gateway.dialects.messages.messages import Messages
 from affiant.gateway.dialects.messages.messages_lists import CLIENT_TOOLS
 from affiant.gateway.dialects.usage import Usage
-from affiant.gateway.wire.errors import Busy, RequestMalformed
+from affiant.gateway.wire.errors import Busy, RequestMalformed, ToolNotAllowedError
 from affiant.policy.canonical.tool_origin import tool_digest
 
 GOOD = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
@@ -384,6 +384,9 @@ def test_an_error_has_the_form_that_the_clients_read() -> None:
         "type": "error",
         "error": {"type": "permission_error", "message": "no", "code": "tool.not_allowed"},
     }
+    thread = ToolNotAllowedError("no", where="thread", code="request.unlisted")
+    details = json.loads(Messages().error_body(thread))["error"]["details"]
+    assert details == {"error_code": "thread_unsupported_request"}  # by which the client goes on without
     event = Messages().error_event(Busy("full"))
     assert event.startswith(b"event: error\ndata: {") and event.endswith(b"}\n\n")
     assert b'"rate_limit_error"' in event

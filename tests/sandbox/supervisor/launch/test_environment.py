@@ -32,7 +32,8 @@ def test_everything_points_at_the_proxy_and_its_gateway() -> None:
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"):
         assert found[name].startswith("/etc/")
     assert found["OPENAI_BASE_URL"] == "http://gateway.affiant.internal/v1"
-    assert found["OPENAI_API_KEY"] == "affiant-session"
+    assert found["ANTHROPIC_BASE_URL"] == "http://gateway.affiant.internal"  # its clients add /v1
+    assert found["OPENAI_API_KEY"] == found["ANTHROPIC_API_KEY"] == "affiant-session"
     assert found["NODE_USE_ENV_PROXY"] == found["OPENAI_AGENTS_DISABLE_TRACING"] == "1"
     assert found["TRACEPARENT"] == TRACE
     assert found["GITHUB_TOKEN"] == "affiant-ph-x"
@@ -44,7 +45,11 @@ def test_nothing_of_the_machines_environment_is_in_it(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    "name", ["HTTP_PROXY", "no_proxy", "SSL_CERT_FILE", "OPENAI_API_KEY", "OPENAI_BASE_URL", "TOKEN"]
+    "name",
+    [
+        *("HTTP_PROXY", "no_proxy", "SSL_CERT_FILE", "OPENAI_API_KEY", "OPENAI_BASE_URL", "TOKEN"),
+        *("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+    ],
 )
 def test_the_user_does_not_set_what_the_supervisor_sets(name: str) -> None:
     with raises_code("session.environment"):

@@ -3,7 +3,8 @@
 A whole message is judged before a byte of it leaves. In a stream every event is read. A block that is a call is held
 from its first event, and everything after it, until the call is complete; then it is judged. What goes on are the exact
 events that came. What readers could read otherwise is rejected: an event whose name is not its data's ``type``, an
-index that is not the next one, arguments in two places, a block where no event of that type has one.
+index that is not the next one, arguments in two places, a block where no event of that type has one. A call that the
+provider made by itself, and what came of it, go on where the profile allows that tool.
 
 A call's arguments are an object. What is judged, shown to approvers and digested is its JSON text, sorted, as at the
 tool gate; so a whole response and a stream have the same digest. A text that is no object has itself.
@@ -27,9 +28,11 @@ from affiant.gateway.dialects.judged_calls import (
     ToolCall,
     judge_calls,
 )
-from affiant.gateway.dialects.member_lists import ARGUMENTS, Table
+from affiant.gateway.dialects.member_lists import Table
+from affiant.gateway.dialects.messages.messages_lists import PROVIDER_RESULTS, PROVIDER_TOOLS
 from affiant.gateway.dialects.sse import event_data, event_names, require_fields
 from affiant.gateway.dialects.strict_json import (
+    GIVEN,
     USAGE,
     CallPlaces,
     folded,
@@ -40,13 +43,15 @@ from affiant.gateway.dialects.strict_json import (
     text_in,
 )
 from affiant.gateway.dialects.unlisted import require_listed_response
-from affiant.gateway.wire.errors import RequestMalformed
+from affiant.gateway.wire.errors import RequestMalformed, ToolNotAllowedError
 from affiant.policy.canonical.tool_messages import arguments_text
+from affiant.policy.decision.decide import Decision, Effect
 
 __all__ = ["MessageStream", "is_message_stop", "judge_message"]
 
 _STOP: Final = "message_stop"
 _CALL: Final = "tool_use"
+_PROVIDERS: Final = ("mcp_tool_use", "server_tool_use")
 _INPUT: Final = "input_json_delta"
 _HOLDS: Final[Mapping[str, str]] = {
     "content_block_delta": "delta",
@@ -69,7 +74,7 @@ _CALLS: Final = CallPlaces(
         **{(place, "content"): "block" for place in ("answer", "message")},
         **{(place, "usage"): USAGE for place in ("answer", "message")},
         ("answer", "content_block"): "block",
-        ("block", "input"): ARGUMENTS,
+        ("block", "input"): GIVEN,
     },
     calls=frozenset({"block"}),
     expected="calls as content blocks only",
@@ -97,6 +102,8 @@ def judge_message(answer: object, allowed: Judge | None, table: Table) -> tuple[
             _reject("a content block is no object", "content")
         if block.get("type") == _CALL:
             calls[0, at] = _Call(block).read()
+        else:
+            _require_provided(block, allowed)
     if len(calls) > MAX_CALLS:
         _too_many(MAX_CALLS)
     return judge_calls(calls, allowed)
@@ -141,8 +148,8 @@ class MessageStream:
         self._table = table
         self._begun = 0
         """Blocks that have begun: the index of the next one."""
-        self._open: dict[int, _Call | None] = {}
-        """Blocks that have not ended; None: one that is no call."""
+        self._open: dict[int, object] = {}
+        """Blocks that have not ended: index -> type."""
         self._calls: dict[int, _Call] = {}
         self._held: list[bytes] = []
         self._held_size = 0
@@ -206,20 +213,22 @@ class MessageStream:
         if value.get("index") != self._begun or isinstance(value.get("index"), bool):
             _reject("a content block that is not the next one", "index")
         block = object_in(value, "content_block") or {}
-        call = _Call(block) if block.get("type") == _CALL else None
-        self._open[self._begun] = call
-        if call is not None:
-            self._calls[self._begun] = call
+        self._open[self._begun] = block.get("type")
+        if block.get("type") == _CALL:
+            self._calls[self._begun] = _Call(block)
+        else:
+            _require_provided(block, self._allowed)
         self._begun += 1
         if max(len(self._open), len(self._calls)) > _MAX_OPEN:
             _too_many(_MAX_OPEN)
 
     def _add(self, value: Mapping[str, object]) -> None:
-        call, delta = self._open[self._opened(value)], object_in(value, "delta") or {}
-        if (call is not None) != (delta.get("type") == _INPUT):
+        index, delta = self._opened(value), object_in(value, "delta") or {}
+        kind, piece = self._open[index], text_in(delta, "partial_json")
+        if (kind in (_CALL, *_PROVIDERS)) != (delta.get("type") == _INPUT):
             _reject("a part of another block's type", "delta")
-        if call is not None:
-            call.pieces.append(text_in(delta, "partial_json"))
+        if kind == _CALL:
+            self._calls[index].pieces.append(piece)
 
     def _opened(self, value: Mapping[str, object]) -> int:
         """The index that ``value`` names, of a block that has begun and not ended."""
@@ -276,6 +285,30 @@ def _require_read_alike(value: Mapping[str, object], table: Table, *, holding: s
     for name in _HOLDING:
         if name != holding and value.get(name) is not None:
             _reject("a part of a message out of its place", name)
+
+
+def _require_provided(block: Mapping[str, object], judge: Judge) -> None:
+    """Return if ``block`` is of no tool of the provider's, or of one that the profile allows under some name.
+
+    Raises:
+        ToolNotAllowedError: the profile does not allow it.
+    """
+    kind = block.get("type")
+    name = "mcp" if kind == "mcp_tool_use" else text_in(block, "name")
+    names = PROVIDER_TOOLS.get(name, (name,)) if kind in _PROVIDERS else PROVIDER_RESULTS.get(str(kind), ())
+    found: Decision | None = None
+    for each in names:
+        decision = judge(each, None, provider=True)
+        if decision.effect is Effect.ALLOW:
+            return
+        found = found or decision
+    if found is not None:
+        raise ToolNotAllowedError(
+            "the model's provider ran a tool that the profile does not allow",
+            reason=found.reason,
+            rules=found.rules,
+            tool=names[0],
+        )
 
 
 def _too_many(most: int) -> NoReturn:

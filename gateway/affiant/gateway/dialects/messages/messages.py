@@ -75,6 +75,8 @@ _TYPES: Final[Mapping[int, str]] = {
     504: "timeout_error",
 }
 """Anthropic's API reference, "Errors"; 503 is 529 there."""
+_UNTHREADED: Final = {"error_code": "thread_unsupported_request"}
+"""By this the clients know to send whole conversations: the tool runner of ``anthropic`` asks for a thread at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,10 @@ class Messages:
         """The form that Anthropic's clients read, and the stable ``code``."""
         status = status_of(error)
         kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
-        members = {"type": kind, "message": printable(str(error), limit=1000), "code": error.code}
+        members: dict[str, object] = {"type": kind, "message": printable(str(error), limit=1000)}
+        if (error.code, error.where) == ("request.unlisted", "thread"):
+            members["details"] = _UNTHREADED
+        members["code"] = error.code
         return json.dumps({"type": "error", "error": members}, ensure_ascii=True).encode("ascii")
 
     def error_event(self, error: AffiantError) -> bytes:

@@ -12,9 +12,10 @@ whose ``type`` is not listed here, ``mcp_servers`` (as ``mcp``) and ``container`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from affiant.gateway.dialects.member_lists import ARGUMENTS, CALLED, MemberLists, Table, free
+from affiant.gateway.dialects.member_lists import CALLED, MemberLists, Table, free
 from affiant.gateway.dialects.named_urls import (
     DATA,
     MEDIA,
@@ -25,8 +26,9 @@ from affiant.gateway.dialects.named_urls import (
     TEXT,
     URLPlaces,
 )
+from affiant.gateway.dialects.strict_json import GIVEN
 
-__all__ = ["CLIENT_TOOLS", "MESSAGES_LISTS", "MESSAGES_URLS"]
+__all__ = ["CLIENT_TOOLS", "MESSAGES_LISTS", "MESSAGES_URLS", "PROVIDER_RESULTS", "PROVIDER_TOOLS"]
 
 CLIENT_TOOLS: Final = {
     **dict.fromkeys(("bash_20241022", "bash_20250124"), "bash"),
@@ -37,11 +39,50 @@ CLIENT_TOOLS: Final = {
 }
 """Tools that Anthropic defines and the agent runs: ``type`` -> the one name that such a tool has."""
 
+_SEARCHES: Final = ("web_search_20250305", "web_search_20260209", "web_search_20260318")
+_FETCHES: Final = (*("web_fetch_20250910", "web_fetch_20260209", "web_fetch_20260309", "web_fetch_20260318"),)
+_EXECUTIONS: Final = (
+    *("code_execution_20250522", "code_execution_20250825", "code_execution_20260120"),
+    "code_execution_20260521",
+    *_SEARCHES[1:],
+    *_FETCHES[1:],
+)
+"""The later searches and fetches filter what they find by code."""
+PROVIDER_TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
+    "advisor": ("advisor_20260301",),
+    **dict.fromkeys(("bash_code_execution", "code_execution", "text_editor_code_execution"), _EXECUTIONS),
+    "mcp": ("mcp", "mcp_toolset"),
+    "tool_search_tool_bm25": ("tool_search_tool_bm25", "tool_search_tool_bm25_20251119"),
+    "tool_search_tool_regex": ("tool_search_tool_regex", "tool_search_tool_regex_20251119"),
+    "web_fetch": _FETCHES,
+    "web_search": _SEARCHES,
+}
+"""What a provider's call names -> the tools of a request that it may be of, as profiles list them."""
+PROVIDER_RESULTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "advisor_tool_result": PROVIDER_TOOLS["advisor"],
+    **dict.fromkeys(
+        (
+            "bash_code_execution_tool_result",
+            "code_execution_tool_result",
+            "container_upload",
+            "text_editor_code_execution_tool_result",
+        ),
+        _EXECUTIONS,
+    ),
+    **dict.fromkeys(("mcp_tool_listing", "mcp_tool_result"), PROVIDER_TOOLS["mcp"]),
+    "tool_search_tool_result": (
+        *PROVIDER_TOOLS["tool_search_tool_bm25"],
+        *PROVIDER_TOOLS["tool_search_tool_regex"],
+    ),
+    "web_fetch_tool_result": _FETCHES,
+    "web_search_tool_result": _SEARCHES,
+}
+"""``type`` of a block that a provider's tool made -> the same."""
+
 _BLOCK: Final = {
     "compaction": "compaction",
     "document": "document",
     "image": "image",
-    "mcp_tool_result": "tool_result",
     "mcp_tool_use": "tool_use",
     "redacted_thinking": "redacted_thinking",
     "search_result": "search_result",
@@ -51,18 +92,9 @@ _BLOCK: Final = {
     "tool_reference": "tool_reference",
     "tool_result": "tool_result",
     "tool_use": "tool_use",
-    **dict.fromkeys(
-        (
-            "advisor_tool_result",
-            "bash_code_execution_tool_result",
-            "code_execution_tool_result",
-            "text_editor_code_execution_tool_result",
-            "tool_search_tool_result",
-            "web_fetch_tool_result",
-            "web_search_tool_result",
-        ),
-        "provider_tool_result",
-    ),
+    **{kind: "provider_tool_result" for kind in PROVIDER_RESULTS if kind.endswith("_tool_result")},
+    "mcp_tool_result": "tool_result",
+    "mcp_tool_listing": "mcp_tool_listing",
 }
 _TOOL: Final = "allowed_callers cache_control defer_loading input_examples name strict type"
 
@@ -101,6 +133,7 @@ _REQUEST: Final = Table(
             **free("cache_control is_error tool_use_id toolset_name type"),
             "content": "block",
         },
+        "mcp_tool_listing": free("mcp_server_name tools type"),
         "provider_tool_result": free("cache_control caller content tool_use_id type"),
         "compaction": {
             **free("cache_control content encrypted_content signature type"),
@@ -148,12 +181,14 @@ _RESPONSE: Final = Table(
         "item": {"citations": "citation"},
         "citations_delta": {"citation": "citation"},
         "plain": {},
-        CALLED: {**free("caller"), "input": ARGUMENTS},
+        CALLED: {**free("caller"), "input": GIVEN},
+        "provider_result": free("caller content tools"),
     },
     kinds={
         "response_block": {
             **dict.fromkeys(("compaction", "redacted_thinking", "text", "thinking"), "item"),
-            "tool_use": CALLED,
+            **dict.fromkeys(("mcp_tool_use", "server_tool_use", "tool_use"), CALLED),
+            **dict.fromkeys(PROVIDER_RESULTS, "provider_result"),
         },
         "response_delta": {
             **dict.fromkeys(
@@ -177,6 +212,7 @@ _PARTS: Final = {
     **dict.fromkeys(("mcp_tool_use", "server_tool_use", "tool_use"), "call"),
     **dict.fromkeys(("mcp_tool_result", "search_result", "tool_result"), "result"),
     **dict.fromkeys((kind for kind, form in _BLOCK.items() if form == "provider_tool_result"), "cited"),
+    "mcp_tool_listing": "cited",
     **dict.fromkeys(("compaction", "redacted_thinking", "text", "thinking", "tool_reference"), "text part"),
 }
 MESSAGES_URLS: Final = URLPlaces(
@@ -217,7 +253,7 @@ MESSAGES_URLS: Final = URLPlaces(
             "citations": DATA,
             "content": "content",
         },
-        "cited": {"content": DATA, "tool_use_id": TEXT},
+        "cited": {**dict.fromkeys(("content", "tools"), DATA), "tool_use_id": TEXT},
     },
     others={"media part": MEDIA, "text source": MEDIA},
     entries={"content": "part"},

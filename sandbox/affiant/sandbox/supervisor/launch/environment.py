@@ -53,6 +53,8 @@ _OURS: Final = (
     *_TRUST,
     "OPENAI_BASE_URL",
     "OPENAI_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_API_KEY",
     "NODE_USE_ENV_PROXY",
     "OPENAI_AGENTS_DISABLE_TRACING",
 )
@@ -86,6 +88,8 @@ def agent_environment(
         **dict.fromkeys(_TRUST, CA_BUNDLE_AT),
         "OPENAI_BASE_URL": f"http://{GATEWAY_HOST}/v1",
         "OPENAI_API_KEY": "affiant-session",
+        "ANTHROPIC_BASE_URL": f"http://{GATEWAY_HOST}",
+        "ANTHROPIC_API_KEY": "affiant-session",
         "NODE_USE_ENV_PROXY": "1",
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         **placeholders,
