@@ -80,4 +80,8 @@ def test_other_sessions_records_come_along_without_openings(platform: PlatformCl
         mine.say("hi")
         bundle = mine.bundle()
     assert len(bundle["bundle"]["receipts"]) == 2 + 4  # both boots; two starts and two inferences
-    assert len(bundle["openings"]) == 2
+    keys = [text for text in bundle["openings"].values() if text.startswith("2k.")]
+    assert (len(keys), len(bundle["openings"])) == (
+        1,
+        3,
+    )  # the gateway's for this session, and of its two records
