@@ -8,8 +8,8 @@ import pytest
 from tests.gateway.conftest import serving_gateway
 from tests.schemathesis import found_by_schemathesis
 
-OWN_TYPES = ("^/v1/sessions$", "/narrow$", "/records$")
-"""Their bodies are of media types that schemathesis cannot make."""
+OWN_TYPES = "^/v1/sessions$|/narrow$|/records$"
+"""Paths. Their bodies are of media types that schemathesis cannot make."""
 
 
 @pytest.mark.usefixtures("platform")
@@ -28,11 +28,10 @@ def test_the_gateway_answers_as_its_document_says(
             tmp_path,
             seconds=seconds,
             examples=examples,
-            headers={},
             without=OWN_TYPES,
         )
         assert running.gateway.ask("GET", "/readyz").json() == {"ready": True}
         assert running.stop() == 0
         assert running.child.stderr is not None
         assert b"failed" not in running.child.stderr.read()
-    assert found == ""
+    assert not found, found
