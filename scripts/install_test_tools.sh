@@ -11,6 +11,7 @@
 #   pydantic-ai: an agent framework that speaks the Responses API by default; named, not installed
 #   litellm, pydantic-ai, langgraph with langchain-anthropic: frameworks over the client; named, not installed
 #   claude       Claude Code, as an agent in a session; named, not installed
+#   schemathesis asks servers for what their OpenAPI documents say; named, not installed
 #   transformers with torch: an engine with a model of random weights; named, not installed (6 GB)
 #   srt          Anthropic's sandbox-runtime, which reads the settings that policies are exported to; named, not installed
 #
@@ -49,6 +50,10 @@ fi
 if [[ -z ${AFFIANT_PYTHON_CLIENTS:-} && ! -d $kept/clients/pydantic_ai ]]; then
     say "pydantic-ai does not run in a session without it" \
         "(pip install --target $kept/clients 'pydantic-ai-slim[openai]==2.68.0')"
+fi
+if [[ ! -x $kept/schemathesis/bin/python ]]; then
+    say "servers are not asked by schemathesis without it (python3 -m venv $kept/schemathesis &&" \
+        "$kept/schemathesis/bin/pip install schemathesis==4.32.5)"
 fi
 if [[ -z ${AFFIANT_TRANSFORMERS:-} && ! -x $kept/engine/bin/transformers ]]; then
     say "no real engine answers a session without one (python3 -m venv $kept/engine &&" \

@@ -103,6 +103,8 @@ def test_other_paths_have_errors_of_the_same_form(
 ) -> None:
     answer = gateway.ask(method, target)
     assert answer.status == status
+    allowed = {"/v1/sessions": "POST", "/v1/sessions/nonce": "POST", "/readyz": "GET"}
+    assert answer.headers.get("allow") == (allowed[target] if status == 405 else None)
     if method == "HEAD":
         return
     assert set(answer.json()["error"]) == {"message", "type", "code", "param"}

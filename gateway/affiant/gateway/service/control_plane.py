@@ -55,6 +55,7 @@ __all__ = ["control_plane", "operator_plane"]
 ADMISSION_TYPE: Final = "application/vnd.affiant.admission+cmw"
 RECEIPT_TYPE: Final = "application/vnd.affiant.receipt"
 PROOF_TYPE: Final = "text/plain; charset=utf-8"
+_OCTETS: Final = "application/octet-stream"
 LOG_PREFIX: Final = "/log"
 OPENINGS_HEADER: Final = "Affiant-Openings"
 ON_BEHALF_HEADER: Final = "Affiant-On-Behalf"
@@ -403,13 +404,13 @@ def _add_receipts(app: Routes, service: Service) -> None:
         on_behalf = request.headers.get(ON_BEHALF_HEADER) is not None
         return found, for_agent(text) if on_behalf else text
 
-    @app.get("/v1/receipts/{receipt}")
+    @app.get("/v1/receipts/{receipt}", media=RECEIPT_TYPE)
     async def receipt(request: Request, receipt: str) -> Response:
         """One receipt; another session's looks like none."""
         _, text = await receipt_of(receipt, request)
         return Response(text, media_type=RECEIPT_TYPE)
 
-    @app.get("/v1/receipts/{receipt}/proof")
+    @app.get("/v1/receipts/{receipt}/proof", media=PROOF_TYPE)
     async def receipt_proof(request: Request, receipt: str) -> Response:
         """That the receipt is in the transparency log: C2SP tlog-proof."""
         _, text = await receipt_of(receipt, request)
@@ -447,16 +448,16 @@ def _model(name: str) -> Mapping[str, object]:
 
 
 def _add_log(app: Routes, service: Service) -> None:
-    @app.get(LOG_PREFIX + "/checkpoint")
+    @app.get(LOG_PREFIX + "/checkpoint", media=PROOF_TYPE)
     async def checkpoint(_: Request) -> Response:
         """The log's last checkpoint (C2SP tlog-tiles)."""
         return Response(
             service.log.head.note.to_bytes(),
             headers={"cache-control": "no-cache"},
-            media_type="text/plain; charset=utf-8",
+            media_type=PROOF_TYPE,
         )
 
-    @app.get(LOG_PREFIX + "/tile/{path:path}")
+    @app.get(LOG_PREFIX + "/tile/{path:path}", media=_OCTETS)
     async def tile(_: Request, path: str) -> Response:
         """A tile or an entry bundle that the last checkpoint implies. Public: leaves tell nothing of content."""
         try:
@@ -466,7 +467,7 @@ def _add_log(app: Routes, service: Service) -> None:
         if data is None:
             raise StateError("there is no such file in the log", code="not_found")
         forever = {"cache-control": "public, max-age=31536000, immutable"}
-        return Response(data, headers=forever, media_type="application/octet-stream")
+        return Response(data, headers=forever, media_type=_OCTETS)
 
 
 def _add_health(app: Routes, service: Service) -> None:
@@ -475,7 +476,7 @@ def _add_health(app: Routes, service: Service) -> None:
         """Whether the process answers."""
         return json_response({"status": "ok"})
 
-    @app.get("/readyz")
+    @app.get("/readyz", also=(503,))
     async def readyz(_: Request) -> Response:
         """Whether new sessions and requests are taken."""
         return json_response({"ready": service.ready}, 200 if service.ready else 503)

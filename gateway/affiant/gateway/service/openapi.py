@@ -152,11 +152,14 @@ def _operation(route: Route, path: str) -> Mapping[str, Any]:
     name = route.handler.__name__
     text = inspect.getdoc(route.handler)
     body = {"requestBody": {"content": route.body, "required": True}} if route.body else {}
+    media = route.media.partition(";")[0]
     responses: dict[str, Any] = {
-        str(route.status): {
-            "description": "Successful Response",
-            "content": {"application/json": {"schema": {}}},
-        }
+        str(status): {"description": "Successful Response", "content": {media: {"schema": {}}}}
+        for status in (route.status, *route.also)
+    }
+    responses["default"] = {
+        "description": "An error",
+        "content": {"application/json": {"schema": _ERROR}},
     }
     if route.parameters:
         responses[str(FORM_STATUS)] = {

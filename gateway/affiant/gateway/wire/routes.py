@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.routing import Route as _StarletteRoute
 
 from affiant.attestation.encoding.canonical import canonical
@@ -63,7 +64,7 @@ class Route:
 
     Args:
         body: media type -> schema of the request's body, for the OpenAPI document; empty: no body.
-        status: of the response where all is well.
+        status: of the response where all is well. media: its media type. also: other statuses of such a response.
     """
 
     method: str
@@ -71,6 +72,8 @@ class Route:
     handler: Handler
     body: Mapping[str, Any]
     status: int
+    media: str = "application/json"
+    also: tuple[int, ...] = ()
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -96,21 +99,21 @@ class Routes:
 
     listed: list[Route] = field(default_factory=list)
 
-    def get(self, path: str) -> Callable[[Handler], Handler]:
-        """Serve GET at ``path`` by the decorated handler."""
-        return self._added("GET", path, {}, 200)
+    def get(
+        self, path: str, *, media: str = "application/json", also: tuple[int, ...] = ()
+    ) -> Callable[[Handler], Handler]:
+        """Serve GET at ``path`` by the decorated handler; ``media`` and ``also`` as :class:`Route`'s."""
+        return self._added("GET", path, body={}, status=200, media=media, also=also)
 
     def post(
         self, path: str, *, body: Mapping[str, Any] | None = None, status: int = 200
     ) -> Callable[[Handler], Handler]:
         """Serve POST at ``path`` by the decorated handler; ``body`` and ``status`` as :class:`Route`'s."""
-        return self._added("POST", path, body or {}, status)
+        return self._added("POST", path, body=body or {}, status=status)
 
-    def _added(
-        self, method: str, path: str, body: Mapping[str, Any], status: int
-    ) -> Callable[[Handler], Handler]:
+    def _added(self, method: str, path: str, **more: Any) -> Callable[[Handler], Handler]:
         def add(handler: Handler) -> Handler:
-            self.listed.append(Route(method, path, handler, body, status))
+            self.listed.append(Route(method, path, handler, **more))
             return handler
 
         return add
@@ -140,7 +143,16 @@ async def _http_error(_: Request, error: Exception) -> Response:
 async def _other(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     body = not_served_body(request.method, request.url.path, code="not_found")
-    return Response(body, error.status_code, {"x-should-retry": "false"}, "application/json")
+    headers = {"x-should-retry": "false"}
+    if methods := _methods(request):  # RFC 9110, section 15.5.6
+        headers["allow"] = ", ".join(methods)
+    return Response(body, error.status_code, headers, "application/json")
+
+
+def _methods(request: Request) -> Sequence[str]:
+    """The methods that are served at the path of ``request``."""
+    served = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return sorted({method for route in served for method in route.methods})
 
 
 def form_error(places: list[str]) -> RequestMalformed:
