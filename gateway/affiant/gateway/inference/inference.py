@@ -34,7 +34,6 @@ from affiant.gateway.dialects.forwarded_headers import forwarded_headers, return
 from affiant.gateway.dialects.judged_calls import MAX_HELD, Judge, ToolCall
 from affiant.gateway.dialects.relay import Relay, Step, usage_of
 from affiant.gateway.dialects.strict_json import read_response, require_no_calls
-from affiant.gateway.dialects.usage import Usage
 from affiant.gateway.inference.held_calls import (
     KEEP_ALIVE,
     PassedCall,
@@ -44,7 +43,7 @@ from affiant.gateway.inference.held_calls import (
 )
 from affiant.gateway.inference.response_headers import removed_tools_header
 from affiant.gateway.inference.stored_requests import (
-    is_stored,
+    STORED,
     keeper_of,
     response_of,
     stored_request,
@@ -185,7 +184,7 @@ class InferenceRequest(SessionRequest):
         self._template = route.route.template
         self._target = self._template.removeprefix(_BASE)
         self._agent_route = route.route
-        self._about_stored = is_stored(route.route)
+        self._about_stored = STORED in route.route.template
         self._bound: str | None = None
         """The upstream that keeps what the request names."""
         self._decisions = route.decisions
@@ -217,7 +216,10 @@ class InferenceRequest(SessionRequest):
         self._forwarded = self._decide(session, request)
         self._account.require_formable()
         await self._account.open()
-        tried = [await self._chosen(request)]  # may ask what they list
+        if self._bound is None:
+            tried = [await self._upstreams.choose(request.model)]  # may ask what they list
+        else:
+            tried = [self._upstreams.by_id(self._bound)]
         while True:
             session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
             try:
@@ -228,11 +230,6 @@ class InferenceRequest(SessionRequest):
                 tried.append(await self._upstreams.instead_of(tried, request.model, error))
             else:
                 return
-
-    async def _chosen(self, request: ModelRequest) -> Upstream:
-        if self._bound is not None:
-            return self._upstreams.by_id(self._bound)
-        return await self._upstreams.choose(request.model)
 
     # -- 3: may it go on? ----------------------------------------------------------------------------------
 
@@ -245,7 +242,8 @@ class InferenceRequest(SessionRequest):
         self._account.headers = forwarded_headers(self._template, forwardable(self._scope))
         if not self._about_stored:
             request = self._dialect.read_request(body)
-            self._bound = session.stored.upstream_of(request.continues, request.items)
+            if request.continues is not None or request.items:
+                self._bound = session.stored.upstream_of(request.continues, request.items)
             return request
         name = response_of(route, self._scope["path"])
         kept = session.stored.find(name)
@@ -285,21 +283,19 @@ class InferenceRequest(SessionRequest):
         if urls:
             fetched = decide_fetches(policy, urls, self._account, sink=sink)
             decided = replace(decided, rules=(*decided.rules, *fetched))
+        size = len(forwarded)
+        if request.continues is not None:
+            size += session.stored.find(request.continues).tokens  # the upstream adds them to the prompt
         self._account.reservation = session.limits.reserve(
             request.model,
             request.answer,
             rules=rules,
-            size=len(forwarded) + self._continued(session, request),
+            size=size,
             now=nanoseconds(self._route.seconds()),
         )
         self._account.request, self._account.decided = request, decided
         self._account.forwarded = sha256_name(forwarded)
         return forwarded
-
-    @staticmethod
-    def _continued(session: Session, request: ModelRequest) -> int:
-        """The tokens that the upstream adds to the prompt of ``request``."""
-        return 0 if request.continues is None else session.stored.find(request.continues).tokens
 
     # -- 4 to 7: there and back ----------------------------------------------------------------------------
 
@@ -398,7 +394,7 @@ class InferenceRequest(SessionRequest):
         """The calls in a whole response; what is parsed of it is kept no longer than this takes."""
         judge = self._judge()
         if not taken and judge is None:
-            self._state(usage_of(body, self._dialect))
+            self._account.usage = usage_of(body, self._dialect)
             return ()
         value = read_response(body)
         calls: Sequence[ToolCall] = ()
@@ -407,13 +403,9 @@ class InferenceRequest(SessionRequest):
             calls = self._dialect.judge_response(value, judge)
         else:
             require_no_calls(value)
-        self._state(self._dialect.usage_in(value, streamed=False))
+        if not self._about_stored:  # it was stated when the response was made
+            self._account.usage = self._dialect.usage_in(value, streamed=False)
         return calls
-
-    def _state(self, usage: Usage) -> None:
-        """Tokens are stated where they were spent: when a response was made, not when it is asked for again."""
-        if not self._about_stored:
-            self._account.usage = usage
 
     async def _relay_stream(self, answer: UpstreamResponse) -> None:
         require_plain(answer, _EVENTS)
@@ -438,7 +430,8 @@ class InferenceRequest(SessionRequest):
                 keep_alive=self._keep_alive,
                 require_serving=self._require_serving,
             )
-        self._state(relay.usage)
+        if not self._about_stored:
+            self._account.usage = relay.usage
         if step.asks:
             relay.forget()
             await self._release(relay, step)
@@ -586,15 +579,16 @@ class InferenceRequest(SessionRequest):
                 passed.signed = True
 
     def _models(self) -> AnsweredModels:
-        assert self._account.session is not None
-        listed = self._account.session.admitted.policy.policy.models is not None
-        return AnsweredModels(self._dialect, self._take_model, listed=listed, seen=self._keeper())
+        account = self._account
+        assert account.session is not None
+        assert account.request is not None
+        listed = account.session.admitted.policy.policy.models is not None
+        seen = self._keeper() if account.request.stored else None
+        return AnsweredModels(self._dialect, self._take_model, listed=listed, seen=seen)
 
-    def _keeper(self) -> Callable[[Mapping[str, object]], None] | None:
+    def _keeper(self) -> Callable[[Mapping[str, object]], None]:
         """What keeps the ids of a response that the upstream stores."""
         assert self._account.session is not None
-        if not self._request.stored:
-            return None
         assert self._upstream is not None
         kept = StoredResponse(self._upstream.id, self._request.model)
         usage_in = partial(self._dialect.usage_in, streamed=self._wants_stream)
@@ -631,7 +625,8 @@ class InferenceRequest(SessionRequest):
         assert self._relay is not None
         event = self._dialect.error_event(error)
         self._relay.count(event)
-        self._state(self._relay.usage)
+        if not self._about_stored:
+            self._account.usage = self._relay.usage
         await self._record_failure(error, event, self._relay.hidden, status=self._client.status).durable
         await self._client.body(event, more=False)
 

@@ -24,19 +24,20 @@ from affiant.gateway.dialects.usage import Usage
 from affiant.gateway.sessions.stored_responses import StoredResponse, StoredResponses
 from affiant.gateway.wire.errors import RequestMalformed
 
-__all__ = ["is_stored", "keeper_of", "response_of", "stored_request", "written_query"]
+__all__ = ["STORED", "keeper_of", "response_of", "stored_request", "written_query"]
 
-_PARAMETER: Final = "{response}"
+STORED: Final = "{response}"
+"""Stands in the templates of the routes that are about a stored response."""
 _TRUTH: Final = "true|false"
 _INCLUDE: Final = dict.fromkeys(("include", "include[]"), "[a-z_.]{1,64}")
 _QUERIES: Final[Mapping[str, Mapping[str, str]]] = {
-    f"GET /v1/responses/{_PARAMETER}": {
+    f"GET /v1/responses/{STORED}": {
         **_INCLUDE,
         "include_obfuscation": _TRUTH,
         "starting_after": "[0-9]{1,9}",
         "stream": _TRUTH,
     },
-    f"GET /v1/responses/{_PARAMETER}/input_items": {
+    f"GET /v1/responses/{STORED}/input_items": {
         **_INCLUDE,
         "after": "[A-Za-z0-9_.=-]{1,256}",
         "limit": "[0-9]{1,3}",
@@ -48,14 +49,9 @@ _LONGEST: Final = 1024
 """Characters of a query."""
 
 
-def is_stored(route: AgentRoute) -> bool:
-    """Whether requests of ``route`` are about a stored response."""
-    return _PARAMETER in route.template
-
-
 def response_of(route: AgentRoute, path: str) -> str:
     """The id in the path of a request of ``route``."""
-    before, _, after = route.template.partition(_PARAMETER)
+    before, _, after = route.template.partition(STORED)
     return path.removeprefix(before).removesuffix(after)
 
 

@@ -143,6 +143,14 @@ def test_a_call_that_only_the_terminal_event_names_is_judged() -> None:
         run([CREATED, ended(TEXT, call("rm"))])
 
 
+def test_a_call_that_the_terminal_event_repeats_twice_is_two_calls() -> None:
+    item = call()
+    for again in (item, {**item, "id": "fc_7"}):
+        _, calls = run([CREATED, added(item), done(item), ended(item, again)])
+        assert [each.name for each in calls] == ["read_file", "read_file"]
+    assert len(judged(item, item)) == 2
+
+
 def test_reasoning_that_is_left_out_in_the_end_does_not_make_a_call_another_one() -> None:
     item = call(at=2)
     _, calls = run([CREATED, added(item, at=2), delta("{}", at=2), done(item, at=2), ended(item)])
@@ -247,6 +255,8 @@ TWO_READINGS = {
     "its type": [added(ITEM), done({**CUSTOM, "name": "read_file"})],
     "an item that is none": [added(ITEM), done(TEXT)],
     "its place, twice": [added(ITEM), added(ITEM)],
+    "a name that is left out": [added(ITEM), delta('{"a":1}'), done(call("", '{"a":1}'))],
+    "a name that is left out in the end": [added(ITEM), delta('{"a":1}'), ended(call("", '{"a":1}'))],
     "the end": [added(ITEM), delta('{"a":1}'), done(ITEM), ended(call(arguments='{"a":2}'))],
     "the name in the end": [done(ITEM), ended(call("run_tests", '{"a":1}'))],
     "the end, before it was complete": [added(ITEM), delta('{"a":1}'), ended(call(arguments='{"a":2}'))],
@@ -476,5 +486,6 @@ def test_every_name_that_goes_on_is_allowed_and_recorded(events: list[bytes], ou
     said = [json.loads(one.partition(b"data: ")[2]) for one in passed]
     items = [value["item"] for value in said if "item" in value] + said[-1]["response"]["output"]
     recorded = {(one.name, one.arguments_digest) for one in calls}
+    assert {item["name"] for item in said[-1]["response"]["output"]} <= NAMES
     assert {item["name"] for item in items} <= {*NAMES, ""} and {name for name, _ in recorded} <= NAMES
     assert {(item["name"], digest(item["arguments"])) for item in items if item["arguments"]} <= recorded

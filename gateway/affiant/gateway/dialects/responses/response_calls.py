@@ -306,6 +306,8 @@ class ResponsesStream:
         call.named(_with_name(item, kind))
         text = _text_of(item, kind)
         if complete:
+            if call.name and not text_in(_with_name(item, kind), "name"):
+                _differ("name")
             call.settle(text)
             call.complete = True
         else:
@@ -313,8 +315,9 @@ class ResponsesStream:
 
     def _take_repeated(self, response: Mapping[str, object]) -> None:
         """Compare the calls of a whole response with those that events spoke of; another one is taken in."""
+        left = {**self._judged, **self._calls}
         for place, found in _calls_in(response, "output", self._provided):
-            earlier = self._matching(found, place)
+            earlier = _taken_from(left, found, place)
             if earlier is None:
                 free = max((*self._calls, *self._judged, -1)) + 1
                 found.complete = True
@@ -323,20 +326,11 @@ class ResponsesStream:
                 if not earlier.is_like(found):
                     _differ("output")
             else:
-                if earlier.kind != found.kind:
+                if earlier.kind != found.kind or (earlier.name and not found.name):
                     _differ("type")
                 earlier.named({"name": found.name, "id": found.item_id, "call_id": found.call_id})
                 earlier.settle(found.text)
                 earlier.complete = True
-
-    def _matching(self, found: _Call, place: int) -> _Call | None:
-        known = (*self._calls.values(), *self._judged.values())
-        if found.call_id:
-            of_id = next((call for call in known if call.call_id == found.call_id), None)
-            if of_id is not None:
-                return of_id
-        at = self._calls.get(place) or self._judged.get(place)
-        return None if at is not None and at.call_id and found.call_id else at
 
     def _call_at(self, event: Mapping[str, object], kind: str) -> _Call:
         """The call that an event speaks of."""
@@ -406,6 +400,15 @@ def _call_kind(item: Mapping[str, object], provided: _ProviderTools) -> str | No
     environment = object_in(item, "environment")
     elsewhere = environment is not None and environment.get("type") == "container_reference"
     return None if elsewhere else kind
+
+
+def _taken_from(left: dict[int, _Call], found: _Call, place: int) -> _Call | None:
+    """What of ``left`` ``found`` repeats: the call of its id, else the one at its place. It is left no more."""
+    at = next((at for at, call in left.items() if found.call_id and call.call_id == found.call_id), place)
+    call = left.get(at)
+    if call is None or ("" not in (call.call_id, found.call_id) and call.call_id != found.call_id):
+        return None
+    return left.pop(at)
 
 
 def _with_name(item: Mapping[str, object], kind: str) -> Mapping[str, object]:
