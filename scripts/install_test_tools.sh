@@ -7,6 +7,7 @@
 #   go, cargo    build the programs in tests/readers, other projects' readers of our formats; named, not installed
 #   openapi-typescript, openapi-fetch, typescript: a client of `affiant session serve`; named, not installed
 #   openai, ai, @ai-sdk/openai: packages for Node.js that speak to models in a session; named, not installed
+#   transformers with torch: an engine with a model of random weights; named, not installed (6 GB)
 #   srt          Anthropic's sandbox-runtime, which reads the settings that policies are exported to; named, not installed
 #
 # Nothing that runs needs them, and the tests say that they are skipped without them: so that this never fails.
@@ -31,6 +32,10 @@ fi
 if [[ ! -d $kept/node_modules/@ai-sdk/openai ]]; then
     say "no packages of npm speak to a model in a session without them (npm install --prefix $kept" \
         "openai@6.49.0 ai@6.0.326 @ai-sdk/openai@3.0.141)"
+fi
+if [[ -z ${AFFIANT_TRANSFORMERS:-} && ! -x $kept/engine/bin/transformers ]]; then
+    say "no real engine answers a session without one (python3 -m venv $kept/engine &&" \
+        "$kept/engine/bin/pip install 'transformers[serving]==5.23.0' torch)"
 fi
 command -v go >/dev/null || [[ -x /usr/local/go/bin/go ]] || say "quotes are not held against go-tdx-guest without go"
 command -v cargo >/dev/null || [[ -x $HOME/.cargo/bin/cargo ]] ||
