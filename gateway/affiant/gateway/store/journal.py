@@ -162,11 +162,14 @@ class Journal:
             As :meth:`append`; nothing is appended.
         """
         self.require()
-        if any(len(payload) > MAX_PAYLOAD for payload, _ in entries):
-            raise JournalMalformed("entry too large", expected=f"at most {MAX_PAYLOAD} bytes")
+        items: list[_Item] = []
+        for payload, note in entries:
+            if len(payload) > MAX_PAYLOAD:
+                raise JournalMalformed("entry too large", expected=f"at most {MAX_PAYLOAD} bytes")
+            items.append(_Item(payload, note, None))
         durable: asyncio.Future[Place] = self._loop.create_future()
-        *before, (payload, note) = entries
-        self._items.put([*(_Item(*each, None) for each in before), _Item(payload, note, durable)])
+        items[-1] = items[-1]._replace(durable=durable)
+        self._items.put(items)
         return durable
 
     def read(self, place: Place) -> bytes:
