@@ -511,26 +511,23 @@ def changed(text: str, data: st.DataObject) -> str:
     return "".join(parts)
 
 
-@pytest.mark.usefixtures("compiled")
 @thorough(2_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_what_the_short_way_accepts_the_long_way_accepts_alike(data: st.DataObject) -> None:
+def test_what_the_short_way_accepts_the_long_way_accepts_alike(compiled: None, data: st.DataObject) -> None:
     payload, statement = data.draw(st.sampled_from(PAYLOADS))
     found, checked = both_ways(changed(payload.decode(), data).encode("utf-8", "surrogatepass"), statement)
     assert found is None or found == checked
 
 
-@pytest.mark.usefixtures("compiled")
-def test_every_record_of_the_story_goes_the_short_way() -> None:
+def test_every_record_of_the_story_goes_the_short_way(compiled: None) -> None:
     for payload, statement in PAYLOADS:
         usual, checked = both_ways(payload, statement)
         several = b'"session-close"' in payload  # outcomes: a map of several members
         assert usual == (None if several else checked), payload
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("change", ["exchanged", "repeated", "twice"])
-def test_digests_out_of_order_or_in_two_places_go_the_long_way(change: str) -> None:
+def test_digests_out_of_order_or_in_two_places_go_the_long_way(compiled: None, change: str) -> None:
     payload = json.loads(canonical(INFERENCE.payload))
     match change:
         case "exchanged":
@@ -542,8 +539,9 @@ def test_digests_out_of_order_or_in_two_places_go_the_long_way(change: str) -> N
     assert both_ways(canonical(payload), STATEMENT) == (None, None)
 
 
-@pytest.mark.usefixtures("compiled")
-def test_a_receipt_is_verified_the_short_way_as_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receipt_is_verified_the_short_way_as_the_long_way(
+    compiled: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for record in (*STORY.gateway_records, *STORY.session_records):
         for text in (record.sdjwt, record.jws + "~"):
             statement = STATEMENTS[str(record.payload["role"])]
