@@ -15,6 +15,8 @@ import pytest
 from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import Answer, SessionClient
 
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.gateway_config import MCPServerConfig
 
@@ -134,8 +136,8 @@ class Agent:
         """What the gateway has signed of this session, as (kind, payload with what is disclosed)."""
         found = []
         for jti in list(self.session.gateway.service.sessions.by_id(self.session.id)._receipts):  # type: ignore[attr-defined]
-            issued = self.session.gateway.service.sessions.by_id(self.session.id).receipt(jti)  # type: ignore[attr-defined]
-            found.append(dict(issued.payload))
+            text = self.session.gateway.service.sessions.by_id(self.session.id).receipt(jti)  # type: ignore[attr-defined]
+            found.append(parse_object(from_b64u(text.split(".")[1])))
         return [record for record in found if record["kind"] != "session-start"]
 
 
