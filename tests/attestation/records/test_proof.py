@@ -7,6 +7,7 @@ import hmac
 import pickle
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import jwt
 import pytest
@@ -144,6 +145,7 @@ def test_the_two_headers_are_exactly_these() -> None:
         SIGNED_HEADER.replace(b"proof+", b"proof-mac+"),
         SIGNED_HEADER.replace(KEY.kid.encode(), SESSION.encode()),
     ],
+    ids=count(),  # the key is another in each process
 )
 def test_any_other_header_is_none_though_the_mac_or_the_signature_holds(header: bytes) -> None:
     for key in (SHARED, KEY):

@@ -77,7 +77,7 @@ def issue_receipt(
         node["_sd"] = digests
     body = shape.encode(payload, kind, ordered=len(concealing) == len(found))
     signed = jws.sign_canonical(signer, body, typ=RECEIPT_TYPE)
-    return Issued(signed, tuple(concealed.disclosures), payload, tuple(concealed.names))
+    return Issued(signed, tuple(concealed.disclosures), payload)
 
 
 _NOTHING: Final[Mapping[str, object]] = {}
@@ -103,12 +103,10 @@ class Concealed(NamedTuple):
     Args:
         digests: the ``_sd`` array of each object.
         disclosures: of all objects, one after another.
-        names: what each disclosure is called.
     """
 
     digests: list[list[str]]
     disclosures: list[str]
-    names: list[str]
 
 
 _SALT: Final = 16
@@ -153,5 +151,4 @@ def conceal(
             for shape, values in objects
         ],
         disclosures,
-        [name for name, _ in entries],
     )

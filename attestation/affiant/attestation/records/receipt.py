@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -121,14 +121,12 @@ class Issued:
     """A freshly signed receipt: the JWS, its disclosures, and what the next record links to.
 
     Args:
-        names: what each of the disclosures is called, in their order; empty where they were not made here.
         rh: the receipt hash, 43 characters.
     """
 
     jws: str
     disclosures: tuple[str, ...]
     payload: Mapping[str, object]
-    names: tuple[str, ...] = ()
     rh: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -145,11 +143,6 @@ class Issued:
     def sdjwt(self) -> str:
         """The text with all disclosures."""
         return "~".join([self.jws, *self.disclosures, ""])
-
-    def without(self, withheld: Collection[str]) -> str:
-        """The text without the disclosures that are called so."""
-        named = zip(self.disclosures, self.names, strict=True)
-        return "~".join([self.jws, *(text for text, name in named if name not in withheld), ""])
 
 
 def receipt_hash(text: str) -> str:
