@@ -23,7 +23,7 @@ from tests.gateway.conftest import serving_platform
 from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import SessionClient
 
-from affiant.attestation.records.proof import PROOF_HEADER
+from affiant.attestation.records.proof import PROOF_HEADER, MACKey
 from affiant.gateway.wire.bounded_http import BoundedHTTP
 from benchmarks.timing import Figure
 
@@ -50,9 +50,10 @@ def walked(gateway: InProcess, session: SessionClient) -> Mapping[str, int]:
 
     Both connections stay open until the count is taken: when the gateway sees their ends is chance.
     """
-    with _served(gateway) as (port, until_idle), _asked(session, port):
+    key = session.mac_key()  # as supervisors prove
+    with _served(gateway) as (port, until_idle), _asked(session, port, key):
         until_idle()
-        with _entered(gateway) as found, _asked(session, port):
+        with _entered(gateway) as found, _asked(session, port, key):
             until_idle()
             counted = Counter(found)
     return counted
@@ -88,8 +89,8 @@ def _served(gateway: InProcess) -> Iterator[tuple[int, Callable[[], None]]]:
 
 
 @contextmanager
-def _asked(session: SessionClient, port: int) -> Iterator[None]:
-    proof = session.proof("POST", TARGET, BODY, content_type="application/json", counted=True)
+def _asked(session: SessionClient, port: int, key: MACKey) -> Iterator[None]:
+    proof = session.proof("POST", TARGET, BODY, content_type="application/json", counted=True, key=key)
     connection = http.client.HTTPConnection("127.0.0.1", port)
     connection.request("POST", TARGET, BODY, {"Content-Type": "application/json", PROOF_HEADER: proof})
     with connection.getresponse() as response:

@@ -79,7 +79,10 @@ def test_what_is_kept_of_a_supervisors_chain_is_bounded_whatever_it_names() -> N
 
 @pytest.mark.parametrize(("count", "most"), [(0, 1024), (1, 1024), (2, 1024), (4, 512), (256, 8), (5000, 4)])
 def test_the_receipts_of_all_sessions_share_one_bound(count: int, most: int) -> None:
-    assert Population(open=count).most_receipts == most
+    population = Population()
+    population.count(count + 1)
+    population.count(-1)
+    assert population.most_receipts == most
 
 
 def reachable(root: object) -> Iterator[object]:

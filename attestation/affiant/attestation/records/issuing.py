@@ -63,17 +63,16 @@ def issue_receipt(
     }
     if "_sd_alg" in shape.required:
         payload["_sd_alg"] = "sha-256"
-    unused, concealing = dict(hidden), []
+    unused, nodes, concealing = dict(hidden), [], []
     found = objects_with_digests(payload, shape)
     for path, node, node_shape in found:
         if "_sd" not in node or path in unused:
-            concealing.append((node, node_shape, unused.pop(path, _NOTHING)))
+            nodes.append(node)
+            concealing.append((node_shape, unused.pop(path, _NOTHING)))
     if unused:
         raise ShapeMismatch("hidden values for objects that the record does not have", found=sorted(unused))
-    concealed = conceal(
-        [(node_shape, values) for _, node_shape, values in concealing], random_bytes=random_bytes
-    )
-    for (node, _, _), digests in zip(concealing, concealed.digests, strict=True):
+    concealed = conceal(concealing, random_bytes=random_bytes)
+    for node, digests in zip(nodes, concealed.digests, strict=True):
         node["_sd"] = digests
     body = shape.encode(payload, kind, ordered=len(concealing) == len(found))
     signed = jws.sign_canonical(signer, body, typ=RECEIPT_TYPE)

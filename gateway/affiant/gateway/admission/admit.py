@@ -224,7 +224,7 @@ class Admissions:
             "att": {"ses": {"ear": admitted.ear_digest, "tier": admitted.tier}},
             "man": {"man": manifest.digest, "act": activation.digest},
             "ini": {"iss": activation.starter["iss"], "method": activation.starter["method"]},
-            "iso": admitted.isolation,
+            "iso": admitted.activation.isolation,
             "rfs": manifest.rootfs,
         }
         if activation.input_digest is not None:

@@ -194,6 +194,7 @@ class InferenceRequest(SessionRequest):
         self._relay: Relay | None = None
         self._guard = _NO_KEY
         self._inline = False
+        self._wants_stream = False
         self._more_headers: tuple[Header, ...] = ()
         """Of the response, beside the gateway's own: what was removed, and what the upstream says of its rates."""
         self._forwarded = b""
@@ -208,7 +209,9 @@ class InferenceRequest(SessionRequest):
 
     async def answer(self, session: Session) -> None:
         """As :meth:`~.request_run.SessionRequest.answer`."""
-        await self._unless_gone(self._answer(session, self._read_request(session)))
+        request = self._read_request(session)
+        self._wants_stream = request.stream and self._agent_route.streams
+        await self._unless_gone(self._answer(session, request))
 
     async def _answer(self, session: Session, request: ModelRequest) -> None:
         if request.tools:
@@ -363,11 +366,6 @@ class InferenceRequest(SessionRequest):
     def _request(self) -> ModelRequest:
         assert self._account.request is not None
         return self._account.request
-
-    @property
-    def _wants_stream(self) -> bool:
-        asked = self._account.request is not None and self._account.request.stream
-        return asked and self._agent_route.streams
 
     async def _pass_whole(self, answer: UpstreamResponse) -> None:
         require_plain(answer, _JSON)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
@@ -62,7 +63,7 @@ def agent_members(session: Session, *, number: int | None, cseq: int | None) -> 
         "evd": admitted.evd,
         "key": admitted.statement.receipt_kid,
         "bind": "pop",
-        "iso": admitted.isolation,
+        "iso": admitted.activation.isolation,
     }
     if number is not None:
         members["seq"] = number
@@ -73,14 +74,7 @@ def agent_members(session: Session, *, number: int | None, cseq: int | None) -> 
 
 def policy_members(session: Session, decision: str) -> Mapping[str, object]:
     """The clear members of ``pol``; ``decision``: allow, deny, redact or ask."""
-    admitted = session.admitted
-    return {
-        "dec": decision,
-        "dig": admitted.policy.digest,
-        "fil": admitted.file_digest,
-        "bind": admitted.bound,
-        "epoch": admitted.epoch,
-    }
+    return {"dec": decision, **session.admitted.policy_members}
 
 
 class Recorder:
@@ -89,6 +83,7 @@ class Recorder:
     def __init__(self, chain: ChainSigner, journal: Journal) -> None:
         self._chain = chain
         self._journal = journal
+        self._shape = partial(shape_of, role=chain.statement.role, cls=chain.statement.cls)
         self._shape("inference").compile()  # of these there are many; at boot, since it takes its time
 
     @property
@@ -147,9 +142,6 @@ class Recorder:
         """
         _check_given(self._shape(kind), members, hidden)
 
-    def _shape(self, kind: str) -> Obj:
-        return shape_of(kind, role=self._chain.statement.role, cls=self._chain.statement.cls)
-
     def session_record(
         self,
         session: Session,
@@ -177,13 +169,13 @@ class Recorder:
         sealing = self._sealing(session)
         seq = session.upcoming if number is None else number
         activation = session.admitted.activation
-        peer = session.supervisor.head
+        peer = session.supervisor.peer
         issued = self._chain.issue(
             kind,
             {
                 **members,
                 "agt": agent_members(session, number=seq, cseq=cseq),
-                **({} if peer is None else {"peer": peer.to_json()}),
+                **({} if peer is None else {"peer": peer}),
             },
             {**(hidden or {}), "agt": {"user": activation.starter["sub"]}},
             jti=jti,

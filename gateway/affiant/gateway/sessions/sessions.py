@@ -82,7 +82,7 @@ TRANSITIONS: Final[Mapping[SessionState, frozenset[SessionState]]] = {
 """State -> states that may follow."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Admitted:
     """What the appraisal of one session's evidence established: at its admission, or at its last restriction."""
 
@@ -110,20 +110,16 @@ class Admitted:
         """``pol.epoch``."""
         return len(self.restrictions)
 
-    @property
-    def file_digest(self) -> str:
-        """``sha256:`` of the file that the profile is of."""
-        return self.restrictions[-1].file_digest if self.restrictions else self.manifest.file_digest
-
-    @property
-    def bound(self) -> str:
-        """``pol.bind``: where the profile's digest is bound."""
-        return "rtmr3" if self.restrictions else "mrconfigid"
-
-    @property
-    def isolation(self) -> str:
-        """The inner isolation that the activation names, and with it RTMR3."""
-        return self.activation.isolation
+    @functools.cached_property
+    def policy_members(self) -> Mapping[str, object]:
+        """The clear members of ``pol`` that every record of the session has."""
+        last = self.restrictions[-1] if self.restrictions else self.manifest
+        return {
+            "dig": self.policy.digest,
+            "fil": last.file_digest,
+            "bind": "rtmr3" if self.restrictions else "mrconfigid",
+            "epoch": self.epoch,
+        }
 
 
 @dataclass(slots=True)
@@ -144,17 +140,14 @@ class SupervisorChain:
     """The highest number of a gateway record that one of its records named."""
     sealed_key: str | None = None
     """The key to its sealed disclosures, as the supervisor sealed it; None until the first."""
+    peer: Mapping[str, object] | None = None
+    """Its last acknowledged record, as this gateway's next records name it; None before the first."""
     named: Head | None = None
     """The gateway's record that the last acknowledgement named: durable, since the journal keeps its order."""
     _told: dict[str, Head] = field(default_factory=dict)
     """Records of the gateway, by hash, that were named to it and that its next ones may name."""
     _taken: dict[str, None] = field(default_factory=dict)
     """Hashes of its last records."""
-
-    @property
-    def head(self) -> Head | None:
-        """The last acknowledged record."""
-        return None if self.seq == 0 else Head(self.chn, self.seq - 1, self.prev)
 
     def has_taken(self, rh: str) -> bool:
         """Whether the record with this hash is one of the last 256 that were taken: a supervisor waits with no more."""
@@ -163,6 +156,7 @@ class SupervisorChain:
     def take(self, rh: str, seq: int, *, peer_seq: int | None) -> None:
         """Its record with this hash and number was taken, and named the gateway's record ``peer_seq``, if any."""
         self.prev, self.seq = rh, seq + 1
+        self.peer = Head(self.chn, seq, rh).to_json()
         self._taken[rh] = None
         if len(self._taken) > _UNACKNOWLEDGED:
             del self._taken[next(iter(self._taken))]
@@ -223,11 +217,13 @@ class Population:
     open: int = 0
     under_way: int = 0
     """Requests without their record yet."""
+    most_receipts: int = _MOST_RECEIPTS
+    """How many receipts each session keeps."""
 
-    @property
-    def most_receipts(self) -> int:
-        """How many receipts each session keeps."""
-        return max(_LEAST_RECEIPTS, min(_MOST_RECEIPTS, _KEPT_RECEIPTS // max(self.open, 1)))
+    def count(self, opened: int) -> None:
+        """So many more sessions are open now."""
+        self.open += opened
+        self.most_receipts = max(_LEAST_RECEIPTS, min(_MOST_RECEIPTS, _KEPT_RECEIPTS // max(self.open, 1)))
 
 
 class Session:
@@ -496,7 +492,7 @@ class SessionTable:
         """Keep ``session``; :meth:`require_new` was asked in the same turn of the event loop."""
         self._seen.update(_once(session.admitted).values())
         session.population = self.population
-        self.population.open += 1
+        self.population.count(1)
         self._by_id[session.id] = session
         self._by_kid[session.admitted.statement.receipt_kid] = session
 
@@ -530,7 +526,7 @@ class SessionTable:
 
     def closed(self, session: Session) -> None:
         """``session`` is closed now; bound what is kept of those that are."""
-        self.population.open -= 1
+        self.population.count(-1)
         self._closed.append(session)
         if len(self._closed) > _KEPT_CLOSED:
             oldest = self._closed.popleft()
