@@ -52,8 +52,8 @@ DURABLE_COMMIT = Sabotage(
         # Where another entry took the last of the room, the answer's own is rejected before anybody waits for it.
         Patch(
             "gateway/affiant/gateway/store/journal.py",
-            "        self.require()\n        if len(payload)",
-            "        if len(payload)",
+            "        self.require()\n        items: list",
+            "        items: list",
         ),
     ),
     ("a gateway whose journal cannot be written let no end of an answer out",),

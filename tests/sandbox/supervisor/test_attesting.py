@@ -50,6 +50,11 @@ def test_a_session_waits_for_a_response_as_long_as_its_profile_lets_an_approval_
     policy = load_profiles(profile).profile("tester").compiled
     checked = SimpleNamespace(policy=policy)
     opening = SimpleNamespace(around=None, progress=progress, provision=SimpleNamespace(gateway_url="u"))
+    upstream = SimpleNamespace(total_s=300.0, idle_s=1.0)
+    pins = SimpleNamespace(config=SimpleNamespace(upstreams=(upstream,)))
+    meeting = attesting.meet_gateway(
+        cast("Warming", opening), cast("CheckedTemplate", checked), cast("Any", pins)
+    )
     with pytest.raises(Made) as found:
-        asyncio.run(attesting.meet_gateway(cast("Warming", opening), cast("CheckedTemplate", checked), None))
+        asyncio.run(meeting)
     assert found.value.args == (seconds,)

@@ -111,7 +111,7 @@ class Asked:
         self.gateway = made(self, SimpleNamespace(signer=self.signer))
 
     async def request(
-        self, method: str, target: str, headers: Sequence[tuple[bytes, bytes]], body: bytes
+        self, method: str, target: str, headers: Sequence[tuple[bytes, bytes]], body: bytes, **_: object
     ) -> Whole:
         proof = dict(headers)[PROOF_HEADER.encode()].decode()
         self.by.append((target.rpartition("/")[2], proven_by(proof)[0] == MAC_PROOF_TYPE))
