@@ -224,9 +224,14 @@ def _installed(report: Path) -> tuple[Mapping[str, object], ...]:
                 where=escaped(name),
                 code="runtime.package",
             )
-        digest = (archive.get("hashes") or {}).get("sha256")
+        kind, _, value = str(archive.get("hash") or "").partition("=")  # pip before 23.1 has this alone
+        digest = (archive.get("hashes") or {kind: value}).get("sha256")
         found.append(
-            {"name": name, "version": str(metadata["version"]), "hash": digest and f"sha256:{digest}"}
+            {
+                "name": name,
+                "version": str(metadata["version"]),
+                "hash": f"sha256:{digest}" if digest else None,
+            }
         )
     return tuple(sorted(found, key=lambda each: str(each["name"]).lower()))
 
