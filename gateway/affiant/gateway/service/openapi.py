@@ -83,7 +83,10 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "responses": ("model",),
 }
 """Dialect -> members that each of its requests has."""
-_ERRORS: Final = dict.fromkeys(("count_tokens", "messages"), _ANTHROPIC_ERROR)
+_ERRORS: Final[Mapping[str | None, Mapping[str, object]]] = {
+    "count_tokens": _ANTHROPIC_ERROR,
+    "messages": _ANTHROPIC_ERROR,
+}
 """Dialect -> the form of its errors, where it is another than OpenAI's."""
 
 

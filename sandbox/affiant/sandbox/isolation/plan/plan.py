@@ -66,7 +66,7 @@ RESERVED: Final = (
 
 GATEWAY_HOST: Final = "gateway.affiant.internal"
 """The gateway's name in the sandbox."""
-OWN_HOSTS: Final = (GATEWAY_HOST, "sessions.affiant.internal")
+OWN_HOSTS: Final[tuple[str, ...]] = (GATEWAY_HOST, "sessions.affiant.internal")
 """The names that the supervisor serves itself."""
 
 _MIB: Final = 1 << 20
