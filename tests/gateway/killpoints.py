@@ -52,8 +52,8 @@ class Points:
             self.die()
 
     def die(self) -> None:
-        """Lose what no disk holds, and die. No thread passes a point meanwhile: what became durable after the loss, and
-        was told then, would be missing."""
+        """Lose what no disk holds, and die. No thread passes a point meanwhile: a record that it made durable after the
+        loss would be missing, although its request was answered."""
         self.dying = True
         if self.lossy:
             for path, size in dict(self.durable).items():

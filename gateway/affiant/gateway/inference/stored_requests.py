@@ -27,7 +27,7 @@ from affiant.gateway.wire.errors import RequestMalformed
 __all__ = ["STORED", "keeper_of", "response_of", "stored_request", "written_query"]
 
 STORED: Final = "{response}"
-"""Stands in the templates of the routes that are about a stored response."""
+"""Where the template of a route has the id of a stored response."""
 _TRUTH: Final = "true|false"
 _INCLUDE: Final = dict.fromkeys(("include", "include[]"), "[a-z_.]{1,64}")
 _QUERIES: Final[Mapping[str, Mapping[str, str]]] = {

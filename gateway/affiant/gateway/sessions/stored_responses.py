@@ -1,8 +1,9 @@
 """The responses that upstreams keep for one session: their ids, each bound to where it is kept. Sans I/O.
 
-Upstreams keep responses for whoever has their key, which all sessions of a gateway share. So the gateway lets a session
-name only what its own requests have made, and sends it to the upstream that keeps it. The newest 1,024 responses are
-known, and the newest 1,024 items of them; what is older is as unknown as what is another session's.
+An upstream gives a stored response to every client with its key, and all sessions of a gateway share that key. So a
+session can name only responses that its own requests made, and the gateway asks the upstream that keeps them. The
+newest 1,024 responses are known, and the newest 1,024 items of them; what is older is as unknown as what is another
+session's.
 
 >>> kept = StoredResponses()
 >>> kept.keep("resp_1", StoredResponse("up", "m"))

@@ -101,7 +101,7 @@ class Whole:
 
 
 class Asked:
-    """A gateway that notes how each request is proven, and answers as it is told."""
+    """Notes how each request to a gateway is proven, and sends the response that the test gives."""
 
     def __init__(self, key: Callable[[], Whole]) -> None:
         self._key = key
