@@ -11,7 +11,17 @@ from affiant.errors import MalformedError
 from affiant.gateway.wire.errors import ToolNotAllowedError
 from affiant.policy.decision.decide import Decision, Effect
 
-__all__ = ["MAX_CALLS", "MAX_HELD", "CallText", "Judge", "Passed", "ReadCall", "ToolCall", "judge_calls"]
+__all__ = [
+    "MAX_CALLS",
+    "MAX_HELD",
+    "CallText",
+    "HeldEvents",
+    "Judge",
+    "Passed",
+    "ReadCall",
+    "ToolCall",
+    "judge_calls",
+]
 
 MAX_HELD: Final = 4 << 20
 """Bytes of events held while a call is incomplete."""
@@ -30,6 +40,35 @@ class Judge(Protocol):
             provider: the model's provider runs the tool by itself; ``name`` is the one that profiles list.
         """
         ...
+
+
+class HeldEvents:
+    """Events that wait until the calls that they speak of are complete."""
+
+    __slots__ = ("_events", "_size")
+
+    def __init__(self) -> None:
+        self._events: list[bytes] = []
+        self._size = 0
+
+    def add(self, event: bytes) -> None:
+        """Hold ``event``, too.
+
+        Raises:
+            ``upstream.answer``: all of them are over 4 MiB.
+        """
+        self._events.append(event)
+        self._size += len(event)
+        if self._size > MAX_HELD:
+            raise MalformedError(
+                "a tool call is too large", expected=f"at most {MAX_HELD} bytes", code="upstream.answer"
+            )
+
+    def take(self) -> tuple[bytes, ...]:
+        """All of them; none is held any more."""
+        events = tuple(self._events)
+        self._events, self._size = [], 0
+        return events
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, NoReturn
 
 from affiant.errors import MalformedError
+from affiant.gateway.dialects.sse import event_data, require_fields
 from affiant.gateway.wire.errors import RequestMalformed
 from affiant.policy.canonical.tool_messages import parse_json
 
@@ -34,6 +35,7 @@ __all__ = [
     "is_call",
     "object_in",
     "parse_json",
+    "read_event",
     "read_response",
     "require_calls_in_place",
     "require_no_calls",
@@ -209,6 +211,22 @@ def read_response(data: bytes) -> object:
         return parse_json(data)
     except RequestMalformed as error:
         raise MalformedError("the upstream's answer is not strict JSON", code="upstream.answer") from error
+
+
+def read_event(event: bytes) -> dict[str, object] | None:
+    """The object in one event's data; None where the event has no data.
+
+    Raises:
+        ``upstream.answer``: readers could read the event differently, or its data is no object.
+    """
+    require_fields(event)
+    data = event_data(event)
+    if data is None or not data.strip():
+        return None
+    value = read_response(data)
+    if not isinstance(value, dict):
+        raise MalformedError("the upstream's answer is no object", code="upstream.answer")
+    return value
 
 
 def object_in(value: Mapping[str, object], name: str) -> dict[str, object] | None:

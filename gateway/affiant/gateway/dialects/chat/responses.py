@@ -16,7 +16,7 @@ from typing import Final, cast
 from affiant.errors import MalformedError
 from affiant.gateway.dialects.judged_calls import (
     MAX_CALLS,
-    MAX_HELD,
+    HeldEvents,
     Judge,
     Passed,
     ReadCall,
@@ -26,9 +26,7 @@ from affiant.gateway.dialects.judged_calls import (
 from affiant.gateway.dialects.member_lists import Table
 from affiant.gateway.dialects.sse import (
     EventShapes,
-    event_data,
     require_done,
-    require_fields,
     varying_texts,
 )
 from affiant.gateway.dialects.strict_json import (
@@ -36,7 +34,7 @@ from affiant.gateway.dialects.strict_json import (
     CallPlaces,
     folded,
     object_in,
-    read_response,
+    read_event,
     require_calls_in_place,
     text_in,
 )
@@ -115,7 +113,6 @@ class ChatStream:
         "_calls",
         "_finished",
         "_held",
-        "_held_size",
         "_seen",
         "_shapes",
         "_table",
@@ -129,8 +126,7 @@ class ChatStream:
         self._shapes = EventShapes(_TEXTS)
         self._calls: dict[tuple[int, int], ReadCall] = {}
         self._finished: set[int] = set()
-        self._held: list[bytes] = []
-        self._held_size = 0
+        self._held = HeldEvents()
         self.read: tuple[bytes, Mapping[str, object]] | None = None
         """The last event that says something, and its value."""
 
@@ -147,20 +143,15 @@ class ChatStream:
         if not self._calls:
             self._shapes.add(event)
             return Passed((event,))
-        self._held.append(event)
-        self._held_size += len(event)
-        if self._held_size > MAX_HELD:
-            raise MalformedError(
-                "a tool call is too large", expected=f"at most {MAX_HELD} bytes", code="upstream.answer"
-            )
+        self._held.add(event)
         complete = {choice for choice, _ in self._calls} <= self._finished
         return self.release() if complete else Passed()
 
     def release(self) -> Passed:
         """Judge what is held: the calls are complete, or the stream has ended."""
         calls = judge_calls(self._calls, self._allowed)
-        events = tuple(self._held)
-        self._calls, self._held, self._held_size = {}, [], 0
+        events = self._held.take()
+        self._calls = {}
         return Passed(events, calls)
 
     def end(self, event: bytes) -> Passed:
@@ -174,13 +165,9 @@ class ChatStream:
 
     def _read(self, event: bytes) -> None:
         """Take in what ``event`` says of tool calls, and which choices it finishes."""
-        require_fields(event)
-        data = event_data(event)
-        if data is None or not data.strip():
+        value = read_event(event)
+        if value is None:
             return
-        value = read_response(data)
-        if not isinstance(value, dict):
-            raise MalformedError("the upstream's answer is no object", code="upstream.answer")
         self.read = event, value
         self._seen(value)
         require_listed_response(value, self._table)

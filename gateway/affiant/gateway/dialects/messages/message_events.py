@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 from affiant.errors import MalformedError
 from affiant.gateway.dialects.judged_calls import (
     MAX_CALLS,
-    MAX_HELD,
+    HeldEvents,
     Judge,
     Passed,
     ReadCall,
@@ -30,7 +30,7 @@ from affiant.gateway.dialects.judged_calls import (
 )
 from affiant.gateway.dialects.member_lists import Table
 from affiant.gateway.dialects.messages.messages_lists import PROVIDER_RESULTS, PROVIDER_TOOLS
-from affiant.gateway.dialects.sse import event_data, event_names, require_fields
+from affiant.gateway.dialects.sse import event_data, event_names
 from affiant.gateway.dialects.strict_json import (
     GIVEN,
     USAGE,
@@ -38,7 +38,7 @@ from affiant.gateway.dialects.strict_json import (
     folded,
     object_in,
     parse_json,
-    read_response,
+    read_event,
     require_calls_in_place,
     text_in,
 )
@@ -135,7 +135,6 @@ class MessageStream:
         "_begun",
         "_calls",
         "_held",
-        "_held_size",
         "_open",
         "_seen",
         "_table",
@@ -151,8 +150,7 @@ class MessageStream:
         self._open: dict[int, object] = {}
         """Blocks that have not ended: index -> type."""
         self._calls: dict[int, _Call] = {}
-        self._held: list[bytes] = []
-        self._held_size = 0
+        self._held = HeldEvents()
         self.read: tuple[bytes, Mapping[str, object]] | None = None
 
     def feed(self, event: bytes) -> Passed:
@@ -161,19 +159,14 @@ class MessageStream:
             _reject("the terminal event under another encoding", "type")
         if not self._calls:
             return Passed((event,))
-        self._held.append(event)
-        self._held_size += len(event)
-        if self._held_size > MAX_HELD:
-            raise MalformedError(
-                "a tool call is too large", expected=f"at most {MAX_HELD} bytes", code="upstream.answer"
-            )
+        self._held.add(event)
         return Passed() if self._calls.keys() & self._open.keys() else self.release()
 
     def release(self) -> Passed:
         """As :meth:`~..dialect.StreamFilter.release`: the calls are complete, or the stream has ended."""
         calls = judge_calls({(0, at): call.read() for at, call in self._calls.items()}, self._allowed)
-        events = tuple(self._held)
-        self._calls, self._held, self._held_size = {}, [], 0
+        events = self._held.take()
+        self._calls = {}
         return Passed(events, calls)
 
     def end(self, event: bytes) -> Passed:
@@ -184,13 +177,9 @@ class MessageStream:
 
     def _take(self, event: bytes) -> str | None:
         """Take in what ``event`` says; its ``type``, None where it says nothing."""
-        require_fields(event)
-        data = event_data(event)
-        if data is None or not data.strip():
+        value = read_event(event)
+        if value is None:
             return None
-        value = read_response(data)
-        if not isinstance(value, dict):
-            raise MalformedError("the upstream's answer is no object", code="upstream.answer")
         self.read = event, value
         self._seen(value)
         kind = text_in(value, "type")

@@ -31,9 +31,9 @@ from affiant.gateway.dialects.plain.plain_lists import (
 )
 from affiant.gateway.dialects.request_body import almost_named, read_head, spelled_parameters
 from affiant.gateway.dialects.response_bound import ResponseBound, response_bound
-from affiant.gateway.dialects.sse import event_data, is_done, require_done, require_fields
+from affiant.gateway.dialects.sse import is_done, require_done
 from affiant.gateway.dialects.stream_end import FinishedChoices, StreamEnd
-from affiant.gateway.dialects.strict_json import folded, inexact, read_response, require_no_calls
+from affiant.gateway.dialects.strict_json import folded, inexact, read_event, require_no_calls
 from affiant.gateway.dialects.unlisted import read_members, require_listed_response
 from affiant.gateway.dialects.usage import Usage, openai_usage
 from affiant.gateway.wire.errors import RequestMalformed
@@ -155,12 +155,8 @@ class PlainStream:
 
     def feed(self, event: bytes) -> Passed:
         """As :meth:`~..dialect.StreamFilter.feed`."""
-        require_fields(event)
-        data = event_data(event)
-        if data is not None and data.strip():
-            value = read_response(data)
-            if not isinstance(value, dict):
-                raise MalformedError("the upstream's answer is no object", code="upstream.answer")
+        value = read_event(event)
+        if value is not None:
             self.read = event, value
             self._seen(value)
             require_listed_response(value, self._table)

@@ -24,7 +24,7 @@ from typing import Final, NoReturn
 from affiant.errors import MalformedError
 from affiant.gateway.dialects.judged_calls import (
     MAX_CALLS,
-    MAX_HELD,
+    HeldEvents,
     Judge,
     Passed,
     ReadCall,
@@ -33,14 +33,14 @@ from affiant.gateway.dialects.judged_calls import (
 )
 from affiant.gateway.dialects.member_lists import Table
 from affiant.gateway.dialects.responses.responses_members import AGENT_RUN, ENDING, PROVIDED, WITH_RESPONSE
-from affiant.gateway.dialects.sse import event_data, event_names, require_fields
+from affiant.gateway.dialects.sse import event_names
 from affiant.gateway.dialects.strict_json import (
     GIVEN,
     USAGE,
     CallPlaces,
     folded,
     object_in,
-    read_response,
+    read_event,
     require_calls_in_place,
     require_no_calls,
     text_in,
@@ -185,7 +185,7 @@ class ResponsesStream:
         table: what an event may hold.
     """
 
-    __slots__ = ("_calls", "_held", "_held_size", "_judge", "_judged", "_provided", "_seen", "_table", "read")
+    __slots__ = ("_calls", "_held", "_judge", "_judged", "_provided", "_seen", "_table", "read")
 
     def __init__(self, judge: Judge, seen: Callable[[object], None], table: Table) -> None:
         self._judge = judge
@@ -196,8 +196,7 @@ class ResponsesStream:
         """By their place: those that are held."""
         self._judged: dict[int, _Call] = {}
         """Those that went on."""
-        self._held: list[bytes] = []
-        self._held_size = 0
+        self._held = HeldEvents()
         self.read: tuple[bytes, Mapping[str, object]] | None = None
         """The last event that says something, and its value."""
 
@@ -213,12 +212,7 @@ class ResponsesStream:
             self._take(value, kind)
         if not self._calls:
             return Passed((event,))
-        self._held.append(event)
-        self._held_size += len(event)
-        if self._held_size > MAX_HELD:
-            raise MalformedError(
-                "a tool call is too large", expected=f"at most {MAX_HELD} bytes", code="upstream.answer"
-            )
+        self._held.add(event)
         return self.release() if all(call.complete for call in self._calls.values()) else Passed()
 
     def end(self, event: bytes) -> Passed:
@@ -233,20 +227,16 @@ class ResponsesStream:
         calls = _judged(self._calls, self._judge)
         for (_, call), judged in zip(sorted(self._calls.items()), calls, strict=True):
             call.passed_on(judged.arguments_digest)
-        events = tuple(self._held)
+        events = self._held.take()
         self._judged |= self._calls
-        self._calls, self._held, self._held_size = {}, [], 0
+        self._calls = {}
         return Passed(events, calls)
 
     def _value(self, event: bytes) -> Mapping[str, object] | None:
         """What ``event`` says, listed and with its calls in their places; None: nothing."""
-        require_fields(event)
-        data = event_data(event)
-        if data is None or not data.strip():
+        value = read_event(event)
+        if value is None:
             return None
-        value = read_response(data)
-        if not isinstance(value, dict):
-            raise MalformedError("the upstream's answer is no object", code="upstream.answer")
         if event_names(event) - {(text_in(value, "type") or "error").encode("utf-8", "surrogatepass")}:
             raise MalformedError(
                 "an event has two types", where="type", hint="Readers would differ", code="upstream.answer"
